@@ -1,0 +1,21 @@
+"""The errors a caller may want to catch; the command line maps them to exit codes."""
+
+
+class HushrecError(Exception):
+    """Base of every error that hushrec raises on purpose (exit code 1)."""
+
+
+class InputError(HushrecError, ValueError):
+    """A parameter, a file or a declaration is wrong; nothing was spent (exit code 2)."""
+
+
+class ModelFileError(InputError):
+    """A model file is missing, damaged, or of another format (exit code 2)."""
+
+
+class BudgetError(HushrecError):
+    """A release would pass the declared privacy budget and was refused (exit code 1)."""
+
+
+class LedgerError(HushrecError):
+    """The ledger cannot be opened, read or written, so nothing was released (exit code 1)."""
