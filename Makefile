@@ -1,0 +1,52 @@
+# Everything happens in one virtual environment, .venv, made by plain pip.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# make demo RATINGS=path CATALOGUE=path RANGE="1 5" runs the main job on your own file
+RATINGS   ?=
+CATALOGUE ?=
+RANGE     ?= 1 5
+EPSILON   ?= 5
+DELTA     ?= 1e-6
+
+.PHONY: demo test check test-full bench-quality bench-speed clean
+
+demo: $(VENV)/.run
+	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
+	    $(if $(RATINGS),--ratings "$(RATINGS)" --catalogue "$(CATALOGUE)")
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-full: $(VENV)/.test
+	$(BIN)/python -m pytest -m "full or not full"
+
+bench-quality: $(VENV)/.test
+	$(BIN)/python -m benchmarks.bench_quality
+
+bench-speed: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.bench_speed --peers
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	-$(BIN)/python -m pip install --quiet cmfrec
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build demo-output *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
