@@ -350,7 +350,7 @@ class Billboard:
         rows, single = self._rows(history)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
-        ((columns, scores),) = self._top(rows, n, exclude_seen, items)
+        ((columns, scores),) = self.top_columns(rows, n, exclude_seen=exclude_seen, items=items)
         return [
             (self.domain.items[column], float(score))
             for column, score in zip(columns[0], scores[0])
@@ -377,7 +377,7 @@ class Billboard:
         import pyarrow as pa
 
         columns_blocks, score_blocks = [], []
-        for columns, scores in self._top(history, n, exclude_seen, items):
+        for columns, scores in self.top_columns(history, n, exclude_seen=exclude_seen, items=items):
             columns_blocks.append(columns)
             score_blocks.append(scores)
         columns = np.concatenate(columns_blocks) if columns_blocks else np.empty((0, 0), dtype=np.int64)
@@ -392,6 +392,41 @@ class Billboard:
                 "score": pa.array(scores[users, ranks].astype(np.float64)),
             }
         )
+
+    def top_columns(
+        self, history: Ratings, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """The best items for many users as positions in the catalogue, a block of users at a time.
+
+        Parameters
+        ----------
+        history, n, exclude_seen, items
+            As in :meth:`recommend_batch`.
+
+        Yields
+        ------
+        (columns, scores)
+            Shape (users in the block, min(n, n_items)), best first; columns are -1 past the end of a list.
+        """
+        from hushrec.kernels.topk import top_k
+
+        count = min(_count(n), self.domain.n_items)
+        allowed = None if items is None else self._columns(items)
+        state = self.fold_in(history)
+        block = max(1, _SCORES_PER_BLOCK // self.domain.n_items)
+        for start in range(0, history.n_users, block):
+            stop = min(start + block, history.n_users)
+            scores = self._scores(UserState(state.offset[start:stop], state.factors[start:stop]))
+            if allowed is not None:
+                kept = np.full(scores.shape, -np.inf)
+                kept[:, allowed] = scores[:, allowed]
+                scores = kept
+            indptr = history.matrix.indptr[start : stop + 1]
+            if exclude_seen:
+                seen = history.matrix.indices[indptr[0] : indptr[-1]]
+                yield top_k(scores, count, indptr - indptr[0], seen)
+            else:
+                yield top_k(scores, count)
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Items whose factors point the same way (cosine), most similar first; public.
@@ -454,29 +489,6 @@ class Billboard:
         if self.estimator.implicit:
             return scores
         return np.clip(scores, self.domain.low, self.domain.high)
-
-    def _top(
-        self, history: Ratings, n: int, exclude_seen: bool, items: Sequence[Any] | None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        from hushrec.kernels.topk import top_k
-
-        count = min(_count(n), self.domain.n_items)
-        allowed = None if items is None else self._columns(items)
-        state = self.fold_in(history)
-        block = max(1, _SCORES_PER_BLOCK // self.domain.n_items)
-        for start in range(0, history.n_users, block):
-            stop = min(start + block, history.n_users)
-            scores = self._scores(UserState(state.offset[start:stop], state.factors[start:stop]))
-            if allowed is not None:
-                kept = np.full(scores.shape, -np.inf)
-                kept[:, allowed] = scores[:, allowed]
-                scores = kept
-            indptr = history.matrix.indptr[start : stop + 1]
-            if exclude_seen:
-                seen = history.matrix.indices[indptr[0] : indptr[-1]]
-                yield top_k(scores, count, indptr - indptr[0], seen)
-            else:
-                yield top_k(scores, count)
 
 
 def _at_users(state: UserState, history: Ratings, targets: Ratings) -> UserState:
