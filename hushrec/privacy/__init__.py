@@ -1,0 +1,34 @@
+"""The gate: budgets, mechanisms, the accountant that every release passes, its ledger and its statement."""
+
+from hushrec.privacy.accountant import Accountant
+from hushrec.privacy.accounting import delta_of, epsilon_of, mu_of, mu_of_pure, total_mu
+from hushrec.privacy.aggregate import Aggregate
+from hushrec.privacy.budget import Budget
+from hushrec.privacy.ledger import Ledger, LedgerSummary, default_path
+from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
+from hushrec.privacy.noise import NoiseSource, SystemNoise
+from hushrec.privacy.release import Plan, Release
+from hushrec.privacy.statement import PrivacyStatement
+
+__all__ = [
+    "Accountant",
+    "Aggregate",
+    "Budget",
+    "Gaussian",
+    "Laplace",
+    "Ledger",
+    "LedgerSummary",
+    "Mechanism",
+    "NoiseSource",
+    "Plan",
+    "PrivacyStatement",
+    "RandomizedResponse",
+    "Release",
+    "SystemNoise",
+    "default_path",
+    "delta_of",
+    "epsilon_of",
+    "mu_of",
+    "mu_of_pure",
+    "total_mu",
+]

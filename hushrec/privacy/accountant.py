@@ -1,0 +1,196 @@
+"""The gate: `Accountant.release` is the only way out for anything computed from private rows."""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy._validate import name, shown
+from hushrec.privacy.aggregate import Aggregate, check_scale_fits, numeric_array
+from hushrec.privacy.budget import Budget
+from hushrec.privacy.ledger import Ledger
+from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism
+from hushrec.privacy.noise import NoiseSource, SystemNoise
+from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
+from hushrec.privacy.statement import PrivacyStatement, library_version
+
+
+class Accountant:
+    """Spends one budget, release by release: check, record durably, and only then draw the noise.
+
+    Parameters
+    ----------
+    budget : Budget
+        ``Budget(math.inf, delta)`` lets values pass unchanged and stamps everything NOT PRIVATE.
+    ledger : Ledger, optional
+        Where charges are recorded before anything is released, across runs and processes.
+    dataset : str
+        Name of the users in the ledger; several snapshots of the same users share one name.
+    noise : NoiseSource, optional
+        For tests; anything but the default stamps the statement NOT PRIVATE and is refused with a ledger.
+    data_is_public : bool
+        Declares that no row is private: noise and budget are as ever, the statement says NOT PRIVATE, and
+        there is nothing to charge to a ledger.
+
+    Privacy
+    -------
+    Under an adaptive choice of mechanisms, all releases together satisfy the budget; the proof is in
+    docs/proofs/accounting.md, section 4. An accountant belongs to the process that made it, since a fork
+    could spend the same budget again.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str = "default",
+        noise: NoiseSource | None = None,
+        data_is_public: bool = False,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise InputError(
+                f"budget must be a Budget, not {shown(budget)}; pass Budget(epsilon=..., delta=...)."
+            )
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise InputError(f"ledger must be a Ledger, not {shown(ledger)}; pass Ledger(path).")
+        self.budget = budget
+        self.ledger = ledger
+        self.dataset = name("dataset", dataset)
+        self.data_is_public = data_is_public
+        self.run = os.urandom(16).hex()
+        self._noise: NoiseSource = SystemNoise() if noise is None else noise
+        self._secure = type(self._noise) is SystemNoise
+        self._releases: list[Release] = []
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        if ledger is not None and not self._secure:
+            raise InputError(
+                "A ledger records private runs only: leave out the injected noise source or the ledger."
+            )
+        if ledger is not None and data_is_public:
+            raise InputError(
+                "Public data are not charged to a ledger: leave out data_is_public or the ledger."
+            )
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What has been charged so far, in order."""
+        with self._lock:
+            return tuple(self._releases)
+
+    @property
+    def spent_mu(self) -> float:
+        """Cost of all releases so far: the square root of the sum of their mu^2."""
+        return Plan(self.budget, self.releases).mu
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that does not fit beside what has been released; nothing is spent."""
+        with self._lock:
+            check_fit(self.budget, self._releases, plan.releases)
+            if self.ledger is not None:
+                self.ledger.check(self.dataset, plan.releases)
+
+    def release(self, aggregate: Aggregate, mechanism: Mechanism, label: str) -> Any:
+        """Charge for the aggregate, durably, then return it with noise.
+
+        Parameters
+        ----------
+        aggregate : Aggregate
+            Its unit and relation must be the budget's, its norm the mechanism's.
+        mechanism : Gaussian, Laplace or RandomizedResponse
+        label : str
+            Public words for the privacy statement and the ledger.
+
+        Returns
+        -------
+        ndarray, or an iterator of ndarrays
+            The noisy value in its own shape; float32 and float64 keep their type. A streamed aggregate is
+            charged once, here, and its noisy blocks come from a single-use iterator.
+
+        Raises
+        ------
+        BudgetError
+            It does not fit the budget, or the ledger's budget of the data set. Nothing is released.
+        LedgerError
+            The charge could not be recorded. Nothing is released.
+        InputError
+            Unit, relation, norm or a parameter is wrong. Nothing is spent.
+        """
+        if not isinstance(aggregate, Aggregate):
+            raise InputError(f"aggregate must be an Aggregate, not {shown(aggregate)}.")
+        release = Release(label, mechanism, aggregate.sensitivity, aggregate.unit, aggregate.relation)
+        if aggregate.norm != mechanism.norm:
+            raise InputError(
+                f"{type(mechanism).__name__} needs a sensitivity in norm {mechanism.norm!r}, but release "
+                f"{label!r} has it in norm {aggregate.norm!r}."
+            )
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "This accountant was copied by a fork, where its budget could be spent twice; make a new one."
+            )
+        add_noise = self._noise_for(aggregate, release)
+        with self._lock:
+            check_fit(self.budget, self._releases, (release,))
+            value = aggregate._take()
+            if self.ledger is not None:
+                self.ledger.charge(self.dataset, self.run, release)
+            self._releases.append(release)
+        # the charge is durable: only now may noise be drawn
+        if aggregate.streamed:
+            return (add_noise(block) for block in value)
+        return add_noise(value)
+
+    def statement(self, public: Iterable[str] = ()) -> PrivacyStatement:
+        """Say what is promised, what was released, and what was taken to be public.
+
+        Parameters
+        ----------
+        public : iterable of str
+            What the promise assumes to be public, in words: the catalogue, the rating range.
+        """
+        reasons = []
+        if self.budget.epsilon == math.inf:
+            reasons.append("the budget is infinite")
+        if not self._secure:
+            reasons.append("the noise came from an injected source")
+        if self.data_is_public:
+            reasons.append("the data were declared public")
+        summary = None
+        if self.ledger is not None and self.releases:
+            summary = self.ledger.summary(self.dataset, self.budget.delta)
+        return PrivacyStatement(
+            budget=self.budget,
+            releases=self.releases,
+            public=tuple(public),
+            reasons=tuple(reasons),
+            secure_noise=self._secure,
+            ledger=summary,
+            version=library_version(),
+        )
+
+    def _noise_for(self, aggregate: Aggregate, release: Release) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function that makes one array (or block) of the aggregate noisy."""
+        mechanism, label, scale, noise = release.mechanism, release.label, aggregate.scale, self._noise
+        if not isinstance(mechanism, Gaussian | Laplace):
+            probability = mechanism.flip_probability(release.sensitivity)
+            return lambda block: noise.flip(numeric_array(block), probability, label)
+        amount = np.asarray(mechanism.noise_multiplier * release.sensitivity)
+        if scale is not None:
+            amount = amount / scale
+            if release.mu < math.inf and not np.all((amount > SMALLEST_NOISE) & (amount < math.inf)):
+                raise InputError(
+                    f"scale makes the noise of release {label!r} vanish or overflow; bring it near 1."
+                )
+        add = noise.add_gaussian if isinstance(mechanism, Gaussian) else noise.add_laplace
+
+        def add_noise(block: np.ndarray) -> np.ndarray:
+            array = numeric_array(block)
+            check_scale_fits(scale, array)
+            return add(array, amount, label)
+
+        return add_noise

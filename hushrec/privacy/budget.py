@@ -1,0 +1,114 @@
+"""The privacy budget: a promise made once, before anything is read."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from hushrec.errors import InputError
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, positive, shown
+from hushrec.privacy.accounting import ROUNDING, epsilon_of, mu_of, total_mu, valid_delta, valid_epsilon
+from hushrec.privacy.mechanisms import Gaussian
+
+
+class Cost(Protocol):
+    """Anything with a cost: a mechanism, a release, a charge of the ledger."""
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy."""
+
+    @property
+    def epsilon(self) -> float | None:
+        """Pure guarantee (delta 0), or None where there is none."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta) with what it protects: one `unit`, under one neighbouring `relation`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0. ``math.inf`` is the explicit word for no privacy. There is no default.
+    delta : float
+        In [1e-300, 1); take it well below one over the number of users. There is no default.
+    unit : {"user", "rating"}
+        What one neighbour differs in: all ratings of one user, or one rating.
+    relation : {"add-remove", "replace"}
+        Whether the unit comes and goes, or is replaced by any other allowed one.
+
+    Privacy
+    -------
+    Holds no data. The budget is the promise; what a run has charged against it is bookkeeping
+    (docs/proofs/accounting.md, section 4).
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "user"
+    relation: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", valid_delta(self.delta))
+        choice("unit", self.unit, UNITS)
+        choice("relation", self.relation, RELATIONS)
+
+    @cached_property
+    def mu(self) -> float:
+        """The same budget in Gaussian differential privacy, rounded down."""
+        return mu_of(self.epsilon, self.delta)
+
+    def share(self, fraction: float) -> Gaussian:
+        """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
+
+        Rounded so that shares whose fractions add up to 1 fit into the budget together.
+        """
+        part = positive("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
+        if part > 1:
+            raise InputError(
+                f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."
+            )
+        mu = self.mu * math.sqrt(part)
+        return Gaussian((1 + 1e-15) / mu)
+
+    def allows(self, costs: Iterable[Cost]) -> bool:
+        """Tell whether these costs fit the budget together: in mu^2, or, all being pure, in their epsilons.
+
+        Why either of the two may be used, and chosen adaptively: docs/proofs/accounting.md, section 4.
+        """
+        costs = tuple(costs)
+        spent = total_mu(cost.mu for cost in costs)
+        if spent * spent <= self.mu * self.mu * (1 + ROUNDING):
+            return True
+        pure = pure_epsilon(costs)
+        return pure is not None and pure <= self.epsilon * (1 + ROUNDING)
+
+    def spell(self, epsilon: float) -> str:
+        """Say an epsilon at the budget's delta, with its unit and relation."""
+        return guarantee(epsilon, self.delta, self.unit, self.relation)
+
+    def __str__(self) -> str:
+        return self.spell(self.epsilon)
+
+
+def pure_epsilon(costs: Iterable[Cost]) -> float | None:
+    """Sum of the pure epsilons (delta 0), or None if one of the releases is not pure."""
+    epsilons = [cost.epsilon for cost in costs]
+    parts = [epsilon for epsilon in epsilons if epsilon is not None]
+    return math.fsum(parts) if len(parts) == len(epsilons) else None
+
+
+def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
+    """Epsilon at `delta` of releases taken together: exact in mu^2, or the pure sum where that is smaller."""
+    costs = tuple(costs)
+    pure = pure_epsilon(costs)
+    gaussian = epsilon_of(total_mu(cost.mu for cost in costs), delta)
+    return gaussian if pure is None else min(pure, gaussian)
+
+
+def guarantee(epsilon: float, delta: float, unit: str, relation: str) -> str:
+    """Say an epsilon with what it means: never without unit, relation and delta."""
+    return f"epsilon = {epsilon:.6g} at delta = {delta:g} (unit: {unit}, relation: {relation})"

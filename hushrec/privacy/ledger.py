@@ -1,0 +1,410 @@
+"""What every run has spent on a data set, on disk and before anything is released.
+
+One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
+survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
+Each charge carries the hash of the one before it, so a changed, lost or inserted row is found; like any file,
+the ledger cannot defend itself against an owner who deletes it or writes all of it anew. Whatever goes wrong
+raises LedgerError, and nothing is released.
+"""
+
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.privacy._validate import name, shown
+from hushrec.privacy.accounting import total_mu, valid_delta
+from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
+from hushrec.privacy.release import Release
+
+_APPLICATION = 0x68757368  # "hush" in SQLite's application_id
+_VERSION = 1
+_GENESIS = "0" * 64
+
+_SCHEMA = f"""
+PRAGMA journal_mode = WAL;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE datasets (
+    name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
+    epsilon REAL, delta REAL, hash TEXT NOT NULL
+) STRICT;
+CREATE TABLE charges (
+    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
+    label TEXT NOT NULL, mechanism TEXT NOT NULL, sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL,
+    unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE INDEX charges_of_dataset ON charges (dataset);
+CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;
+INSERT INTO head VALUES (0, '{_GENESIS}');
+"""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The cost of one recorded release."""
+
+    mu: float
+    epsilon: float | None
+
+
+@dataclass(frozen=True)
+class LedgerSummary:
+    """All charges of one data set, taken together.
+
+    Attributes
+    ----------
+    dataset, unit, relation : str
+    epsilon, delta : float
+        Of all charges together; bookkeeping, unless the data set has a budget, which is then the promise.
+    mu : float
+    charges, runs : int
+    budget : Budget or None
+    """
+
+    dataset: str
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mu: float
+    charges: int
+    runs: int
+    budget: Budget | None
+
+    def __str__(self) -> str:
+        total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
+        limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
+        runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+        warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
+        return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description (infinity stays a float)."""
+        budget = self.budget
+        return {
+            "dataset": self.dataset,
+            "unit": self.unit,
+            "relation": self.relation,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mu": self.mu,
+            "charges": self.charges,
+            "runs": self.runs,
+            "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "LedgerSummary":
+        """Inverse of `to_dict`."""
+        limit = entry["budget"]
+        unit, relation = entry["unit"], entry["relation"]
+        budget = None if limit is None else Budget(limit["epsilon"], limit["delta"], unit, relation)
+        return cls(
+            entry["dataset"], unit, relation, entry["epsilon"], entry["delta"], entry["mu"],
+            entry["charges"], entry["runs"], budget,
+        )  # fmt: skip
+
+
+def default_path() -> Path:
+    """Return $HUSHREC_LEDGER, or ledger.sqlite in hushrec's folder of the platform's state folder."""
+    if chosen := os.environ.get("HUSHREC_LEDGER"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        state = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "hushrec" / "ledger.sqlite"
+
+
+class Ledger:
+    """A file of charges, shared by runs and processes.
+
+    Parameters
+    ----------
+    path : str or path
+        Readable and writable by its owner only, as is its folder, where they are created here.
+    create : bool
+        Whether to create the file if it does not exist.
+
+    Raises
+    ------
+    LedgerError
+        The file cannot be opened or written, is not a ledger, or was damaged or changed.
+    """
+
+    busy_timeout = 30.0
+    """Seconds to wait for another process before giving up."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self._verified = (0, _GENESIS)
+        with self._errors():
+            if not self.path.exists():
+                if not create:
+                    raise LedgerError(
+                        f"There is no ledger at {self.path}; check the path, or allow it to be created."
+                    )
+                self._create()
+            if self.path.stat().st_size == 0:
+                raise LedgerError(
+                    f"The ledger {self.path} is empty, so it was cut short; restore it from a copy."
+                )
+        with self._transaction("DEFERRED") as connection:
+            if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+                raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
+
+    def open_dataset(self, dataset: str, budget: Budget) -> None:
+        """Give a data set a budget that all its runs share, or lower the one it has.
+
+        Raises
+        ------
+        BudgetError
+            It would raise the budget, or more than it has been spent already.
+        InputError
+            The budget is infinite, or its unit or relation is not that of the earlier charges.
+        """
+        name("dataset", dataset)
+        if not isinstance(budget, Budget) or budget.epsilon == math.inf:
+            raise InputError(f"budget must be a Budget with a finite epsilon, not {shown(budget)}.")
+        with self._transaction("IMMEDIATE") as connection:
+            current = self._dataset(connection, dataset, budget.unit, budget.relation)
+            if current is not None and current.mu < budget.mu:
+                raise BudgetError(
+                    f'The budget of data set "{dataset}" is {current} and can only be lowered; a larger one '
+                    "would break what its users were promised."
+                )
+            charges = self._charges(connection, dataset)
+            if not budget.allows(charges):
+                spent = budget.spell(composed_epsilon(charges, budget.delta))
+                raise BudgetError(
+                    f'Data set "{dataset}" has been charged {spent} already, past a budget of epsilon = '
+                    f"{budget.epsilon:g}; declare at least that."
+                )
+            self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
+
+    def check(self, dataset: str, releases: Iterable[Release]) -> None:
+        """Raise what charging for these releases would raise; nothing is written."""
+        with self._transaction("DEFERRED") as connection:
+            self._check(connection, dataset, tuple(releases))
+
+    def charge(self, dataset: str, run: str, release: Release) -> None:
+        """Record one release durably, or raise and record nothing.
+
+        A release without noise is recorded with infinite mu where the data set has no budget, and refused
+        where it has one.
+
+        Parameters
+        ----------
+        dataset : str
+            Its first charge fixes unit and relation.
+        run : str
+            Identifier of the run.
+        release : Release
+        """
+        with self._transaction("IMMEDIATE") as connection:
+            self._check(connection, dataset, (release,))
+            known = connection.execute("SELECT 1 FROM datasets WHERE name = ?", (dataset,)).fetchone()
+            if known is None:
+                self._put_dataset(connection, dataset, release.unit, release.relation, None)
+            count, previous = self._verified
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            row: tuple[Any, ...] = (
+                count + 1, dataset, run, now, release.label, repr(release.mechanism), release.sensitivity,
+                release.mu, release.epsilon, release.unit, release.relation, previous,
+            )  # fmt: skip
+            digest = _digest(row)
+            connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 13)})", (*row, digest))
+            connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, digest))
+
+    def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
+        """Return what all runs on a data set have charged together.
+
+        Parameters
+        ----------
+        dataset : str
+        delta : float, optional
+            At which to give epsilon; the delta of the data set's budget by default.
+        """
+        with self._transaction("DEFERRED") as connection:
+            row = connection.execute(
+                "SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)
+            ).fetchone()
+            if row is None:
+                raise InputError(f'The ledger has no data set "{dataset}"; check its name.')
+            unit, relation = row
+            budget = self._dataset(connection, dataset, unit, relation)
+            if delta is None and budget is not None:
+                delta = budget.delta
+            delta = valid_delta(delta)
+            charges = self._charges(connection, dataset)
+            runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
+            return LedgerSummary(
+                dataset=dataset,
+                unit=unit,
+                relation=relation,
+                epsilon=composed_epsilon(charges, delta),
+                delta=delta,
+                mu=total_mu(charge.mu for charge in charges),
+                charges=len(charges),
+                runs=runs.fetchone()[0],
+                budget=budget,
+            )
+
+    def _check(self, connection: sqlite3.Connection, dataset: str, releases: tuple[Release, ...]) -> None:
+        if not releases:
+            return
+        name("dataset", dataset)
+        budget = self._dataset(connection, dataset, releases[0].unit, releases[0].relation)
+        if budget is None:
+            return
+        charges = self._charges(connection, dataset)
+        if not budget.allows((*charges, *releases)):
+            total = composed_epsilon((*charges, *releases), budget.delta)
+            raise BudgetError(
+                f'This would bring data set "{dataset}" to {budget.spell(total)} over all its runs, past its '
+                f"budget of epsilon = {budget.epsilon:g} in the ledger {self.path}."
+            )
+
+    def _dataset(
+        self, connection: sqlite3.Connection, dataset: str, unit: str, relation: str
+    ) -> Budget | None:
+        """Return the budget of a data set, if it has one; refuse another unit or relation than its own."""
+        row = connection.execute("SELECT * FROM datasets WHERE name = ?", (dataset,)).fetchone()
+        if row is None:
+            return None
+        if _digest(row[:-1]) != row[-1]:
+            raise LedgerError(
+                f"The ledger {self.path} was changed by hand (data set {dataset!r}); restore it from a copy."
+            )
+        if (row[1], row[2]) != (unit, relation):
+            raise InputError(
+                f'Data set "{dataset}" of the ledger counts unit {row[1]!r} and relation {row[2]!r}; '
+                f"{unit!r} and {relation!r} cannot be added to them: use the same ones or another data-set name."
+            )
+        return None if row[3] is None else Budget(row[3], row[4], unit, relation)
+
+    @staticmethod
+    def _put_dataset(
+        connection: sqlite3.Connection, dataset: str, unit: str, relation: str, budget: Budget | None
+    ) -> None:
+        limits = (None, None) if budget is None else (budget.epsilon, budget.delta)
+        row = (dataset, unit, relation, *limits)
+        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", (*row, _digest(row)))
+
+    @staticmethod
+    def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:
+        rows = connection.execute("SELECT mu, epsilon FROM charges WHERE dataset = ?", (dataset,))
+        return [Charge(mu, epsilon) for mu, epsilon in rows]
+
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        """Follow the chain from the last verified charge to the head."""
+        changed = LedgerError(
+            f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
+        )
+        count, previous = self._verified
+        if count:
+            row = connection.execute("SELECT hash FROM charges WHERE id = ?", (count,)).fetchone()
+            if row != (previous,):
+                raise changed
+        for row in connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,)):
+            count += 1
+            if row[0] != count or row[-2] != previous or row[-1] != _digest(row[:-1]):
+                raise changed
+            previous = row[-1]
+        orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
+        if (
+            connection.execute("SELECT * FROM head").fetchall() != [(count, previous)]
+            or connection.execute("SELECT COUNT(*) FROM charges").fetchone() != (count,)
+            or connection.execute(orphans).fetchone() != (0,)
+        ):
+            raise changed
+        self._verified = (count, previous)
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+        """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
+        with self._errors():
+            connection = self._connect()
+            try:
+                connection.execute(f"BEGIN {kind}")
+                self._verify(connection)
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                connection.close()  # rolls back what was not committed
+
+    def _connect(self) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path))}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+            marks = [
+                connection.execute(f"PRAGMA {mark}").fetchone()[0]
+                for mark in ("application_id", "user_version")
+            ]
+            if marks != [_APPLICATION, _VERSION]:
+                raise LedgerError(f"{self.path} is not a ledger of this version of hushrec; check the path.")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self) -> None:
+        """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
+        if Path(f"{self.path}-wal").exists():
+            raise LedgerError(
+                f"The ledger {self.path} is gone but its write-ahead log is there; restore the ledger or remove both."
+            )
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                connection.executescript(_SCHEMA)
+            finally:
+                connection.close()
+            try:
+                if os.name == "nt":
+                    draft.rename(self.path)
+                else:
+                    self.path.hardlink_to(draft)
+            except FileExistsError:
+                pass  # another process was first, and its ledger is as good
+            if os.name != "nt":
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn every failure of the file into a LedgerError with one sentence."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise LedgerError(
+                f"The ledger {self.path} could not be used ({reason}), so nothing was released; check the "
+                "file and its folder."
+            ) from error
+
+
+def _digest(row: tuple[Any, ...]) -> str:
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()

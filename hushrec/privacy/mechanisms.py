@@ -1,0 +1,114 @@
+"""Noise laws as frozen values: what they add, in units of the sensitivity, and what they cost."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hushrec.errors import InputError
+from hushrec.privacy._validate import number
+from hushrec.privacy.accounting import mu_of_pure, valid_epsilon
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise of sd `noise_multiplier` * (l2) sensitivity: exactly mu-GDP, mu = 1/noise_multiplier.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+    """
+
+    noise_multiplier: float
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy."""
+        return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
+
+    @property
+    def epsilon(self) -> float | None:
+        """None: Gaussian noise gives no pure guarantee (delta 0)."""
+        return None
+
+    def noise_sd(self, sensitivity: float) -> float:
+        """Standard deviation of the noise on one entry (before the aggregate's `scale`)."""
+        return self.noise_multiplier * sensitivity
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace noise of scale `noise_multiplier` * (l1) sensitivity; (1/noise_multiplier)-DP with delta 0.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+    """
+
+    noise_multiplier: float
+    norm: ClassVar[str] = "l1"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy (the domination of docs/proofs/accounting.md)."""
+        return mu_of_pure(self.epsilon)
+
+    @property
+    def epsilon(self) -> float:
+        """Pure guarantee (delta 0)."""
+        return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
+
+    def noise_sd(self, sensitivity: float) -> float:
+        """Standard deviation of the noise on one entry: sqrt(2) times the Laplace scale."""
+        return math.sqrt(2) * self.noise_multiplier * sensitivity
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Each binary label is flipped with probability 1 / (1 + e^(epsilon/sensitivity)); epsilon-DP, delta 0.
+
+    `epsilon` is what the release costs one unit; where a unit has several labels (the sensitivity), each of
+    them gets an equal part of it. Source: Warner 1965; the one-bit papers use sensitivity 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0; ``math.inf`` flips nothing and passes the gate only under an infinite budget.
+    """
+
+    epsilon: float
+    norm: ClassVar[str] = "labels"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy (the domination of docs/proofs/accounting.md)."""
+        return mu_of_pure(self.epsilon)
+
+    def flip_probability(self, sensitivity: float) -> float:
+        """Probability with which one label is flipped, rounded up."""
+        odds = math.exp(-self.epsilon / sensitivity)
+        return min(0.5, odds / (1 + odds) * (1 + 1e-15))
+
+    def noise_sd(self, sensitivity: float) -> None:
+        """None: labels are flipped, nothing is added to them."""
+
+
+Mechanism = Gaussian | Laplace | RandomizedResponse
+
+
+def _noise_multiplier(value: float) -> float:
+    result = number("noise_multiplier", value, "pass sd / sensitivity, for example 2.0")
+    if not 0 <= result < math.inf:
+        raise InputError(f"noise_multiplier must be finite and at least 0, not {result:g}.")
+    return result

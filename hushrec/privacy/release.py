@@ -1,0 +1,146 @@
+"""What is, or will be, released: no data in it, so a plan can be read before any row is."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, name, positive, shown
+from hushrec.privacy.accounting import total_mu
+from hushrec.privacy.budget import Budget, composed_epsilon
+from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
+
+SMALLEST_NOISE = 1e-290  # an sd below it may be rounded to zero
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release: what it is called, how it is made noisy, and what one unit can change in it.
+
+    Parameters
+    ----------
+    label : str
+        Public words for the reader of a privacy statement.
+    mechanism : Gaussian, Laplace or RandomizedResponse
+    sensitivity : float
+        In the mechanism's norm.
+    unit : {"user", "rating"}
+    relation : {"add-remove", "replace"}
+    """
+
+    label: str
+    mechanism: Mechanism
+    sensitivity: float
+    unit: str
+    relation: str
+
+    def __post_init__(self) -> None:
+        name("label", self.label)
+        if not isinstance(self.mechanism, Mechanism):
+            raise InputError(
+                f"mechanism must be a Gaussian, Laplace or RandomizedResponse, not {shown(self.mechanism)}."
+            )
+        advice = "pass the bound on one unit's change of the value, from declared constants"
+        object.__setattr__(self, "sensitivity", positive("sensitivity", self.sensitivity, advice))
+        choice("unit", self.unit, UNITS)
+        choice("relation", self.relation, RELATIONS)
+        sd = self.noise_sd
+        if sd is not None and self.mu < math.inf and not SMALLEST_NOISE < sd < math.inf:
+            raise InputError(
+                f"noise_multiplier times sensitivity is {sd:g}; rescale the value to a sensitivity near 1."
+            )
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy."""
+        return self.mechanism.mu
+
+    @property
+    def epsilon(self) -> float | None:
+        """Pure guarantee (delta 0), None for Gaussian noise."""
+        return self.mechanism.epsilon
+
+    @property
+    def noise_sd(self) -> float | None:
+        """Standard deviation of the noise on one entry (before a scale), None for flipped labels."""
+        return self.mechanism.noise_sd(self.sensitivity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {
+            "label": self.label,
+            "mechanism": type(self.mechanism).__name__,
+            "norm": self.mechanism.norm,
+            "sensitivity": self.sensitivity,
+            "noise_multiplier": getattr(self.mechanism, "noise_multiplier", None),
+            "noise_sd": self.noise_sd,
+            "epsilon": self.epsilon,
+            "mu": self.mu,
+            "unit": self.unit,
+            "relation": self.relation,
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "Release":
+        """Inverse of `to_dict`."""
+        mechanism: Mechanism
+        if entry["mechanism"] == "RandomizedResponse":
+            mechanism = RandomizedResponse(entry["epsilon"])
+        else:
+            mechanism = {"Gaussian": Gaussian, "Laplace": Laplace}[entry["mechanism"]](
+                entry["noise_multiplier"]
+            )
+        return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an algorithm will release under a budget; made from its configuration, without data.
+
+    Parameters
+    ----------
+    budget : Budget
+    releases : iterable of Release
+    """
+
+    budget: Budget
+    releases: tuple[Release, ...]
+
+    def __init__(self, budget: Budget, releases: Iterable[Release]) -> None:
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "releases", tuple(releases))
+
+    @cached_property
+    def mu(self) -> float:
+        """Cost of all releases together."""
+        return total_mu(release.mu for release in self.releases)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Epsilon of all releases together at the budget's delta, for its unit and relation."""
+        return composed_epsilon(self.releases, self.budget.delta)
+
+    def check(self) -> None:
+        """Raise BudgetError if the releases do not fit the budget together."""
+        check_fit(self.budget, (), self.releases)
+
+
+def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]) -> None:
+    """Refuse `coming` releases that are of another unit or relation, or do not fit beside those `done`."""
+    done, coming = tuple(done), tuple(coming)
+    for release in coming:
+        if (release.unit, release.relation) != (budget.unit, budget.relation):
+            raise InputError(
+                f"Release {release.label!r} has its sensitivity for unit {release.unit!r} and relation "
+                f"{release.relation!r}, but the budget is for {budget.unit!r} and {budget.relation!r}; "
+                "compute the sensitivity for the budget's."
+            )
+    if not budget.allows(done + coming):
+        total = composed_epsilon(done + coming, budget.delta)
+        what = f"Release {coming[0].label!r}" if len(coming) == 1 else f"A plan of {len(coming)} releases"
+        raise BudgetError(
+            f"{what} would bring the total to {budget.spell(total)}, past the budget of "
+            f"epsilon = {budget.epsilon:g}; add more noise or declare a larger budget."
+        )

@@ -1,0 +1,220 @@
+"""The privacy statement: what is promised, in words for a reader and in JSON for a program."""
+
+import math
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hushrec.errors import InputError
+from hushrec.privacy.accounting import total_mu
+from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
+from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.release import Release
+
+_WIDTH = 80
+
+_CHANGE = {
+    ("user", "add-remove"): "all ratings of any one user were added or removed",
+    ("user", "replace"): "all ratings of any one user were replaced by any others",
+    ("rating", "add-remove"): "any one rating were added or removed",
+    ("rating", "replace"): "any one rating were replaced by another",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """Everything somebody needs to judge a release; made by `Accountant.statement`.
+
+    Attributes
+    ----------
+    budget : Budget
+        The promise: epsilon, delta, unit, relation.
+    releases : tuple of Release
+    public : tuple of str
+        What the promise assumes to be public.
+    reasons : tuple of str
+        Why the result is NOT PRIVATE; empty where it is private.
+    secure_noise : bool
+        Whether all noise came from the operating system's cryptographic generator.
+    ledger : LedgerSummary or None
+        The data set's charges of all runs under the ledger, this one included.
+    version : str
+        Of the library.
+    exact_arithmetic : bool
+        Whether sums and noise are free of floating-point rounding.
+    """
+
+    budget: Budget
+    releases: tuple[Release, ...]
+    public: tuple[str, ...]
+    reasons: tuple[str, ...]
+    secure_noise: bool
+    ledger: LedgerSummary | None
+    version: str
+    exact_arithmetic: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds at all."""
+        return not self.reasons
+
+    @property
+    def spent_mu(self) -> float:
+        """Cost of the releases together in Gaussian differential privacy."""
+        return total_mu(release.mu for release in self.releases)
+
+    @property
+    def spent_epsilon(self) -> float:
+        """Epsilon of the releases together at the budget's delta: bookkeeping, the budget is the promise."""
+        return composed_epsilon(self.releases, self.budget.delta)
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        """Epsilon at delta 0, where every release is pure; None otherwise."""
+        return pure_epsilon(self.releases) if self.releases else None
+
+    @property
+    def joint_dp(self) -> str:
+        """The promise in one sentence."""
+        if not self.private:
+            return "NOT PRIVATE: " + "; ".join(self.reasons) + "."
+        return (
+            "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
+            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What a user is shown herself is "
+            "computed from the released values and her own ratings, for her alone."
+        )
+
+    def text(self) -> str:
+        """Return the statement for a terminal, at most 80 columns wide."""
+        budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
+        lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
+        lines += _wrapped(self.joint_dp)
+        lines += _field("Promise", f"{budget}, mu = {budget.mu:.6g}")
+        if self.releases:
+            spent = budget.spell(self.spent_epsilon)
+            lines += _field("Charged", f"{spent}, mu = {self.spent_mu:.6g}")
+        if self.pure_epsilon is not None:
+            lines += _field(
+                "Pure", f"{guarantee(self.pure_epsilon, 0.0, unit, relation)}, every release being pure"
+            )
+        lines += _table(self.releases)
+        lines += _field(
+            "Public", "; ".join(self.public) if self.public else "nothing is assumed to be public"
+        )
+        source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
+        lines += _field("Noise", source)
+        lines += _field("Arithmetic", "exact" if self.exact_arithmetic else "floating point, not exact")
+        if self.ledger is None:
+            lines += _field("Ledger", "none: what other runs on these users released is not counted here")
+        else:
+            lines += _field("Ledger", str(self.ledger))
+        lines += _field("Version", f"hushrec {self.version}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statement for JSON; infinity is the string "inf"."""
+        result = {
+            "private": self.private,
+            "not_private_because": list(self.reasons),
+            "unit": self.budget.unit,
+            "relation": self.budget.relation,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "mu": self.budget.mu,
+            "joint_dp": self.joint_dp,
+            "charged": {
+                "epsilon": self.spent_epsilon,
+                "delta": self.budget.delta,
+                "unit": self.budget.unit,
+                "relation": self.budget.relation,
+                "mu": self.spent_mu,
+                "pure_epsilon": self.pure_epsilon,
+            },
+            "releases": [release.to_dict() for release in self.releases],
+            "public": list(self.public),
+            "secure_noise": self.secure_noise,
+            "exact_arithmetic": self.exact_arithmetic,
+            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "version": self.version,
+        }
+        return _replaced(result, math.inf, "inf")
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":
+        """Inverse of `to_dict`; what is derived is computed again."""
+        try:
+            entry = _replaced(entry, "inf", math.inf)
+            return cls(
+                budget=Budget(entry["epsilon"], entry["delta"], entry["unit"], entry["relation"]),
+                releases=tuple(Release.from_dict(release) for release in entry["releases"]),
+                public=_strings(entry["public"]),
+                reasons=_strings(entry["not_private_because"]),
+                secure_noise=_boolean(entry["secure_noise"]),
+                ledger=None if entry["ledger"] is None else LedgerSummary.from_dict(entry["ledger"]),
+                version=_strings([entry["version"]])[0],
+                exact_arithmetic=_boolean(entry["exact_arithmetic"]),
+            )
+        except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
+            raise InputError(
+                f"This is not a privacy statement of hushrec: {type(error).__name__}."
+            ) from error
+
+
+def library_version() -> str:
+    """Return the installed version of hushrec."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hushrec")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
+    return textwrap.wrap(first + text, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def _field(word: str, text: str) -> list[str]:
+    return _wrapped(text, indent=12, first=f"{word + ':':<12}")
+
+
+def _table(releases: Iterable[Release]) -> list[str]:
+    """One line per release, runs of the same one ("item counts 1", "item counts 2") on one line."""
+    groups: dict[tuple[str, Release], int] = {}
+    for release in releases:
+        stem = release.label.rstrip("0123456789 ") or release.label
+        twin = Release(stem, release.mechanism, release.sensitivity, release.unit, release.relation)
+        groups[stem, twin] = groups.get((stem, twin), 0) + 1
+    if not groups:
+        return _field("Released", "nothing")
+    lines = [f"{'Released:':<33}{'noise':<19}{'sensitivity':>11}{'noise sd':>10}{'mu':>7}"]
+    for (stem, release), count in groups.items():
+        label = stem if count == 1 else f"{stem} (each of {count})"
+        sd = "flips" if release.noise_sd is None else f"{release.noise_sd:.4g}"
+        head, *rest = textwrap.wrap(label, 30)
+        kind = type(release.mechanism).__name__
+        lines.append(f"  {head:<31}{kind:<19}{release.sensitivity:>11.4g}{sd:>10}{release.mu:>7.3g}")
+        lines += [f"    {line}" for line in rest]
+    return lines
+
+
+def _replaced(entry: Any, old: Any, new: Any) -> Any:
+    """Return `entry` with every `old` inside it replaced by `new`."""
+    if isinstance(entry, dict):
+        return {key: _replaced(value, old, new) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [_replaced(value, old, new) for value in entry]
+    return new if type(entry) is type(old) and entry == old else entry
+
+
+def _strings(entry: Any) -> tuple[str, ...]:
+    if not isinstance(entry, list) or not all(isinstance(word, str) for word in entry):
+        raise TypeError("not a list of strings")
+    return tuple(entry)
+
+
+def _boolean(entry: Any) -> bool:
+    if not isinstance(entry, bool):
+        raise TypeError("not a boolean")
+    return entry

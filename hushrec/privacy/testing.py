@@ -1,0 +1,107 @@
+"""Noise sources for tests. Whatever is released with them is NOT PRIVATE, and the statement says so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushrec.privacy.noise import GeneratorNoise, NoiseSource
+
+
+class SeededNoise(GeneratorNoise):
+    """Noise that a seed reproduces. NOT PRIVATE: whoever knows the seed subtracts the noise."""
+
+    def __init__(self, seed: int) -> None:
+        self._stream = np.random.default_rng(seed)
+
+    def _generator(self) -> np.random.Generator:
+        return self._stream
+
+
+@dataclass(frozen=True)
+class NoiseCall:
+    """One call of a noise source: its kind ("gaussian", "laplace", "flip"), parameters, input and output.
+
+    `amount` is the sd, the Laplace scale or the flip probability.
+    """
+
+    kind: str
+    label: str
+    amount: np.ndarray
+    value: np.ndarray
+    output: np.ndarray
+
+    @property
+    def residual(self) -> np.ndarray:
+        """Noise in units of its sd or scale, flattened: what the noise law is tested on."""
+        noise = (self.output.astype(np.float64) - self.value) / self.amount
+        return np.ravel(noise)
+
+
+class RecordingNoise:
+    """Passes every call on to `source` and keeps it in `calls`. NOT PRIVATE: it keeps the exact values."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source = source
+        self.calls: list[NoiseCall] = []
+
+    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
+        """As `NoiseSource.add_gaussian`."""
+        return self._keep("gaussian", label, sd, value, self._source.add_gaussian(value, sd, label))
+
+    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
+        """As `NoiseSource.add_laplace`."""
+        return self._keep("laplace", label, scale, value, self._source.add_laplace(value, scale, label))
+
+    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
+        """As `NoiseSource.flip`."""
+        return self._keep("flip", label, probability, labels, self._source.flip(labels, probability, label))
+
+    def _keep(self, kind: str, label: str, amount: Any, value: np.ndarray, output: np.ndarray) -> np.ndarray:
+        self.calls.append(NoiseCall(kind, label, np.array(amount), np.array(value), output.copy()))
+        return output
+
+
+class ReplayNoise:
+    """Returns the outputs that a `RecordingNoise` kept, in order, whatever the values now are. NOT PRIVATE.
+
+    The replay test: record a fit on one data set, replay it on a neighbouring one. What is not a function of
+    the releases alone differs in the result, and a call whose kind, label, amount or shape differs from the
+    recorded one raises AssertionError here.
+    """
+
+    def __init__(self, calls: Sequence[NoiseCall]) -> None:
+        self._calls = list(calls)
+        self._next = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every recorded call has been replayed."""
+        return self._next == len(self._calls)
+
+    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
+        """Return the recorded output of this call."""
+        return self._replay("gaussian", label, sd, value)
+
+    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
+        """Return the recorded output of this call."""
+        return self._replay("laplace", label, scale, value)
+
+    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
+        """Return the recorded output of this call."""
+        return self._replay("flip", label, probability, labels)
+
+    def _replay(self, kind: str, label: str, amount: Any, value: np.ndarray) -> np.ndarray:
+        if self.finished:
+            raise AssertionError(f"release {label!r} comes after the {len(self._calls)} recorded ones")
+        call = self._calls[self._next]
+        self._next += 1
+        now = (kind, label, value.shape, value.dtype, np.array(amount).tolist())
+        then = (call.kind, call.label, call.value.shape, call.value.dtype, call.amount.tolist())
+        if now != then:
+            raise AssertionError(
+                f"release {self._next} is {now[:4]} now and was {then[:4]}, or its amount differs"
+            )
+        return call.output.copy()
