@@ -1,0 +1,4 @@
+"""Numerical kernels: arrays in, arrays out, compiled by numba when a kernel is first called.
+
+They draw no random numbers, know nothing of privacy, and give the same bits for any number of threads.
+"""

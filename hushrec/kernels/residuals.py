@@ -1,0 +1,211 @@
+"""Residuals of a factor model on the entries of a sparse matrix, and what is summed from them.
+
+The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i .
+col_factors_j``, clipped.
+Everything is computed in float64, whatever the factors' type, and row by row as in `least_squares`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.kernels import simd, threads
+from hushrec.kernels.least_squares import check_csr, combine, padded, vector
+
+BLOCK = 64  # entries gathered at a time
+
+Array = NDArray[np.floating]
+
+
+def residual_sums(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: Array,
+    row_factors: Array,
+    col_factors: Array,
+    *,
+    row_offset: Array | None = None,
+    col_offset: Array | None = None,
+    row_weight: Array | None = None,
+    col_weight: Array | None = None,
+    clip: float = np.inf,
+) -> NDArray[np.float64]:
+    """Weighted sums of clipped residuals times column factors.
+
+    Parameters
+    ----------
+    indptr, indices, values : arrays
+        CSR matrix; column indices below ``len(col_factors)``.
+    row_factors, col_factors : (n_rows, d) and (n_cols, d) arrays
+        float32 or float64.
+    row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
+        Subtracted from the values.
+    row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
+        Their product weighs an entry, after clipping.
+    clip : float
+        Residuals are clipped to [-clip, clip].
+
+    Returns
+    -------
+    (n_rows, d) float64 array
+        ``sum_j row_weight_i * col_weight_j * residual_ij * col_factors_j``; zero for rows without entries.
+    """
+    arrays, work = _arguments(
+        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
+    )
+    rank = row_factors.shape[1]
+    sums = np.empty((len(work), rank))
+
+    def accumulate(start: int, stop: int) -> None:
+        _residual_range(*arrays, float(clip), start, stop, sums, True)
+
+    threads.run(accumulate, work)
+    return sums
+
+
+def residual_norms(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: Array,
+    row_factors: Array,
+    col_factors: Array,
+    *,
+    row_offset: Array | None = None,
+    col_offset: Array | None = None,
+    row_weight: Array | None = None,
+    col_weight: Array | None = None,
+    clip: float = np.inf,
+) -> NDArray[np.float64]:
+    """Euclidean norms of the rows' weighted, clipped residuals.
+
+    Parameters as in `residual_sums`.
+
+    Returns
+    -------
+    (n_rows,) float64 array
+        ``sqrt(sum_j (row_weight_i * col_weight_j * residual_ij)^2)``; zero for rows without entries.
+    """
+    arrays, work = _arguments(
+        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
+    )
+    norms = np.empty((len(work), 1))
+
+    def accumulate(start: int, stop: int) -> None:
+        _residual_range(*arrays, float(clip), start, stop, norms, False)
+
+    threads.run(accumulate, work)
+    return norms[:, 0]
+
+
+def predict_pairs(
+    user_rows: NDArray[np.integer], item_rows: NDArray[np.integer], user_factors: Array, item_factors: Array
+) -> NDArray[np.float64]:
+    """Dot products of pairs of factor rows.
+
+    Parameters
+    ----------
+    user_rows, item_rows : (n,) integer arrays
+        Rows of the two tables.
+    user_factors, item_factors : (n_users, d) and (n_items, d) arrays
+        float32 or float64.
+
+    Returns
+    -------
+    (n,) float64 array
+    """
+    users, items = np.ascontiguousarray(user_rows, np.int64), np.ascontiguousarray(item_rows, np.int64)
+    if users.shape != items.shape or user_factors.shape[1] != item_factors.shape[1]:
+        raise ValueError("user and item arrays differ in length or rank.")
+    for rows, factors in ((users, user_factors), (items, item_factors)):
+        if len(rows) and rows.view(np.uint64).max() >= len(factors):
+            raise ValueError(f"a row is not among the {len(factors)} factor rows.")
+    tables = padded(user_factors), padded(item_factors)
+    products = np.empty(len(users))
+
+    def multiply(start: int, stop: int) -> None:
+        _product_range(users, items, *tables, start, stop, products)
+
+    threads.run(multiply, np.full(len(users), 2.0 * user_factors.shape[1]))
+    return products
+
+
+def _arguments(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: Array,
+    row_factors: Array,
+    col_factors: Array,
+    row_offset: Array | None,
+    col_offset: Array | None,
+    row_weight: Array | None,
+    col_weight: Array | None,
+) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
+    n_cols, rank = col_factors.shape
+    indptr, indices, values = check_csr(indptr, indices, values, n_cols)
+    n_rows = len(indptr) - 1
+    if row_factors.shape != (n_rows, rank):
+        raise ValueError(f"row_factors has shape {row_factors.shape} instead of {(n_rows, rank)}.")
+    dtype = np.dtype(np.float64)
+    columns = np.empty((n_cols, 2))
+    columns[:, 0] = vector(col_offset, n_cols, dtype, 0.0, "col_offset")
+    columns[:, 1] = vector(col_weight, n_cols, dtype, 1.0, "col_weight")
+    offset = vector(row_offset, n_rows, dtype, 0.0, "row_offset")
+    weight = vector(row_weight, n_rows, dtype, 1.0, "row_weight")
+    work = np.diff(indptr) * (2.0 * rank) + rank
+    return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
+
+
+@simd.compiled
+def _residual_range(
+    indptr, indices, values, left, right, columns, offset, weight, clip, start, stop, out, wants_sums
+):
+    """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
+    lanes = simd.lanes(offset)
+    width = -(-right.shape[1] // lanes) * lanes
+    flat, rows = right.reshape(-1), left.reshape(-1)
+    block, row = np.empty(BLOCK * width), np.empty(width)
+    residuals = np.empty(BLOCK)
+    total = np.empty(width)
+    for i in range(start, stop):
+        total[:] = 0.0
+        norm = 0.0
+        for c in range(0, width, lanes):
+            simd.store(row, c, simd.load_wide(rows, i * left.shape[1] + c))
+        for begin in range(indptr[i], indptr[i + 1], BLOCK):
+            count = min(BLOCK, indptr[i + 1] - begin)
+            for k in range(count):
+                column = np.int64(indices[begin + k])
+                product = simd.zeros(row, 1)[0]
+                for c in range(0, width, lanes):
+                    numbers = simd.load_wide(flat, column * right.shape[1] + c)
+                    simd.store(block, k * width + c, numbers)
+                    product = simd.multiply_add(simd.load(row, c), numbers, product)
+                target = values[begin + k] - offset[i] - columns[column, 0]
+                residual = min(max(target - simd.lane_sum(product), -clip), clip) * columns[column, 1]
+                residuals[k] = residual
+                norm += residual * residual
+            if wants_sums:
+                combine(residuals, 0, 1, block, width, count, width, total, 0)
+        if wants_sums:
+            for a in range(out.shape[1]):
+                out[i, a] = weight[i] * total[a]
+        else:
+            out[i, 0] = abs(weight[i]) * np.sqrt(norm)
+
+
+@simd.compiled
+def _product_range(users, items, left, right, start, stop, products):
+    """Dot products of the rows users[n] of `left` and items[n] of `right`."""
+    lanes = simd.lanes(products)
+    rows, columns = left.reshape(-1), right.reshape(-1)
+    width = min(left.shape[1], right.shape[1])
+    for n in range(start, stop):
+        product = simd.zeros(products, 1)[0]
+        for c in range(0, width, lanes):
+            row = simd.load_wide(rows, users[n] * left.shape[1] + c)
+            column = simd.load_wide(columns, items[n] * right.shape[1] + c)
+            product = simd.multiply_add(row, column, product)
+        products[n] = simd.lane_sum(product)

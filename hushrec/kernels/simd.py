@@ -1,0 +1,267 @@
+"""Vector registers for numba: a 64-byte SIMD value and the few operations that the kernels need.
+
+numba leaves it to LLVM to find vectors in scalar loops, which fails for the register tiles that fast Gramian
+and Cholesky kernels live on. Here a register is an ordinary value of a numba function instead: ``load``
+reads 16 float32 (or 8 float64) numbers, arithmetic is lane by lane, and LLVM maps it to whatever the machine
+has (AVX-512, AVX2, NEON). Every operation is a fixed IEEE one (no fast-math), so results do not depend on
+where a function is inlined. Indices are not checked: the caller keeps the lanes after ``index`` in the array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import extending, njit, types
+from numba.core import cgutils
+from numba.core.datamodel import PrimitiveModel
+
+BYTES = 64
+
+# Any: numba's own annotations describe neither what they decorate nor what they return.
+intrinsic: Any = extending.intrinsic
+compiled: Any = njit(cache=True, nogil=True)
+
+
+class Register(types.Type):
+    """64 bytes of float32 or float64 lanes."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        self.lanes = BYTES * 8 // dtype.bitwidth
+        super().__init__(name=f"Register({dtype}x{self.lanes})")
+
+
+def _llvm(register: Register) -> ir.VectorType:
+    element = ir.FloatType() if register.dtype == types.float32 else ir.DoubleType()
+    return ir.VectorType(element, register.lanes)
+
+
+@extending.register_model(Register)
+class _RegisterModel(PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Register) -> None:
+        super().__init__(dmm, fe_type, _llvm(fe_type))
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+def _splat(builder: Any, scalar: Any, vector: ir.VectorType) -> Any:
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
+
+
+def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
+    """The LLVM intrinsic `name` on vectors of one type."""
+    vector = arguments[0].type
+    suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
+    signature = ir.FunctionType(vector, [vector] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}")
+    return builder.call(function, arguments)
+
+
+def _zero(vector: ir.VectorType) -> ir.Constant:
+    return ir.Constant(vector, [0.0] * vector.count)
+
+
+@intrinsic
+def lanes(typingctx: Any, array: Any) -> Any:
+    """How many of the array's numbers fit a register."""
+    count = Register(array.dtype).lanes
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_constant(types.int64, count)
+
+    return types.int64(array), codegen
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """The numbers array[index:index + lanes]."""
+    register = Register(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, array, *arguments)
+        pointer = builder.bitcast(pointer, _llvm(register).as_pointer())
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return register(array, types.int64), codegen
+
+
+@intrinsic
+def load_wide(typingctx: Any, array: Any, index: Any) -> Any:
+    """The numbers array[index:index + 8] as float64 lanes, exact for float32 arrays too."""
+    register = Register(types.float64)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = _llvm(register)
+        narrow = wide if array.dtype == types.float64 else ir.VectorType(ir.FloatType(), wide.count)
+        pointer = builder.bitcast(_pointer(context, builder, array, *arguments), narrow.as_pointer())
+        numbers = builder.load(pointer, align=array.dtype.bitwidth // 8)
+        return numbers if narrow is wide else builder.fpext(numbers, wide)
+
+    return register(array, types.int64), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + lanes] = value."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, array, *arguments[:2])
+        pointer = builder.bitcast(pointer, _llvm(value).as_pointer())
+        builder.store(arguments[2], pointer, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, value), codegen
+
+
+@intrinsic
+def splat(typingctx: Any, array: Any, index: Any) -> Any:
+    """The number array[index] in every lane."""
+    register = Register(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        scalar = builder.load(_pointer(context, builder, array, *arguments))
+        return _splat(builder, scalar, _llvm(register))
+
+    return register(array, types.int64), codegen
+
+
+@intrinsic
+def multiply(typingctx: Any, left: Any, right: Any) -> Any:
+    """left * right."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fmul(*arguments)
+
+    return left(left, right), codegen
+
+
+@intrinsic
+def add(typingctx: Any, left: Any, right: Any) -> Any:
+    """left + right."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments)
+
+    return left(left, right), codegen
+
+
+@intrinsic
+def multiply_add(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
+    """total + left * right, rounded once."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, "fma", list(arguments))
+
+    return total(left, right, total), codegen
+
+
+@intrinsic
+def subtract_product(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
+    """total - left * right, rounded once."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, "fma", [builder.fneg(arguments[1]), arguments[2], arguments[0]])
+
+    return total(total, left, right), codegen
+
+
+@intrinsic
+def inverse_root(typingctx: Any, value: Any, floor: Any) -> Any:
+    """1 / sqrt(value) in the lanes where value > floor, 0 in the others."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = arguments[0].type
+        one = ir.Constant(vector, [1.0] * vector.count)
+        positive = builder.fcmp_ordered(">", *arguments)
+        root = _call(builder, "sqrt", [builder.select(positive, arguments[0], one)])
+        return builder.select(positive, builder.fdiv(one, root), _zero(vector))
+
+    return value(value, floor), codegen
+
+
+@intrinsic
+def lane_sum(typingctx: Any, value: Any) -> Any:
+    """The sum over the lanes, as a balanced tree."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total = arguments[0]
+        while total.type.count > 1:
+            half = total.type.count // 2
+            undefined = ir.Constant(total.type, ir.Undefined)
+            mask = ir.VectorType(ir.IntType(32), half)
+            low = builder.shuffle_vector(total, undefined, ir.Constant(mask, list(range(half))))
+            high = builder.shuffle_vector(total, undefined, ir.Constant(mask, list(range(half, 2 * half))))
+            total = builder.fadd(low, high)
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return value.dtype(value), codegen
+
+
+@intrinsic(prefer_literal=True)
+def zeros(typingctx: Any, array: Any, count: Any) -> Any:
+    """A tuple of `count` (a literal) zero registers for numbers of the array's type."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    register = Register(array.dtype)
+    group = types.UniTuple(register, count.literal_value)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_tuple(builder, group, [_zero(_llvm(register))] * group.count)
+
+    return group(array, count), codegen
+
+
+@intrinsic
+def add_outer(typingctx: Any, totals: Any, array: Any, index: Any, row: Any) -> Any:
+    """totals[i] + array[index + i] * row for every i: one step of a register tile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, data, start, vector = arguments
+        result = []
+        for position, total in enumerate(cgutils.unpack_tuple(builder, tile)):
+            offset = builder.add(start, ir.Constant(start.type, position))
+            scalar = builder.load(_pointer(context, builder, array, data, offset))
+            result.append(_call(builder, "fma", [_splat(builder, scalar, vector.type), vector, total]))
+        return context.make_tuple(builder, totals, result)
+
+    return totals(totals, array, types.int64, row), codegen
+
+
+@intrinsic
+def add_rows(typingctx: Any, array: Any, index: Any, step: Any, totals: Any) -> Any:
+    """array[index + i * step:][:lanes] += totals[i] for every i: empties a register tile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, start, stride, tile = arguments
+        for position, total in enumerate(cgutils.unpack_tuple(builder, tile)):
+            offset = builder.add(start, builder.mul(stride, ir.Constant(stride.type, position)))
+            pointer = _pointer(context, builder, array, data, offset)
+            pointer = builder.bitcast(pointer, total.type.as_pointer())
+            align = array.dtype.bitwidth // 8
+            before = builder.load(pointer, align=align, typ=total.type)
+            builder.store(builder.fadd(before, total), pointer, align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, totals), codegen
+
+
+@intrinsic
+def subtract_outer(typingctx: Any, totals: Any, left: Any, right: Any) -> Any:
+    """totals[i * len(right) + j] - left[i] * right[j] for tuples of registers."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, rows, columns = (cgutils.unpack_tuple(builder, argument) for argument in arguments)
+        result = []
+        for i, row in enumerate(rows):
+            negative = builder.fneg(row)
+            for j, column in enumerate(columns):
+                result.append(_call(builder, "fma", [negative, column, tile[i * len(columns) + j]]))
+        return context.make_tuple(builder, totals, result)
+
+    return totals(totals, left, right), codegen

@@ -1,0 +1,82 @@
+"""Threads for the kernels: ranges of rows of about equal work, each computed by one thread.
+
+Plain Python threads around compiled functions that release the lock: no threading layer to install, nothing
+that a fork or a second caller can break, and uneven rows balance themselves because ranges outnumber threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+RANGES_PER_THREAD = 16
+ROWS_TOGETHER = 16  # ranges start at multiples of this, so that the rows solved side by side fill a register
+SMALLEST_RANGE = 2e5  # multiply-adds that are worth a task of their own
+
+_limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
+
+
+def count() -> int:
+    """Threads of a kernel: the cores it may use, or fewer if OMP_NUM_THREADS or NUMBA_NUM_THREADS say so."""
+    limit = _limit.get()
+    if limit is not None:
+        return limit
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        asked = os.environ.get(name, "")
+        if asked.isdigit():
+            cores = min(cores, int(asked))
+    return max(cores, 1)
+
+
+@contextlib.contextmanager
+def limit(threads: int) -> Iterator[None]:
+    """Use at most `threads` threads inside a ``with`` block."""
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}.")
+    token = _limit.set(threads)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def ranges(work: np.ndarray) -> list[tuple[int, int]]:
+    """Split rows into consecutive (start, stop) ranges of about equal work.
+
+    Parameters
+    ----------
+    work : (n_rows,) array
+        Multiply-adds that each row costs.
+    """
+    n_rows = len(work)
+    done = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
+    pieces = max(1, min(int(done[-1] / SMALLEST_RANGE), RANGES_PER_THREAD * count()))
+    bounds = np.searchsorted(done, np.linspace(0.0, done[-1], pieces + 1)[1:-1])
+    bounds = bounds // ROWS_TOGETHER * ROWS_TOGETHER
+    bounds = np.unique(np.concatenate([[0], bounds, [n_rows]])).tolist()
+    return list(zip(bounds[:-1], bounds[1:]))
+
+
+def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
+    """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
+    tasks = ranges(work)
+    threads = min(count(), len(tasks))
+    if threads <= 1:
+        for task in tasks:
+            function(*task)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(function, *task) for task in tasks]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

@@ -1,0 +1,83 @@
+"""The best-scored items of each row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.kernels import simd, threads
+
+
+def top_k(
+    scores: NDArray[np.floating],
+    count: int,
+    exclude_indptr: NDArray[np.integer] | None = None,
+    exclude_indices: NDArray[np.integer] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    """The `count` highest scores of each row, in descending order, equal scores by ascending item.
+
+    Parameters
+    ----------
+    scores : (n_rows, n_items) array
+        float32 or float64. Items scored -inf or NaN are never chosen.
+    count : int
+        Items wanted of each row.
+    exclude_indptr, exclude_indices : arrays, optional
+        CSR structure of the items that each row must not get, in any order.
+
+    Returns
+    -------
+    items : (n_rows, count) int64 array
+        -1 where a row has fewer than `count` candidates.
+    scores : (n_rows, count) array
+        Of the type of `scores`; -inf there.
+    """
+    scores = np.ascontiguousarray(scores)
+    if scores.dtype not in (np.float32, np.float64):
+        raise ValueError(f"float32 or float64 expected, not {scores.dtype}.")
+    if count < 0:
+        raise ValueError(f"count must not be negative, but is {count}.")
+    n_rows, n_items = scores.shape
+    if exclude_indptr is None or exclude_indices is None:
+        exclude_indptr, exclude_indices = np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32)
+    indptr = np.ascontiguousarray(exclude_indptr, np.int64)
+    indices = np.ascontiguousarray(exclude_indices, np.int32)
+    if len(indptr) != n_rows + 1 or indptr[0] < 0 or indptr[-1] > len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError("exclude_indptr does not fit the scores.")
+    if len(indices) and indices.view(np.uint32).max() >= n_items:
+        raise ValueError(f"an excluded item is not among the {n_items} items.")
+    items = np.empty((n_rows, count), np.int64)
+    best = np.empty((n_rows, count), scores.dtype)
+
+    def choose(start: int, stop: int) -> None:
+        _choose_range(scores, indptr, indices, start, stop, items, best)
+
+    threads.run(choose, np.full(n_rows, float(n_items)))
+    return items, best
+
+
+@simd.compiled
+def _choose_range(scores, indptr, indices, start, stop, items, best):
+    n_items, count = scores.shape[1], items.shape[1]
+    excluded = np.zeros(n_items, np.bool_)
+    for row in range(start, stop):
+        items[row, :] = -1
+        best[row, :] = -np.inf
+        if count == 0:
+            continue
+        for entry in range(indptr[row], indptr[row + 1]):
+            excluded[np.int64(indices[entry])] = True
+        lowest = best[row, count - 1]
+        for item in range(n_items):
+            score = scores[row, item]
+            if score > lowest and not excluded[item]:
+                place = count - 1
+                while place > 0 and best[row, place - 1] < score:
+                    best[row, place] = best[row, place - 1]
+                    items[row, place] = items[row, place - 1]
+                    place -= 1
+                best[row, place] = score
+                items[row, place] = item
+                lowest = best[row, count - 1]
+        for entry in range(indptr[row], indptr[row + 1]):
+            excluded[np.int64(indices[entry])] = False

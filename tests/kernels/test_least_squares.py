@@ -1,0 +1,199 @@
+"""Least squares against dense float64 NumPy, one row at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_csr import random_csr
+
+from hushrec.kernels import least_squares, threads
+
+RANKS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 47, 64, 65, 70]
+
+
+def triangle(rank):
+    return np.tril_indices(rank)
+
+
+def unpack(gram, rank):
+    full = np.zeros((len(gram), rank, rank))
+    full[:, *triangle(rank)] = gram
+    return full + np.tril(full, -1).transpose(0, 2, 1)
+
+
+def slow_normal_equations(matrix, factors, row_offset, col_offset, row_weight, col_weight):
+    """The sums as written, entry by entry, in float64."""
+    indptr, indices, values = matrix
+    n_rows, rank = len(indptr) - 1, factors.shape[1]
+    gram, rhs = np.zeros((n_rows, rank, rank)), np.zeros((n_rows, rank))
+    for i in range(n_rows):
+        for entry in range(indptr[i], indptr[i + 1]):
+            j = indices[entry]
+            factor = factors[j].astype(np.float64)
+            weight = row_weight[i] * col_weight[j]
+            gram[i] += weight * np.outer(factor, factor)
+            rhs[i] += weight * (float(values[entry]) - row_offset[i] - col_offset[j]) * factor
+    return gram, rhs
+
+
+def problem(seed, rank, dtype, n_rows=23, n_cols=37, density=0.4):
+    random = np.random.default_rng(seed)
+    matrix = random_csr(random, n_rows, n_cols, density)
+    factors = random.normal(size=(n_cols, rank)).astype(dtype)
+    extras = {
+        "row_offset": random.normal(size=n_rows),
+        "col_offset": random.normal(size=n_cols),
+        "row_weight": random.uniform(0, 2, n_rows),
+        "col_weight": random.uniform(0, 2, n_cols),
+    }
+    return matrix, factors, extras
+
+
+def close(actual, expected, dtype, slack=1.0):
+    epsilon = np.finfo(dtype).eps
+    scale = max(1.0, np.abs(expected).max(initial=0.0))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=200 * epsilon * scale * slack)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", RANKS)
+def test_normal_equations_equal_the_slow_sums(rank, dtype):
+    matrix, factors, extras = problem(rank, rank, dtype)
+    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+    slow_gram, slow_rhs = slow_normal_equations(matrix, factors, **extras)
+    assert gram.dtype == rhs.dtype == dtype
+    close(gram, slow_gram[:, *triangle(rank)], dtype)
+    close(rhs, slow_rhs, dtype)
+    empty = np.diff(matrix[0]) == 0
+    assert empty.any() and not gram[empty].any() and not rhs[empty].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", RANKS)
+def test_ridge_solve_equals_a_dense_solve(rank, dtype):
+    matrix, factors, extras = problem(rank, rank, dtype)
+    random = np.random.default_rng(rank)
+    ridge, row_ridge = random.uniform(0.5, 1.5, rank), random.uniform(0.5, 3, len(matrix[0]) - 1)
+    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+    solution = least_squares.ridge_solve(gram, rhs, ridge, row_ridge)
+    full = unpack(gram, rank) + row_ridge[:, None, None] * np.diag(ridge)
+    assert solution.dtype == dtype
+    close(solution, np.linalg.solve(full, rhs.astype(np.float64)[..., None])[..., 0], dtype, slack=50)
+    assert not solution[np.diff(matrix[0]) == 0].any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rank=st.integers(1, 70),
+    n_rows=st.integers(0, 40),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    n_threads=st.integers(1, 3),
+)
+def test_solve_rows_is_the_two_steps_bit_for_bit(seed, rank, n_rows, dtype, n_threads):
+    matrix, factors, extras = problem(seed, rank, dtype, n_rows=n_rows)
+    row_ridge = np.diff(matrix[0]).astype(np.float64)
+    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+    apart = least_squares.ridge_solve(gram, rhs, 0.1, row_ridge)
+    with threads.limit(n_threads):
+        together = least_squares.solve_rows(*matrix, factors, 0.1, row_ridge=row_ridge, **extras)
+    assert together.tobytes() == apart.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_and_neighbours_do_not_change_a_bit(dtype, monkeypatch):
+    monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
+    matrix, factors, extras = problem(3, 19, dtype, n_rows=201)
+    results = []
+    for n_threads in (1, 2, 5):
+        with threads.limit(n_threads):
+            gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+            solution = least_squares.ridge_solve(gram, rhs, 0.3)
+            alone = np.concatenate(
+                [least_squares.ridge_solve(gram[i : i + 1], rhs[i : i + 1], 0.3) for i in range(len(gram))]
+            )
+            results += [gram.tobytes() + rhs.tobytes() + solution.tobytes(), gram.tobytes() + rhs.tobytes()]
+            results[-1] += alone.tobytes()
+    assert len(set(results)) == 1
+
+
+def test_start_and_stop_pick_rows():
+    matrix, factors, extras = problem(4, 9, np.float64)
+    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+    some_gram, some_rhs = least_squares.normal_equations(*matrix, factors, start=5, stop=16, **extras)
+    assert (some_gram == gram[5:16]).all() and (some_rhs == rhs[5:16]).all()
+
+
+def test_unit_weights_and_zero_offsets_are_the_defaults():
+    matrix, factors, _ = problem(5, 12, np.float32)
+    rows, columns = len(matrix[0]) - 1, len(factors)
+    plain = least_squares.normal_equations(*matrix, factors)
+    explicit = least_squares.normal_equations(
+        *matrix,
+        factors,
+        row_offset=np.zeros(rows),
+        col_offset=np.zeros(columns),
+        row_weight=np.ones(rows),
+        col_weight=np.ones(columns),
+    )
+    assert (plain[0] == explicit[0]).all() and (plain[1] == explicit[1]).all()
+
+
+def test_singular_rows_without_ridge_solve_to_something_finite():
+    random = np.random.default_rng(6)
+    matrix = random_csr(random, 30, 40, 0.1)  # fewer entries than factors
+    factors = random.normal(size=(40, 21))
+    solution = least_squares.solve_rows(*matrix, factors, 0.0)
+    assert np.isfinite(solution).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [1, 4, 13, 33])
+def test_project_psd_clamps_only_what_fails(rank, dtype):
+    random = np.random.default_rng(rank)
+    factors = random.normal(size=(40, rank, 3 * rank))
+    gram = factors @ factors.transpose(0, 2, 1) / rank
+    gram[::2] -= np.eye(rank) * random.uniform(0, 8, 20)[:, None, None]
+    gram[4], gram[6] = 0.0, -np.eye(rank)
+    gram[8] = np.outer(factors[0, :, 0], factors[0, :, 0])  # singular, not negative
+    packed = gram[:, *triangle(rank)].astype(dtype)
+    before = packed.copy()
+    projected = least_squares.project_psd(packed)
+    assert (packed == before).all()
+    eigenvalues, vectors = np.linalg.eigh(unpack(packed, rank))
+    expected = (vectors * np.maximum(eigenvalues, 0)[:, None]) @ vectors.transpose(0, 2, 1)
+    close(projected, expected[:, *triangle(rank)], dtype, slack=5)
+    fine = eigenvalues[:, 0] > -np.finfo(dtype).eps * np.abs(packed).max(axis=1)
+    assert fine.sum() >= 22 and (projected[fine] == packed[fine]).all()
+    assert (eigenvalues[:, 0] < -0.1).any()
+
+
+def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
+    packed = np.array([[0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(least_squares.project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"indices": np.array([0, 9], np.int32)},
+        {"indices": np.array([0, -1], np.int32)},
+        {"indptr": np.array([0, 3])},
+        {"indptr": np.array([2, 0])},
+        {"values": np.ones(3, np.float32)},
+        {"factors": np.ones((9, 2), np.int64)},
+        {"row_offset": np.ones(2)},
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change):
+    arguments = {
+        "indptr": np.array([0, 2]),
+        "indices": np.array([0, 8], np.int32),
+        "values": np.ones(2, np.float32),
+        "factors": np.ones((9, 2)),
+    }
+    least_squares.normal_equations(**arguments)
+    with pytest.raises(ValueError):
+        least_squares.normal_equations(**{**arguments, **change})

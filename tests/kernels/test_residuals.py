@@ -1,0 +1,84 @@
+"""Residual sums and norms against dense NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_csr import random_csr
+
+from hushrec.kernels import residuals, threads
+
+
+def problem(seed, rank, dtype, n_rows=31, n_cols=90, density=0.9):
+    random = np.random.default_rng(seed)
+    matrix = random_csr(random, n_rows, n_cols, density)
+    left = random.normal(size=(n_rows, rank)).astype(dtype)
+    right = random.normal(size=(n_cols, rank)).astype(dtype)
+    extras = {
+        "row_offset": random.normal(size=n_rows),
+        "col_offset": random.normal(size=n_cols),
+        "row_weight": random.uniform(0, 2, n_rows),
+        "col_weight": random.uniform(0, 2, n_cols),
+    }
+    return matrix, left, right, extras
+
+
+def slow_residuals(matrix, left, right, row_offset, col_offset, clip):
+    """Dense clipped residuals, zero where the matrix has no entry."""
+    indptr, indices, values = matrix
+    dense = np.zeros((len(left), len(right)))
+    for i in range(len(left)):
+        for entry in range(indptr[i], indptr[i + 1]):
+            j = indices[entry]
+            prediction = row_offset[i] + col_offset[j] + left[i].astype(float) @ right[j].astype(float)
+            dense[i, j] = min(max(values[entry] - prediction, -clip), clip)
+    return dense
+
+
+@pytest.mark.parametrize("types", ["ff", "dd", "fd"])
+@pytest.mark.parametrize("rank", [1, 5, 8, 15, 16, 17, 32, 33, 64, 70])
+@pytest.mark.parametrize("clip", [0.7, np.inf])
+def test_sums_and_norms_equal_the_slow_ones(rank, types, clip):
+    matrix, left, right, extras = problem(rank, rank, np.float64)
+    left, right = left.astype(types[0]), right.astype(types[1])
+    dense = slow_residuals(matrix, left, right, extras["row_offset"], extras["col_offset"], clip)
+    weighted = dense * extras["row_weight"][:, None] * extras["col_weight"]
+    sums = residuals.residual_sums(*matrix, left, right, clip=clip, **extras)
+    norms = residuals.residual_norms(*matrix, left, right, clip=clip, **extras)
+    assert sums.dtype == norms.dtype == np.float64
+    np.testing.assert_allclose(sums, weighted @ right.astype(float), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(norms, np.linalg.norm(weighted, axis=1), rtol=1e-12)
+    assert not sums[::5].any() and not norms[::5].any()
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
+    matrix, left, right, extras = problem(1, 21, np.float32, n_rows=150)
+    results = set()
+    for n_threads in (1, 2, 4):
+        with threads.limit(n_threads):
+            sums = residuals.residual_sums(*matrix, left, right, clip=1.0, **extras)
+            norms = residuals.residual_norms(*matrix, left, right, clip=1.0, **extras)
+            results.add(sums.tobytes() + norms.tobytes())
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("rank", [1, 8, 19, 64])
+def test_predict_pairs(rank):
+    random = np.random.default_rng(rank)
+    users, items = random.normal(size=(30, rank)).astype(np.float32), random.normal(size=(20, rank))
+    user_rows, item_rows = random.integers(0, 30, 500), random.integers(0, 20, 500)
+    expected = (users[user_rows].astype(float) * items[item_rows]).sum(axis=1)
+    actual = residuals.predict_pairs(user_rows, item_rows, users, items)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
+
+
+def test_rows_outside_the_factors_are_refused():
+    factors = np.ones((3, 2))
+    for rows in ([3], [-1]):
+        with pytest.raises(ValueError):
+            residuals.predict_pairs(np.array(rows), np.array([0]), factors, factors)
+    with pytest.raises(ValueError):
+        residuals.residual_sums(np.array([0, 1]), np.array([3]), np.ones(1, np.float32), factors[:1], factors)
+    with pytest.raises(ValueError):
+        residuals.residual_sums(np.array([0, 1]), np.array([2]), np.ones(1, np.float32), factors, factors)

@@ -1,0 +1,54 @@
+"""Top-k against a full stable sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_csr import random_csr
+
+from hushrec.kernels import threads
+from hushrec.kernels.topk import top_k
+
+
+def slow_top_k(scores, count, indptr, indices):
+    items = np.full((len(scores), count), -1)
+    best = np.full((len(scores), count), -np.inf)
+    for row, line in enumerate(scores):
+        seen = set(indices[indptr[row] : indptr[row + 1]].tolist())
+        order = np.argsort(-line, kind="stable")
+        order = [item for item in order if item not in seen and line[item] > -np.inf][:count]
+        items[row, : len(order)], best[row, : len(order)] = order, line[order]
+    return items, best
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [0, 1, 7, 45])
+def test_equals_a_full_sort_with_ties_and_exclusions(count, dtype):
+    random = np.random.default_rng(count)
+    scores = random.integers(0, 12, size=(36, 40)).astype(dtype)  # many ties
+    scores[3], scores[7, ::2] = -np.inf, -np.inf
+    indptr, indices, _ = random_csr(random, 36, 40, 0.5)
+    for exclude in ((indptr, indices), (np.zeros(37, np.int64), indices[:0])):
+        for n_threads in (1, 2):
+            with threads.limit(n_threads):
+                items, best = top_k(scores, count, *exclude)
+            expected_items, expected_best = slow_top_k(scores, count, *exclude)
+            assert best.dtype == dtype and items.dtype == np.int64
+            np.testing.assert_array_equal(items, expected_items)
+            np.testing.assert_array_equal(best, expected_best)
+    items, best = top_k(scores, count)
+    np.testing.assert_array_equal(items, expected_items)
+
+
+def test_no_rows():
+    items, best = top_k(np.empty((0, 5), np.float32), 3)
+    assert items.shape == best.shape == (0, 3)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError):
+        top_k(np.ones((1, 3)), -1)
+    with pytest.raises(ValueError):
+        top_k(np.ones((1, 3)), 1, np.array([0, 1]), np.array([3]))
+    with pytest.raises(ValueError):
+        top_k(np.ones((1, 3), np.int64), 1)
