@@ -1,0 +1,309 @@
+"""What is public about a data set and must be declared before a private row is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hushrec.data.ids import canonical_text, encode_ids, is_number
+from hushrec.errors import InputError
+
+#: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254 films): a constant, not
+#: a maximum of the data at hand. Keep it unless a cap is known from elsewhere than the private rows.
+DEFAULT_MAX_RATINGS_PER_USER = 10_000
+
+HOW_TO_DECLARE = (
+    "declare the public catalogue and rating range with Domain(items, rating_range=(low, high)), "
+    "or on the command line with --catalogue FILE --rating-range LOW HIGH"
+)
+
+
+@dataclass(frozen=True, kw_only=False)
+class Domain:
+    """The declared, public side of a data set: which items exist, how ratings are bounded.
+
+    Nothing in it may come from the private ratings: which items occur and the largest rating are secrets of the
+    users. `Domain.observed` reads them from data all the same, for public data, and says so.
+
+    Parameters
+    ----------
+    items : iterable of ids
+        The catalogue, in the order that numbers the items. Ids may be text, integers, UUIDs, bytes; they are
+        given back as declared. Two ids that read the same (7 and "7", see `hushrec.data.ids.canonical_text`)
+        are a duplicate.
+    rating_range : (float, float)
+        The lowest and the highest rating that counts; a rating outside is dropped.
+    max_ratings_per_user : int
+        At most this many ratings of one user count; beyond it a sample that is random in the user's id is
+        kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
+    declared : bool
+        False marks a domain read from data; private training refuses it.
+
+    Raises
+    ------
+    InputError
+        The catalogue is empty, holds a duplicate or an empty id; the range is missing, not finite or not
+        increasing; the cap is not a positive integer.
+    """
+
+    items: tuple[Any, ...]
+    rating_range: tuple[float, float] | None = None
+    max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
+    declared: bool = True
+    _texts: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        items = _as_tuple(self.items)
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "rating_range", _check_range(self.rating_range))
+        cap = self.max_ratings_per_user
+        if isinstance(cap, (bool, np.bool_)) or not isinstance(cap, (int, np.integer)) or cap < 1:
+            raise InputError(f"max_ratings_per_user must be a positive integer, not {cap!r}.")
+        object.__setattr__(self, "max_ratings_per_user", int(cap))
+        object.__setattr__(self, "_texts", _check_catalogue(items))
+
+    def __repr__(self) -> str:
+        stamp = "" if self.declared else ", declared=False"
+        return f"Domain({self.n_items:,} items, rating_range=({self.low:g}, {self.high:g}){stamp})"
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return len(self.items)
+
+    @property
+    def low(self) -> float:
+        """Lowest rating that counts."""
+        return self.rating_range[0]  # type: ignore[index]
+
+    @property
+    def high(self) -> float:
+        """Highest rating that counts."""
+        return self.rating_range[1]  # type: ignore[index]
+
+    @property
+    def midpoint(self) -> float:
+        """The middle of the rating range."""
+        return self.low + (self.high - self.low) / 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the rating range: no rating is further than this from the midpoint."""
+        return (self.high - self.low) / 2
+
+    @property
+    def item_texts(self) -> pa.Array:
+        """The canonical text of each item id (an Arrow array), the form in which ids are compared."""
+        return self._texts
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hexadecimal) of catalogue, range and cap: equal exactly where two domains mean the same."""
+        public = [self._texts.to_pylist(), self.low, self.high, self.max_ratings_per_user]
+        return hashlib.sha256(json.dumps(public).encode()).hexdigest()
+
+    def index(self, ids: Any) -> np.ndarray:
+        """The positions of item ids in the catalogue.
+
+        Parameters
+        ----------
+        ids : sequence of ids, in any form that reads the same as the declared one
+
+        Returns
+        -------
+        ndarray of int64, shape (n_ids,)
+            -1 for an id that is not in the catalogue.
+        """
+        return lookup(ids, self._texts)
+
+    @classmethod
+    def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
+        """The ids in a text file, one a line: UTF-8 with or without a byte-order mark, blank lines ignored.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, is not UTF-8 text or holds no id.
+        """
+        try:
+            with open(path, encoding="utf-8-sig") as lines:
+                items = [line.strip() for line in lines if line.strip()]
+        except OSError as error:
+            raise InputError(f"The catalogue {os.fspath(path)!r} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise InputError(
+                f"The catalogue {os.fspath(path)!r} is not UTF-8 text; write one item id a line."
+            ) from None
+        if not items:
+            raise InputError(f"The catalogue {os.fspath(path)!r} holds no item id; write one a line.")
+        return items
+
+    @classmethod
+    def observed(
+        cls,
+        source: Any,
+        *,
+        columns: Any = None,
+        format: str | None = None,
+        implicit: bool = False,
+        max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER,
+    ) -> Domain:
+        """The items and the range that occur in public data; private training refuses such a domain.
+
+        Parameters
+        ----------
+        source, columns, format, implicit
+            As in `hushrec.data.Ratings.from_any`.
+
+        Raises
+        ------
+        InputError
+            The data cannot be read or hold no usable rating.
+        """
+        from hushrec.data.readers import read_columns
+
+        _, items, ratings = read_columns(source, columns=columns, format=format, implicit=implicit)
+        encoded = encode_ids(items)
+        usable = ratings[np.isfinite(ratings)]
+        if not len(usable) or not len(encoded.texts):
+            raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
+        low, high = float(usable.min()), float(usable.max())
+        if low == high:
+            low, high = min(low, 0.0), max(high, 0.0) or 1.0
+        given = given_ids(encoded.values)
+        order = sorted(range(len(given)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
+        return cls(
+            tuple(given[k] for k in order),
+            rating_range=(low, high),
+            max_ratings_per_user=max_ratings_per_user,
+            declared=False,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold and `from_dict` reads back."""
+        return {
+            "items": [_to_json(item) for item in self.items],
+            "rating_range": [self.low, self.high],
+            "max_ratings_per_user": self.max_ratings_per_user,
+            "declared": self.declared,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Domain:
+        """The domain that `to_dict` wrote; InputError where something is missing or wrong."""
+        try:
+            items = tuple(_from_json(item) for item in values["items"])
+            low, high = values["rating_range"]
+            cap, declared = values["max_ratings_per_user"], values["declared"]
+        except (KeyError, TypeError, ValueError):
+            raise InputError("The stored domain is incomplete or damaged.") from None
+        if not isinstance(declared, bool):
+            raise InputError("The stored domain does not say whether it was declared.")
+        return cls(items, rating_range=(low, high), max_ratings_per_user=cap, declared=declared)
+
+
+def check_domain(domain: Any) -> Domain:
+    """The domain, or InputError that says how to declare one."""
+    if not isinstance(domain, Domain):
+        raise InputError(f"A domain is missing; {HOW_TO_DECLARE}.")
+    return domain
+
+
+def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
+    """Position of each id among canonical texts, -1 where it is not there (int64)."""
+    if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
+        ids = [ids]
+    encoded = encode_ids(ids)
+    found = pc.index_in(encoded.texts.cast(pa.large_string()), value_set=texts).fill_null(-1)
+    positions = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.append(positions, np.int64(-1))[encoded.codes]
+
+
+def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
+    """Distinct ids as Python objects; an integer that a data frame stored as a float is an integer again."""
+    given = list(values) if isinstance(values, np.ndarray) else values.to_pylist()
+    return [int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2.0**63 else v for v in given]
+
+
+def _as_tuple(items: Any) -> tuple[Any, ...]:
+    if items is None:
+        raise InputError(f"The item catalogue is missing; {HOW_TO_DECLARE}.")
+    if isinstance(items, (str, bytes)) or not (isinstance(items, Iterable) or hasattr(items, "__arrow_c_array__")):
+        raise InputError("The item catalogue must be a sequence of ids (a file is read by Domain.read_catalogue).")
+    if isinstance(items, tuple):
+        return items
+    if isinstance(items, (pa.Array, pa.ChunkedArray)):
+        return tuple(items.to_pylist())
+    return tuple(items.tolist() if hasattr(items, "tolist") else items)
+
+
+def _check_range(rating_range: Any) -> tuple[float, float]:
+    if rating_range is None:
+        raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}.")
+    try:
+        low, high = rating_range
+    except (TypeError, ValueError):
+        raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.") from None
+    if not (is_number(low) and is_number(high)):
+        raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.")
+    largest = float(np.finfo(np.float32).max)
+    try:
+        low, high = float(low), float(high)
+    except OverflowError:
+        low = high = math.inf
+    if not (math.isfinite(low) and math.isfinite(high)) or max(abs(low), abs(high)) > largest:
+        raise InputError(f"The rating range must be finite, not ({low:g}, {high:g}).")
+    if not np.float32(low) < np.float32(high):
+        raise InputError(f"The rating range must increase from low to high, not ({low:g}, {high:g}).")
+    return low, high
+
+
+def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
+    """Canonical texts of the items, in order; refuses what cannot number the columns of a matrix."""
+    if not items:
+        raise InputError("The item catalogue is empty; declare at least one item id.")
+    if len(items) >= 1 << 31:
+        raise InputError("The item catalogue must hold fewer than 2**31 ids.")
+    texts = [canonical_text(item) for item in items]
+    seen: dict[str, int] = {}
+    for position, text in enumerate(texts):
+        if text is None:
+            raise InputError(f"Item {position + 1} of the catalogue has no id ({items[position]!r}).")
+        if seen.setdefault(text, position) != position:
+            raise InputError(f"The catalogue holds the item id {text!r} twice; list every item once.")
+    return pa.array(texts, pa.large_string())
+
+
+def _natural_order(text: str) -> tuple[int, int, str]:
+    return (0, int(text), text) if text.isdecimal() and len(text) < 20 else (1, 0, text)
+
+
+def _to_json(item: Any) -> Any:
+    if isinstance(item, np.generic):
+        item = item.item()
+    if isinstance(item, (str, bool, int, float)):
+        return item
+    if isinstance(item, uuid.UUID):
+        return {"uuid": str(item)}
+    if isinstance(item, (bytes, bytearray)):
+        return {"bytes": bytes(item).hex()}
+    return canonical_text(item)
+
+
+def _from_json(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    if "uuid" in item:
+        return uuid.UUID(item["uuid"])
+    return bytes.fromhex(item["bytes"])

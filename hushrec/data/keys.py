@@ -1,0 +1,109 @@
+"""Stable keys: what the library may know about one user without looking at another.
+
+A user's key is a hash of her own id; a random choice made for her is a hash of (seed, key, item).
+Nothing here reads two users at once, so adding or removing a user changes no other user's choices.
+These choices are reproducible and public, never a source of privacy noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from hushrec.errors import InputError
+
+_PERSON = b"hushrec.user.v1"
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over all ratings
+
+
+def text_keys(texts: Iterable[str]) -> np.ndarray:
+    """Eight bytes of BLAKE2b of each text, as uint64; the same on every machine and in every version."""
+    blake2b = hashlib.blake2b
+    digests = b"".join(
+        [blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts]
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection of uint64 that mixes all bits."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def check_seed(seed: int) -> int:
+    """The seed as an integer from 0 to 2**64 - 1, or InputError."""
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
+        raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.")
+    return int(seed)
+
+
+def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+    """One uint64 per user from which her random choices for one purpose are drawn.
+
+    Parameters
+    ----------
+    user_keys : ndarray of uint64, shape (n_users,)
+    seed : int
+    purpose : str
+        Choices for different purposes with the same seed are independent.
+    """
+    salt = text_keys([f"{purpose}:{check_seed(seed)}"])
+    return mix(user_keys ^ mix(salt))
+
+
+def smallest_per_row(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    base: np.ndarray,
+    counts: np.ndarray,
+    rank: np.ndarray | None = None,
+) -> np.ndarray:
+    """Mark the ``counts[row]`` entries of each row that come first in a keyed order of that row.
+
+    Parameters
+    ----------
+    indptr, indices : ndarray
+        Rows in CSR form, no item twice in a row.
+    base : ndarray of uint64, shape (n_rows,)
+        From `stream_base`. The order of a row depends on its base and its own items only.
+    counts : ndarray of int64, shape (n_rows,)
+        How many entries to mark in each row; all of them where the row is no longer than that.
+    rank : ndarray of int64, shape (n_items,), optional
+        Sort by this first and by the keyed hash within equal ranks.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_entries,)
+    """
+    indptr = indptr.astype(np.int64)
+    lengths = np.diff(indptr)
+    chosen = np.ones(len(indices), dtype=bool)
+    long_rows = np.flatnonzero(lengths > counts)
+    # Rows of like length are sorted together as a padded table; the padding sorts last.
+    long_rows = long_rows[np.argsort(lengths[long_rows], kind="stable")]
+    bits = 0 if rank is None else max(1, int(rank.max(initial=0)).bit_length())
+    start = 0
+    while start < len(long_rows):
+        shortest = int(lengths[long_rows[start]])
+        stop = start + max(1, _CELLS // (2 * shortest))
+        stop = min(stop, int(np.searchsorted(lengths[long_rows], 2 * shortest, side="right")))
+        rows = long_rows[start:stop]
+        start = stop
+        width = int(lengths[rows[-1]])
+        valid = np.arange(width) < lengths[rows][:, None]
+        position = np.where(valid, indptr[rows][:, None] + np.arange(width), 0)
+        items = indices[position]
+        key = mix(base[rows][:, None] + _GOLDEN * (items.astype(np.uint64) + np.uint64(1)))
+        if rank is not None:
+            key = (key >> np.uint64(bits)) | (rank[items].astype(np.uint64) << np.uint64(64 - bits))
+        key[~valid] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        order = np.argsort(key, axis=1, kind="stable")
+        taken = np.zeros(valid.shape, dtype=bool)
+        np.put_along_axis(taken, order, np.arange(width) < counts[rows][:, None], axis=1)
+        chosen[position[valid]] = taken[valid]
+    return chosen

@@ -1,0 +1,448 @@
+"""The private rows: who rated what, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hushrec.data import readers
+from hushrec.data.domain import Domain, check_domain, given_ids, lookup
+from hushrec.data.ids import Encoded, encode_ids
+from hushrec.data.keys import smallest_per_row, stream_base, text_keys
+from hushrec.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ratings:
+    """Ratings of users for the items of a declared `Domain`: the private side of a data set.
+
+    Build it with `read`, `from_any`, `from_triples`, `from_arrow`, `from_pandas`, `from_polars`, `from_scipy`
+    or, for one user who is to be served, `of_user`.
+
+    Attributes
+    ----------
+    domain : Domain
+        Public.
+    matrix : scipy.sparse.csr_array, shape (n_users, n_items), float32 data, int32 indices
+        Private. Items ascend within a user and none occurs twice; a stored zero is a rating of zero.
+    user_values, user_texts : arrays with one entry per user
+        Private. The ids as given and in canonical form; `users` shows the former as a NumPy array.
+
+    Notes
+    -----
+    Rows that cannot be used are dealt with inside the user they belong to, silently, so that no user can change
+    what happens to another, and no message tells what the rows hold:
+
+    * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
+    * an item that is missing or not in the catalogue: the row is dropped;
+    * a missing user id: the row is dropped;
+    * several ratings of one item by one user: the last one in the order of the input stays;
+    * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the user's id
+      and of each item, without regard to any other user;
+    * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
+
+    A user none of whose rows is left is no user: she adds nothing to any sum, nor to ``n_users``. Ids are compared
+    by `hushrec.data.ids.canonical_text`. Users are numbered by first appearance, and no order, number or type here
+    may be published: ``n_users``, ``n_ratings`` and every array are private.
+    """
+
+    domain: Domain
+    matrix: sp.csr_array
+    user_values: np.ndarray | pa.Array
+    user_texts: pa.Array
+
+    # ---- building
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        domain: Domain,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        format: str | None = None,
+        implicit: bool = False,
+    ) -> Ratings:
+        """Read a file of ratings.
+
+        Parameters
+        ----------
+        path : path of a Parquet, CSV or TSV file (text may be compressed), or of a MovieLens or Jester file
+        domain : Domain
+        columns : dict, optional
+            Names of the columns, ``{"user": ..., "item": ..., "rating": ...}``. Usual names (user, userId, user_id,
+            item, itemId, movieId, rating, score, ...) are found without it.
+        format : str, optional
+            "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
+            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's name
+            by default; the delimiter of a CSV file from its header line.
+        implicit : bool
+            Every row counts as a rating of 1; the rating column may be absent.
+
+        Raises
+        ------
+        InputError
+            The domain is missing, the file cannot be read as a table, or a column is missing.
+        """
+        check_domain(domain)
+        table = readers.read_file(Path(path), columns=columns, format=format, implicit=implicit)
+        return cls._build(*table, domain, implicit)
+
+    @classmethod
+    def from_any(
+        cls,
+        source: Any,
+        domain: Domain,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        format: str | None = None,
+        implicit: bool = False,
+    ) -> Ratings:
+        """Ratings from a path, a data frame, an Arrow table, a SciPy matrix, a mapping of columns or a tuple
+        (users, items, ratings); Ratings over the same domain are given back."""
+        check_domain(domain)
+        if isinstance(source, Ratings):
+            if source.domain.fingerprint != domain.fingerprint:
+                raise InputError("These ratings were read over another domain; read them again over this one.")
+            return source
+        if sp.issparse(source):
+            return cls.from_scipy(source, domain, implicit=implicit)
+        table = readers.read_columns(source, columns=columns, format=format, implicit=implicit)
+        return cls._build(*table, domain, implicit)
+
+    @classmethod
+    def from_triples(
+        cls, users: Any, items: Any, ratings: Any, domain: Domain, *, implicit: bool = False
+    ) -> Ratings:
+        """Ratings from three sequences of the same length; ``ratings`` may be None with ``implicit``."""
+        check_domain(domain)
+        return cls._build(*readers.from_triples(users, items, ratings, implicit=implicit), domain, implicit)
+
+    @classmethod
+    def from_arrow(
+        cls, table: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
+    ) -> Ratings:
+        """Ratings from an Arrow table, or from anything that exports an Arrow stream (DuckDB, polars, ...)."""
+        check_domain(domain)
+        return cls._build(*readers.from_arrow(table, columns, implicit), domain, implicit)
+
+    @classmethod
+    def from_pandas(
+        cls, frame: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
+    ) -> Ratings:
+        """Ratings from a pandas data frame; columns of mixed objects are read cell by cell."""
+        check_domain(domain)
+        return cls._build(*readers.from_frame(frame, columns, implicit), domain, implicit)
+
+    @classmethod
+    def from_polars(
+        cls, frame: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
+    ) -> Ratings:
+        """Ratings from a polars data frame, eager or lazy."""
+        check_domain(domain)
+        frame = frame.collect() if hasattr(frame, "collect") else frame
+        return cls._build(*readers.from_frame(frame, columns, implicit), domain, implicit)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, domain: Domain, *, users: Any = None, implicit: bool = False) -> Ratings:
+        """Ratings from a sparse matrix of users by items, its columns in the order of the catalogue.
+
+        Parameters
+        ----------
+        matrix : SciPy sparse matrix or array, shape (n_rows, n_items)
+            Stored entries are ratings, explicit zeros too; of an entry stored twice the last one counts.
+        domain : Domain
+        users : sequence of ids, optional
+            The id of each row; by default the row number.
+        implicit : bool
+            Every stored entry counts as 1.
+        """
+        check_domain(domain)
+        if not sp.issparse(matrix) or matrix.ndim != 2:
+            raise InputError(f"A SciPy sparse matrix of users by items is needed, not {type(matrix).__name__}.")
+        if matrix.shape[1] != domain.n_items:
+            raise InputError(
+                f"The matrix has {matrix.shape[1]} columns and the catalogue {domain.n_items} items; "
+                "they must agree, in the same order."
+            )
+        ids = encode_ids(range(matrix.shape[0]) if users is None else users)
+        if len(ids.codes) != matrix.shape[0]:
+            raise InputError("users must hold one id for each row of the matrix.")
+        rows, items, ratings = readers.read_columns(matrix, implicit=implicit)
+        return cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
+
+    @classmethod
+    def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:
+        """The ratings of one user who is to be served: always one row, which may be empty.
+
+        Parameters
+        ----------
+        ratings : mapping from item to rating, or sequence of (item, rating) pairs; item ids with ``implicit``
+        domain : Domain
+        """
+        check_domain(domain)
+        try:
+            if implicit:
+                items, values = list(ratings), None
+            else:
+                pairs = [(i, r) for i, r in (ratings.items() if isinstance(ratings, Mapping) else ratings)]
+                items, values = [i for i, _ in pairs], [r for _, r in pairs]
+        except (TypeError, ValueError):
+            raise InputError("A user's ratings must be a mapping from item to rating, or pairs of both.") from None
+        columns = readers.from_triples(["user"] * len(items), items, values, implicit=implicit)
+        return cls._build(*columns, domain, implicit).for_users(["user"])
+
+    @classmethod
+    def _build(cls, users: Any, items: Any, ratings: np.ndarray, domain: Domain, implicit: bool) -> Ratings:
+        if implicit and not domain.low <= 1.0 <= domain.high:
+            raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
+        return cls.assemble(domain, encode_ids(users), domain.index(items), ratings)
+
+    @classmethod
+    def assemble(cls, domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray) -> Ratings:
+        """Apply the rules for bad rows and sort; ``items`` are positions in the catalogue, -1 = unknown."""
+        values = within_range(ratings, domain)
+        rows, items, values = _sorted_unique(users.codes, items, values, len(users.texts), domain.n_items)
+        counts = np.bincount(rows, minlength=len(users.texts))
+        if counts.max(initial=0) > domain.max_ratings_per_user:
+            kept = _within_cap(counts, rows, items, users.texts, domain.max_ratings_per_user)
+            rows, items, values = rows[kept], items[kept], values[kept]
+            counts = np.minimum(counts, domain.max_ratings_per_user)
+        present = np.flatnonzero(counts)
+        indptr = np.concatenate([[0], np.cumsum(counts[present])])
+        matrix = _csr(values, items, indptr, domain.n_items)
+        return cls(domain, matrix, _take(users.values, present), users.texts.take(pa.array(present)))
+
+    # ---- looking
+
+    def __repr__(self) -> str:
+        return f"Ratings(private rows over {self.domain!r})"
+
+    @property
+    def n_users(self) -> int:
+        """Number of rows. Private under add/remove: release it or declare it before it is used in public."""
+        return self.matrix.shape[0]
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue (public)."""
+        return self.domain.n_items
+
+    @property
+    def n_ratings(self) -> int:
+        """Number of ratings. Private."""
+        return self.matrix.nnz
+
+    @cached_property
+    def users(self) -> np.ndarray:
+        """The user ids as they were given, one per row. Private.
+
+        Integers come as an integer array, all else as an array of objects. An integer that a data frame stored as
+        a float, because its column has a hole, is an integer again.
+        """
+        if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
+            return self.user_values.to_numpy(zero_copy_only=False)
+        users = np.empty(self.n_users, dtype=object)
+        for row, value in enumerate(given_ids(self.user_values)):
+            users[row] = value
+        return users
+
+    @cached_property
+    def user_keys(self) -> np.ndarray:
+        """One uint64 per user, a hash of her own id only; what is drawn at random for her starts from it."""
+        return text_keys(self.user_texts.to_pylist())
+
+    @cached_property
+    def transposed(self) -> sp.csr_array:
+        """The matrix with items as rows, shape (n_items, n_users), in CSR form; computed once."""
+        return self.matrix.T.tocsr()
+
+    def user_index(self, ids: Any) -> np.ndarray:
+        """The row of each user id (int64), -1 where she is not among the users."""
+        return lookup(ids, self.user_texts)
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table of user, item and rating, with the ids as given. Private."""
+        rows = pa.array(np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr)))
+        users = self.user_values if isinstance(self.user_values, pa.Array) else _typed(list(self.user_values), self.user_texts)
+        items = _typed(list(self.domain.items), self.domain.item_texts)
+        return pa.table(
+            {
+                "user": users.take(rows),
+                "item": items.take(pa.array(self.matrix.indices)),
+                "rating": pa.array(self.matrix.data),
+            }
+        )
+
+    # ---- selecting
+
+    def rows(self, selection: Any) -> Ratings:
+        """The chosen rows, in the order asked for.
+
+        Parameters
+        ----------
+        selection : slice, mask of bool or row numbers
+            Row numbers come from `user_index`; -1 is refused (see `for_users`).
+        """
+        chosen = np.arange(self.n_users)[selection] if isinstance(selection, slice) else np.asarray(selection)
+        if chosen.dtype == bool:
+            if chosen.shape != (self.n_users,):
+                raise InputError("A mask of users must have one entry for each user.")
+            chosen = np.flatnonzero(chosen)
+        chosen = np.atleast_1d(chosen).astype(np.int64)
+        if len(chosen) and (chosen.min() < 0 or chosen.max() >= self.n_users):
+            raise InputError("A row number is out of range; rows are numbered from 0 to n_users - 1.")
+        return self._at(chosen, _take(self.user_values, chosen), self.user_texts.take(pa.array(chosen)))
+
+    def select_users(self, mask: np.ndarray) -> Ratings:
+        """The users for whom the mask (bool, shape (n_users,)) is true."""
+        return self.rows(np.asarray(mask, dtype=bool))
+
+    def for_users(self, ids: Any) -> Ratings:
+        """One row for each id, in that order; empty where she is not among the users.
+
+        For serving and evaluation. To train, use ratings in which every user has a row of her own.
+        """
+        wanted = encode_ids(ids)
+        if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
+            raise InputError("User ids must be given once each, none missing.")
+        return self._at(lookup(wanted.texts, self.user_texts), wanted.values, wanted.texts)
+
+    def aligned_to(self, other: Ratings) -> Ratings:
+        """This object's ratings of the other's users, row by row; empty for users who have none here."""
+        return self._at(lookup(other.user_texts, self.user_texts), other.user_values, other.user_texts)
+
+    def where(self, mask: np.ndarray, *, drop_empty: bool = True) -> Ratings:
+        """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
+
+        Users left without a rating are dropped, unless ``drop_empty`` is False.
+        """
+        kept = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
+        counts = np.diff(kept[self.matrix.indptr])
+        present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)
+        indptr = np.concatenate([[0], np.cumsum(counts[present])])
+        matrix = _csr(self.matrix.data[mask], self.matrix.indices[mask], indptr, self.n_items)
+        return Ratings(self.domain, matrix, _take(self.user_values, present), self.user_texts.take(pa.array(present)))
+
+    def history(self, other: Ratings) -> Ratings:
+        """The ratings of both, for example training and validation; where both rate an item, the other's count."""
+        if other.domain.fingerprint != self.domain.fingerprint:
+            raise InputError("Only ratings over the same domain can be put together.")
+        known = lookup(other.user_texts, self.user_texts)
+        added = np.flatnonzero(known < 0)
+        place = known.copy()
+        place[added] = self.n_users + np.arange(len(added))
+        codes = np.concatenate([_row_of_each(self.matrix), place[_row_of_each(other.matrix)]]).astype(np.int32)
+        texts = pa.concat_arrays([self.user_texts, other.user_texts.take(pa.array(added))])
+        values = _joined(self.user_values, _take(other.user_values, added))
+        items = np.concatenate([self.matrix.indices, other.matrix.indices])
+        ratings = np.concatenate([self.matrix.data, other.matrix.data])
+        return Ratings.assemble(self.domain, Encoded(codes, values, texts), items, ratings)
+
+    def _at(self, positions: np.ndarray, values: np.ndarray | pa.Array, texts: pa.Array) -> Ratings:
+        """Rows at positions (-1 = an empty row) under the ids given."""
+        starts = np.append(self.matrix.indptr[:-1], 0).astype(np.int64)[positions]
+        counts = np.append(np.diff(self.matrix.indptr), 0)[positions]
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+        matrix = _csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items)
+        return Ratings(self.domain, matrix, values, texts)
+
+
+def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
+    """Ratings as float32 that lie within the declared range, NaN for all others.
+
+    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never stored
+    above ``domain.high`` or below ``domain.low``, not even by that rounding.
+    """
+    low, high = np.float32(domain.low), np.float32(domain.high)
+    with np.errstate(over="ignore"):
+        values = np.asarray(ratings).astype(np.float32)
+    values[~((values >= low) & (values <= high))] = np.nan
+    lowest = low if float(low) >= domain.low else np.nextafter(low, np.float32(np.inf))
+    highest = high if float(high) <= domain.high else np.nextafter(high, np.float32(-np.inf))
+    return np.clip(values, lowest, highest, out=values)
+
+
+def _sorted_unique(
+    users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Usable entries sorted by user and item, the last of each pair in input order."""
+    usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
+    if not usable.all():
+        users, items, values = users[usable], items[usable], values[usable]
+    n_entries = len(values)
+    bits = n_entries.bit_length()
+    if max(1, n_users * n_items).bit_length() + bits <= 62:  # (user, item, position) in one integer
+        packed = users.astype(np.int64)
+        packed *= n_items
+        packed += items
+        packed <<= bits
+        packed |= np.arange(n_entries, dtype=np.int64)
+        packed.sort()
+        values = values[packed & ((1 << bits) - 1)]
+        packed >>= bits
+        cell = packed
+    else:
+        order = np.lexsort((items, users))
+        cell = users[order].astype(np.int64) * n_items + items[order]
+        values = values[order]
+    last = np.ones(n_entries, dtype=bool)
+    np.not_equal(cell[1:], cell[:-1], out=last[:-1])
+    if not last.all():
+        cell, values = cell[last], values[last]
+    rows, columns = np.divmod(cell, n_items)
+    return rows, columns.astype(np.int32), values
+
+
+def _within_cap(counts: np.ndarray, rows: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
+    """Mark at most ``cap`` entries of each user, in the keyed order of her own items."""
+    long_users = np.flatnonzero(counts > cap)
+    base = np.zeros(len(counts), dtype=np.uint64)
+    keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
+    base[long_users] = stream_base(keys, 0, "cap")
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return smallest_per_row(indptr, items, base, np.full(len(counts), cap))
+
+
+def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
+    indptr = indptr.astype(np.int32 if len(data) < 1 << 31 else np.int64)
+    matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items), copy=False)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _row_of_each(matrix: sp.csr_array) -> np.ndarray:
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _take(values: np.ndarray | pa.Array, positions: np.ndarray) -> np.ndarray | pa.Array:
+    return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
+
+
+def _joined(first: np.ndarray | pa.Array, second: np.ndarray | pa.Array) -> np.ndarray | pa.Array:
+    if isinstance(first, pa.Array) and isinstance(second, pa.Array) and first.type == second.type:
+        return pa.concat_arrays([first, second])
+    joined = np.empty(len(first) + len(second), dtype=object)
+    for position, value in enumerate(given_ids(first) + given_ids(second)):
+        joined[position] = value
+    return joined
+
+
+def _typed(values: list[Any], texts: pa.Array) -> pa.Array:
+    """Ids as an Arrow array of their own type, or as text where they are of several types."""
+    try:
+        return pa.array(values) if values else texts
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return texts
+
+

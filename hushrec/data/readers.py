@@ -1,0 +1,228 @@
+"""Tables of any kind to three columns (users, items, ratings), without looking across rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hushrec.data.ids import check_lengths, encode_ratings, parse_rating
+from hushrec.data.textfiles import MAX_LINE_BYTES, lines_of, read_fields, read_header
+from hushrec.errors import InputError
+
+ROLES = ("user", "item", "rating")
+SYNONYMS = {
+    "user": ("user", "userid", "uid"),
+    "item": ("item", "itemid", "iid", "movie", "movieid", "product", "productid"),
+    "rating": ("rating", "score", "value", "stars"),
+}
+FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
+N_JOKES = 100
+_MISSING_JOKE = 99.0
+
+Columns = tuple[Any, Any, np.ndarray]
+
+
+def read_columns(source: Any, *, columns: Any = None, format: str | None = None, implicit: bool = False) -> Columns:
+    """Columns of user ids, item ids and ratings (float64, NaN = no number) of a file, frame, table or matrix."""
+    if isinstance(source, (str, os.PathLike)):
+        return read_file(Path(source), columns=columns, format=format, implicit=implicit)
+    if format is not None:
+        raise InputError("format is for files; leave it out for a table in memory.")
+    if sp.issparse(source):
+        entries = source.tocoo()
+        ratings = np.ones(entries.nnz) if implicit else encode_ratings(entries.data)
+        return entries.row, entries.col, ratings
+    module = type(source).__module__.partition(".")[0]
+    if module == "polars":
+        return from_frame(source.collect() if hasattr(source, "collect") else source, columns, implicit)
+    if module == "pandas":
+        return from_frame(source, columns, implicit)
+    if isinstance(source, Mapping):
+        return _pick(list(source), source.__getitem__, columns, implicit)
+    if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
+        return from_arrow(source, columns, implicit)
+    if isinstance(source, tuple) and len(source) == 3:
+        return from_triples(*source, implicit=implicit)
+    raise InputError(
+        f"Ratings cannot be read from {type(source).__name__}; pass the path of a Parquet or CSV file, a data "
+        "frame, an Arrow table, a SciPy sparse matrix, or a tuple (users, items, ratings)."
+    )
+
+
+def from_arrow(table: Any, columns: Any, implicit: bool) -> Columns:
+    """Columns of an Arrow table, record batch or anything that exports an Arrow stream."""
+    try:
+        table = table if isinstance(table, pa.Table) else pa.table(table)
+    except (TypeError, ValueError, pa.ArrowException):
+        raise InputError(f"An Arrow table is needed, not {type(table).__name__}.") from None
+    return _pick(table.column_names, table.column, columns, implicit)
+
+
+def from_frame(frame: Any, columns: Any, implicit: bool) -> Columns:
+    """Columns of a pandas or polars data frame."""
+    if not hasattr(frame, "columns"):
+        raise InputError(f"A data frame is needed, not {type(frame).__name__}.")
+    return _pick(list(frame.columns), frame.__getitem__, columns, implicit)
+
+
+def from_triples(users: Any, items: Any, ratings: Any, *, implicit: bool = False) -> Columns:
+    """Three sequences of the same length; ``ratings`` may be None with ``implicit``."""
+    users, items = _sized(users), _sized(items)
+    if implicit:
+        check_lengths(users, items)
+        return users, items, np.ones(len(users))
+    if ratings is None:
+        raise InputError("Ratings are missing; pass them, or implicit=True where only user and item are known.")
+    ratings = encode_ratings(ratings)
+    check_lengths(users, items, ratings)
+    return users, items, ratings
+
+
+def read_file(path: Path, *, columns: Any = None, format: str | None = None, implicit: bool = False) -> Columns:
+    """Columns of a file of ratings; see `hushrec.data.Ratings.read`."""
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; pass the path of one file of ratings.")
+    try:
+        with open(path, "rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    kind = format or _guess_format(path, magic)
+    if kind not in FORMATS:
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.")
+    if kind in ("movielens-100k", "movielens-dat", "jester") and columns is not None:
+        raise InputError(f"A file of format {kind} has no column names; leave columns out.")
+    try:
+        if kind == "parquet":
+            return _read_parquet(path, columns, implicit)
+        with pa.input_stream(str(path), compression="detect") as stream:
+            if kind == "jester":
+                return _read_jester(stream, implicit)
+            if kind in ("movielens-100k", "movielens-dat"):
+                delimiter = "\t" if kind == "movielens-100k" else "::"
+                users, items, ratings = read_fields(stream, 4, [0, 1, 2], delimiter, quoted=False)
+                return from_triples(users, items, ratings, implicit=implicit)
+            names, delimiter, rest = read_header(stream, "\t" if kind == "tsv" else None)
+            chosen = find_columns(names, columns, implicit)
+            wanted = [names.index(name) for name in chosen]
+            fields = read_fields(rest, len(names), wanted, delimiter, quoted=delimiter != "::")
+            return from_triples(fields[0], fields[1], None if implicit else fields[2], implicit=implicit)
+    except (OSError, EOFError, pa.ArrowException) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{str(path)!r} is not a readable {kind} file; it may be damaged or cut short.") from None
+
+
+def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any]:
+    """The names of the user, item and (unless implicit) rating columns among the names of a table."""
+    roles = ROLES[:2] if implicit else ROLES
+    asked = _asked_columns(columns)
+    chosen = []
+    for role in roles:
+        if role in asked:
+            matches = [name for name in names if name == asked[role]]
+        else:
+            words = {name: re.sub(r"[\s_.-]", "", str(name)).lower() for name in names}
+            matches = next(([n for n in names if words[n] == s] for s in SYNONYMS[role] if s in words.values()), [])
+        if len(matches) > 1:
+            raise InputError(f"Several columns could hold the {role}s ({_listed(matches)}); {_how_to_name(role)}.")
+        if not matches:
+            wanted = f"named {asked[role]!r}" if role in asked else f"for the {role}s"
+            hint = " (or implicit=True where there are no ratings)" if role == "rating" else ""
+            raise InputError(f"The table has no column {wanted} (found: {_listed(names)}); {_how_to_name(role)}{hint}.")
+        chosen.append(matches[0])
+    return chosen
+
+
+def _pick(names: list[Any], column: Any, columns: Any, implicit: bool) -> Columns:
+    chosen = [column(name) for name in find_columns(names, columns, implicit)]
+    return from_triples(chosen[0], chosen[1], None if implicit else chosen[2], implicit=implicit)
+
+
+def _sized(column: Any) -> Any:
+    return column if hasattr(column, "__len__") else list(column) if hasattr(column, "__iter__") else [column]
+
+
+def _asked_columns(columns: Any) -> dict[str, Any]:
+    if columns is None:
+        return {}
+    if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
+        return dict(columns)
+    if isinstance(columns, (list, tuple)) and 2 <= len(columns) <= 3:
+        return dict(zip(ROLES, columns, strict=False))
+    raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
+
+
+def _how_to_name(role: str) -> str:
+    return f"name it with columns={{{role!r}: NAME}}"
+
+
+def _listed(names: Sequence[Any]) -> str:
+    """Column names for an error message; a first line that holds numbers is a row, and is not shown."""
+    if any(not np.isnan(parse_rating(name)) for name in names):
+        return "a first line that holds no column names"
+    shown = [repr(name)[:40] for name in names[:12]]
+    return ", ".join(shown) + (", ..." if len(names) > 12 else "") if shown else "nothing"
+
+
+def _guess_format(path: Path, magic: bytes) -> str:
+    """The format by the file's name (and Parquet's magic bytes), never by its rows."""
+    name = path.name.lower()
+    for compression in (".gz", ".bz2", ".zst"):
+        name = name.removesuffix(compression)
+    suffix = os.path.splitext(name)[1]
+    if magic == b"PAR1" or suffix in (".parquet", ".pq"):
+        return "parquet"
+    if name.startswith("jester-data"):
+        return "jester"
+    if suffix in (".data", ".base", ".test"):
+        return "movielens-100k"
+    return {".dat": "movielens-dat", ".tsv": "tsv"}.get(suffix, "csv")
+
+
+def _read_parquet(path: Path, columns: Any, implicit: bool) -> Columns:
+    from pyarrow import parquet
+
+    schema = parquet.read_schema(path)
+    chosen = find_columns(schema.names, columns, implicit)
+    text = [n for n in chosen if pa.types.is_string(schema.field(n).type) or pa.types.is_binary(schema.field(n).type)]
+    with parquet.ParquetFile(path, read_dictionary=text) as file:
+        table = file.read(columns=chosen)
+    return _pick(table.column_names, table.column, dict(zip(ROLES, chosen, strict=False)), implicit)
+
+
+def _read_jester(stream: Any, implicit: bool) -> Columns:
+    """Jester's published matrix: a line per user, her number of ratings, then 100 ratings, 99 = not rated.
+
+    The lines carry no user id, so the line number (from 1) is the id; a line that is malformed or blank is a
+    user without ratings. Items are the jokes' numbers 1 to 100.
+    """
+    users: list[np.ndarray] = []
+    items: list[np.ndarray] = []
+    ratings: list[np.ndarray] = []
+    number = 0
+    for block in lines_of(stream):
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            fields = re.split(rb"[,;\t]", line) if len(line) <= MAX_LINE_BYTES else []
+            if len(fields) != N_JOKES + 1:
+                continue
+            row = np.array([parse_rating(field) for field in fields[1:]])
+            rated = np.flatnonzero(row != _MISSING_JOKE)
+            users.append(np.full(len(rated), number))
+            items.append(rated + 1)
+            ratings.append(row[rated])
+    if not users:
+        empty = np.zeros(0, np.int64)
+        return empty, empty, np.zeros(0)
+    values = np.concatenate(ratings)
+    return np.concatenate(users), np.concatenate(items), np.ones(len(values)) if implicit else values

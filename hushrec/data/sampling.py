@@ -1,0 +1,51 @@
+"""Samples of each user's ratings that no other user can change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushrec.data.keys import smallest_per_row, stream_base
+from hushrec.data.ratings import Ratings
+from hushrec.errors import InputError
+
+
+def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarray | None = None) -> Ratings:
+    """At most ``count`` ratings of each user, drawn without regard to any other user.
+
+    The order in which a user's ratings are taken is a hash of (seed, her key, item). A generator that walks
+    through the users would shift everyone's sample when one user leaves, and with it every sensitivity.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    count : int
+        Positive. Users with no more ratings than this keep them all.
+    seed : int
+    priority : ndarray, shape (n_items,), optional
+        Take the items of smallest priority first, ties by the hash: with released (noisy) item counts this is the
+        tail ("adaptive") sampling of DPALS, section 5 (Chien et al. 2021). It must be public or released.
+
+    Returns
+    -------
+    Ratings
+        The same users in the same order.
+
+    Raises
+    ------
+    InputError
+        ``count`` is not a positive integer, or ``priority`` has the wrong shape or holds NaN.
+    """
+    if isinstance(count, (bool, np.bool_)) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise InputError(f"count must be a positive integer, not {count!r}.")
+    rank = None if priority is None else _dense_rank(priority, ratings.n_items)
+    base = stream_base(ratings.user_keys, seed, "sample")
+    counts = np.full(ratings.n_users, min(int(count), 1 << 31), dtype=np.int64)
+    matrix = ratings.matrix
+    return ratings.where(smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank), drop_empty=False)
+
+
+def _dense_rank(priority: np.ndarray, n_items: int) -> np.ndarray:
+    priority = np.asarray(priority)
+    if priority.shape != (n_items,) or priority.dtype.kind not in "iufb" or np.isnan(priority).any():
+        raise InputError(f"priority must hold one number for each of the {n_items} items.")
+    return np.unique(priority, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,185 @@
+"""Delimited text, one line at a time: a line is a row, and no line can change how another is read.
+
+General CSV readers let an open quote swallow the lines below it, take a column's type from its cells and stop
+at a line that is longer than a block. With private rows each of these would let one user's line change or end
+the reading of all others. Here a line ends at the line break whatever its quotes say, every cell is bytes, and a
+line with the wrong number of fields (or of more than 65,536 bytes) is skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from hushrec.errors import InputError
+
+MAX_LINE_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 24
+_CELL = pa.dictionary(pa.int32(), pa.binary())
+_DELIMITERS = (",", "\t", ";", "|")
+_STAND_IN = b"\x1f"  # stands for the two characters of "::"
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Blocks of whole lines, line breaks made ``\\n``, each block ending with one; over-long lines cut short."""
+    rest = b""
+    while chunk := stream.read(_BLOCK_BYTES):
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+        else:  # no end in sight: keep enough of the line to know that it is too long
+            rest = (rest + chunk)[: MAX_LINE_BYTES + 1]
+    if rest:
+        yield rest + b"\n"
+
+
+def read_header(stream: BinaryIO, delimiter: str | None) -> tuple[list[str], str, BinaryIO]:
+    """Column names and delimiter from the first line only, and the stream after it."""
+    first = b""
+    while b"\n" not in first and b"\r" not in first and len(first) <= MAX_LINE_BYTES:
+        chunk = stream.read(4096)
+        if not chunk:
+            break
+        first += chunk
+    ends = [end for end in (first.find(b"\n"), first.find(b"\r")) if end >= 0]
+    end = min(ends, default=len(first))
+    header, rest = first[:end], first[end + 1 :]
+    try:
+        line = header.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError("The first line of the file is not UTF-8 text; expected the names of the columns.") from None
+    if delimiter is None:
+        delimiter = "::" if "::" in line else max(_DELIMITERS, key=line.count)
+    if delimiter == "::":
+        names = line.split("::")
+    else:
+        names = next(csv.reader([line], delimiter=delimiter), [])
+    return [name.strip() for name in names], delimiter, _Rejoined(rest, stream)
+
+
+class _Rejoined:
+    """A stream with the bytes that were read ahead put back in front."""
+
+    def __init__(self, head: bytes, stream: BinaryIO) -> None:
+        self._head, self._stream = head, stream
+
+    def read(self, size: int) -> bytes:
+        head, self._head = self._head, b""
+        return head or self._stream.read(size)
+
+
+def read_fields(
+    stream: Any, n_fields: int, wanted: list[int], delimiter: str, quoted: bool
+) -> list[pa.ChunkedArray]:
+    """The wanted fields of every well-formed line, as dictionary-encoded bytes.
+
+    Parameters
+    ----------
+    stream : binary stream, after any header
+    n_fields : int
+        A line with another number of fields is skipped.
+    wanted : list of int
+        Positions of the fields to return.
+    delimiter : str
+        One character, or "::".
+    quoted : bool
+        Whether a field may stand in double quotes.
+    """
+    parts: list[list[pa.Array]] = [[] for _ in wanted]
+    for block in lines_of(stream):
+        block = _without_long_lines(block)
+        mark = delimiter.encode()
+        if delimiter == "::":
+            block, mark = block.replace(_STAND_IN, b"\n").replace(b"::", _STAND_IN), _STAND_IN
+        if quoted and b'"' in block:
+            plain = _without_needless_quotes(block, mark)
+            columns = _split_each(block, n_fields, wanted, mark) if plain is None else None
+            block = block if plain is None else plain
+        else:
+            columns = None
+        if columns is None:
+            columns = _split_block(block, n_fields, wanted, mark)
+        for part, column in zip(parts, columns, strict=True):
+            part.append(column)
+    return [pa.chunked_array(part, _CELL) for part in parts]
+
+
+def _without_long_lines(block: bytes) -> bytes:
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
+    starts = np.append(0, ends[:-1])
+    long = ends - starts > MAX_LINE_BYTES + 1
+    if not long.any():
+        return block
+    return b"".join([block[starts[k] : ends[k]] for k in np.flatnonzero(~long)])
+
+
+def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
+    """The block with its quotes taken out, or None where some quote does more than stand around a plain field."""
+    octets = np.frombuffer(block, np.uint8)
+    separator = (octets == mark[0]) | (octets == 10)
+    quotes = np.flatnonzero(octets == 34)
+    opening, closing = quotes[0::2], quotes[1::2]
+    if len(opening) != len(closing):
+        return None
+    before = np.append(True, separator)[opening]
+    after = separator[closing + 1]  # a block ends with a line break, so there is a next byte
+    passed = np.cumsum(separator, dtype=np.int32)
+    if before.all() and after.all() and np.array_equal(passed[opening], passed[closing]):
+        return block.replace(b'"', b"")
+    return None
+
+
+def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> list[pa.Array]:
+    """Split many lines without quotes at once."""
+    from pyarrow import csv as arrow_csv
+
+    if not block.strip(b"\n"):
+        return [pa.array([], _CELL) for _ in wanted]
+    names = [str(position) for position in range(n_fields)]
+    kept = list(dict.fromkeys(str(position) for position in wanted))
+    table = arrow_csv.read_csv(
+        pa.BufferReader(block),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=mark.decode(),
+            quote_char=False,
+            escape_char=False,
+            newlines_in_values=False,
+            ignore_empty_lines=True,
+            invalid_row_handler=lambda row: "skip",
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=kept,
+            column_types=dict.fromkeys(kept, _CELL),
+            strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    columns = [table.column(str(position)).unify_dictionaries() for position in wanted]
+    return [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in columns]
+
+
+def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> list[pa.Array]:
+    """Split line by line, each with a reader of its own, so that a quote ends with its line."""
+    delimiter = mark.decode()
+    rows: list[list[bytes]] = []
+    for line in block.split(b"\n"):
+        if b'"' not in line:
+            fields = line.split(mark)
+        else:
+            try:
+                text = line.decode("utf-8", "surrogateescape")
+                fields = [f.encode("utf-8", "surrogateescape") for f in next(csv.reader([text], delimiter=delimiter))]
+            except (csv.Error, StopIteration):
+                continue
+        if len(fields) == n_fields:
+            rows.append([fields[position] for position in wanted])
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in wanted]
+    return [pa.array(column, pa.binary()).dictionary_encode() for column in columns]
