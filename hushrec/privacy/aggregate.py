@@ -61,10 +61,11 @@ class Aggregate:
             raise InputError(
                 'Labels have public places: pass relation="replace" and no scale with norm="labels".'
             )
-        self.streamed = hasattr(value, "__next__")
-        self._value: Any = value if self.streamed else numeric_array(value)
+        self.streamed = isinstance(value, Iterator)
         self._taken = False
-        if not self.streamed:
+        self._value: Any = value
+        if not isinstance(value, Iterator):
+            self._value = numeric_array(value)
             check_scale_fits(self.scale, self._value)
 
     def _take(self) -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
@@ -38,14 +38,14 @@ PRAGMA user_version = {_VERSION};
 CREATE TABLE datasets (
     name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
     epsilon REAL, delta REAL, hash TEXT NOT NULL
-) STRICT;
+);
 CREATE TABLE charges (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
     label TEXT NOT NULL, mechanism TEXT NOT NULL, sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL,
     unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL
-) STRICT;
+);
 CREATE INDEX charges_of_dataset ON charges (dataset);
-CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;
+CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL);
 INSERT INTO head VALUES (0, '{_GENESIS}');
 """
 
@@ -147,6 +147,8 @@ class Ledger:
     """Seconds to wait for another process before giving up."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"path must be the path of a ledger, not {shown(path)}.")
         self.path = Path(path).expanduser().absolute()
         self._verified = (0, _GENESIS)
         with self._errors():
@@ -156,10 +158,6 @@ class Ledger:
                         f"There is no ledger at {self.path}; check the path, or allow it to be created."
                     )
                 self._create()
-            if self.path.stat().st_size == 0:
-                raise LedgerError(
-                    f"The ledger {self.path} is empty, so it was cut short; restore it from a copy."
-                )
         with self._transaction("DEFERRED") as connection:
             if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
@@ -217,7 +215,7 @@ class Ledger:
             known = connection.execute("SELECT 1 FROM datasets WHERE name = ?", (dataset,)).fetchone()
             if known is None:
                 self._put_dataset(connection, dataset, release.unit, release.relation, None)
-            count, previous = self._verified
+            count, previous = connection.execute("SELECT count, hash FROM head").fetchone()
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 count + 1, dataset, run, now, release.label, repr(release.mechanism), release.sensitivity,
@@ -290,7 +288,7 @@ class Ledger:
         if (row[1], row[2]) != (unit, relation):
             raise InputError(
                 f'Data set "{dataset}" of the ledger counts unit {row[1]!r} and relation {row[2]!r}; '
-                f"{unit!r} and {relation!r} cannot be added to them: use the same ones or another data-set name."
+                f"{unit!r} and {relation!r} cannot be added to them: use the same, or another data-set name."
             )
         return None if row[3] is None else Budget(row[3], row[4], unit, relation)
 
@@ -355,7 +353,9 @@ class Ledger:
                 for mark in ("application_id", "user_version")
             ]
             if marks != [_APPLICATION, _VERSION]:
-                raise LedgerError(f"{self.path} is not a ledger of this version of hushrec; check the path.")
+                raise LedgerError(
+                    f"{self.path} is not a ledger of this version, or was cut short; check the path."
+                )
         except BaseException:
             connection.close()
             raise
@@ -365,7 +365,7 @@ class Ledger:
         """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
         if Path(f"{self.path}-wal").exists():
             raise LedgerError(
-                f"The ledger {self.path} is gone but its write-ahead log is there; restore the ledger or remove both."
+                f"The ledger {self.path} is gone but its write-ahead log is there; restore it or remove both."
             )
         if not self.path.parent.exists():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -398,7 +398,9 @@ class Ledger:
         """Turn every failure of the file into a LedgerError with one sentence."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except HushrecError:
+            raise
+        except (sqlite3.Error, OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LedgerError(
                 f"The ledger {self.path} could not be used ({reason}), so nothing was released; check the "

@@ -100,8 +100,10 @@ class RandomizedResponse:
         odds = math.exp(-self.epsilon / sensitivity)
         return min(0.5, odds / (1 + odds) * (1 + 1e-15))
 
-    def noise_sd(self, sensitivity: float) -> None:
-        """None: labels are flipped, nothing is added to them."""
+    def noise_sd(self, sensitivity: float) -> float:
+        """Standard deviation of one flipped label (-1 or +1) about its mean."""
+        probability = self.flip_probability(sensitivity)
+        return 2 * math.sqrt(probability * (1 - probability))
 
 
 Mechanism = Gaussian | Laplace | RandomizedResponse

@@ -1,9 +1,10 @@
 """Privacy noise: the one place that draws it, from the operating system's generator, without a seed.
 
 Every call takes a fresh 128- or 256-bit key from ``os.urandom`` for a stream cipher, so there is no state
-that a fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the processor has
-AES instructions (100 M normals per second on one core) and ChaCha20 elsewhere (33 M); tests compare both with
-independent implementations. numpy's ziggurat turns the stream into normals and exponentials.
+that a fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the
+processor has AES instructions (100 million normals per second on one core) and ChaCha20 elsewhere (33
+million); tests compare both with independent implementations. numpy's ziggurat turns the stream into normals
+and exponentials.
 """
 
 import os

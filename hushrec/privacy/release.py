@@ -46,10 +46,10 @@ class Release:
         object.__setattr__(self, "sensitivity", positive("sensitivity", self.sensitivity, advice))
         choice("unit", self.unit, UNITS)
         choice("relation", self.relation, RELATIONS)
-        sd = self.noise_sd
-        if sd is not None and self.mu < math.inf and not SMALLEST_NOISE < sd < math.inf:
+        if self.mu < math.inf and not SMALLEST_NOISE < self.noise_sd < math.inf:
             raise InputError(
-                f"noise_multiplier times sensitivity is {sd:g}; rescale the value to a sensitivity near 1."
+                f"The noise of release {self.label!r} has sd {self.noise_sd:g}, which a float cannot draw; "
+                "bring the sensitivity near 1."
             )
 
     @property
@@ -63,8 +63,8 @@ class Release:
         return self.mechanism.epsilon
 
     @property
-    def noise_sd(self) -> float | None:
-        """Standard deviation of the noise on one entry (before a scale), None for flipped labels."""
+    def noise_sd(self) -> float:
+        """Standard deviation of the noise on one entry (before a scale)."""
         return self.mechanism.noise_sd(self.sensitivity)
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,12 +86,15 @@ class Release:
     def from_dict(cls, entry: dict[str, Any]) -> "Release":
         """Inverse of `to_dict`."""
         mechanism: Mechanism
-        if entry["mechanism"] == "RandomizedResponse":
-            mechanism = RandomizedResponse(entry["epsilon"])
-        else:
-            mechanism = {"Gaussian": Gaussian, "Laplace": Laplace}[entry["mechanism"]](
-                entry["noise_multiplier"]
-            )
+        match entry["mechanism"]:
+            case "Gaussian":
+                mechanism = Gaussian(entry["noise_multiplier"])
+            case "Laplace":
+                mechanism = Laplace(entry["noise_multiplier"])
+            case "RandomizedResponse":
+                mechanism = RandomizedResponse(entry["epsilon"])
+            case other:
+                raise InputError(f"There is no mechanism {shown(other)}.")
         return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
 
 

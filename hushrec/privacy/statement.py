@@ -191,10 +191,11 @@ def _table(releases: Iterable[Release]) -> list[str]:
     lines = [f"{'Released:':<33}{'noise':<19}{'sensitivity':>11}{'noise sd':>10}{'mu':>7}"]
     for (stem, release), count in groups.items():
         label = stem if count == 1 else f"{stem} (each of {count})"
-        sd = "flips" if release.noise_sd is None else f"{release.noise_sd:.4g}"
         head, *rest = textwrap.wrap(label, 30)
         kind = type(release.mechanism).__name__
-        lines.append(f"  {head:<31}{kind:<19}{release.sensitivity:>11.4g}{sd:>10}{release.mu:>7.3g}")
+        lines.append(
+            f"  {head:<31}{kind:<19}{release.sensitivity:>11.4g}{release.noise_sd:>10.4g}{release.mu:>7.3g}"
+        )
         lines += [f"    {line}" for line in rest]
     return lines
 
