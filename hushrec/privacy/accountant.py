@@ -88,6 +88,13 @@ class Accountant:
         """Cost of all releases so far: the square root of the sum of their mu^2."""
         return Plan(self.budget, self.releases).mu
 
+    @property
+    def remaining_fraction(self) -> float:
+        """Part of the budget's mu^2 that is left, from 0 to 1; an infinite budget is never used up."""
+        if not self.budget.private:
+            return 1.0
+        return max(0.0, 1.0 - (self.spent_mu / self.budget.mu) ** 2)
+
     def check(self, plan: Plan) -> None:
         """Refuse a plan that does not fit beside what has been released; nothing is spent."""
         with self._lock:

@@ -61,6 +61,11 @@ class Budget:
         """The same budget in Gaussian differential privacy, rounded down."""
         return mu_of(self.epsilon, self.delta)
 
+    @property
+    def private(self) -> bool:
+        """False where epsilon is infinite, the explicit word for no privacy."""
+        return self.epsilon != math.inf
+
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
 
