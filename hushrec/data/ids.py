@@ -221,7 +221,7 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(), pa.float16(): pa.float32()}
     if kind in plain:
         column = column.cast(plain[kind])
-    if column.num_chunks == 0:
+    if len(column) == 0:
         return np.zeros(0, np.int32), pa.array([], kind.value_type if pa.types.is_dictionary(kind) else column.type)
     try:
         encoded = column.dictionary_encode()
