@@ -1,0 +1,993 @@
+"""The command line: the only place that prints or parses arguments.
+
+Exit codes: 0 done, 1 refused (budget, ledger) or failed, 2 bad input, 130 interrupted. Errors are one line on
+stderr. With ``--json`` stdout is one JSON object, infinity the string "inf", undefined values null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import click
+
+from hushrec.errors import HushrecError, InputError
+
+if TYPE_CHECKING:
+    from hushrec.algorithms import Billboard
+    from hushrec.data import Domain, Ratings
+    from hushrec.privacy import Budget, Ledger, Plan
+
+#: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
+_SHOWN_DELTA = 1e-6
+_PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
+_LONGEST_NAME = 120
+_RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
+
+Command = Callable[..., Any]
+
+
+class _Group(click.Group):
+    """Turns every error into one line on stderr and its exit code; a traceback never reaches the user."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        try:
+            sys.exit(super().main(*args, standalone_mode=False, **extra) or 0)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.ctx.get_help() if error.ctx else "")
+            sys.exit(0)
+        except click.ClickException as error:
+            _fail(error.format_message(), 2)
+        except InputError as error:
+            _fail(str(error), 2)
+        except HushrecError as error:
+            _fail(str(error), 1)
+        except (KeyboardInterrupt, click.Abort):
+            _fail("Interrupted; what was charged before stays charged.", 130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except MemoryError:
+            _fail("Out of memory; what was charged before stays charged.", 1)
+        except Exception as error:
+            if os.environ.get("HUSHREC_DEBUG"):
+                raise
+            # the words of an unexpected error may hold private rows
+            _fail(
+                f"Unexpected {type(error).__name__}; this is a fault of hushrec,"
+                " set HUSHREC_DEBUG=1 to see where it happened.",
+                1,
+            )
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo("Error: " + " ".join(message.split()), err=True)
+    sys.exit(code)
+
+
+# ---------------------------------------------------------------------- options that commands share
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+_epsilon = click.option(
+    "--epsilon", type=float, help="Privacy: smaller is safer, > 0; the word inf asks for none. No default."
+)
+_delta = click.option(
+    "--delta", type=float, help="Chance left over by epsilon: well below one over the number of users."
+)
+_relation = click.option(
+    "--relation",
+    type=click.Choice(["add-remove", "replace"]),
+    default="add-remove",
+    show_default=True,
+    help="What one user is protected from: being known to be in the data, or any change of her ratings.",
+)
+_domain_options = _options(
+    click.option(
+        "--rating-range",
+        type=(float, float),
+        metavar="LOW HIGH",
+        help="Declared lowest and highest rating; others are dropped.",
+    ),
+    click.option("--catalogue", metavar="FILE", help="Declared items: a text file, one item id a line."),
+    click.option(
+        "--max-ratings-per-user",
+        type=int,
+        help="Declared cap; a user's further ratings are sampled away.  [default: 10000]",
+    ),
+)
+_reading_options = _options(
+    click.option(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        help="Names of the columns, for example user=uid,item=movie,rating=stars; usual names are found.",
+    ),
+    click.option(
+        "--format",
+        "file_format",
+        help="parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.",
+    ),
+    click.option("--implicit", is_flag=True, help="Every row is a like of 1; a rating column is not needed."),
+)
+_users = click.option(
+    "--users",
+    "n_users",
+    type=click.IntRange(min=1),
+    help="Declared number of users, if it is public; else it is released for a small share of the budget.",
+)
+_seed = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of initialisation, sampling and splits; privacy noise has none.",
+)
+_set = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a hyper-parameter, for example --set rank=16; repeatable.",
+)
+_dataset = click.option(
+    "--dataset",
+    default="default",
+    show_default=True,
+    help="Name of these users in the ledger: runs on the same users must share it.",
+)
+_ledger_options = _options(
+    click.option(
+        "--ledger",
+        "ledger_path",
+        metavar="FILE",
+        help="Where charges are recorded.  [default: one ledger for this account]",
+    ),
+    _dataset,
+)
+_public = click.option(
+    "--data-is-public",
+    is_flag=True,
+    help="Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.",
+)
+_no_progress = click.option("--no-progress", is_flag=True, help="No progress bar (none without a terminal).")
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input.",
+)
+@click.version_option(package_name="hushrec", message="hushrec %(version)s")
+def cli() -> None:
+    """Train, judge and use recommenders under user-level differential privacy.
+
+    A model file holds only values that were released with noise, so it may be published. Every user is
+    served by folding her own ratings in.
+
+    \b
+    hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+    hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+                  --catalogue items.txt --out model.hush
+    hushrec report model.hush
+    hushrec recommend model.hush history.parquet --user 42
+    """
+
+
+def main() -> None:
+    """Entry point of the ``hushrec`` command."""
+    cli()
+
+
+# ---------------------------------------------------------------------- commands
+
+
+@cli.command()
+@click.argument("ratings_path", metavar="RATINGS")
+@click.option(
+    "--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean, popular or als."
+)
+@_epsilon
+@_delta
+@_domain_options
+@click.option("--out", "out_path", metavar="FILE", help="Where the model goes.")
+@_relation
+@_users
+@_set
+@_seed
+@_reading_options
+@_ledger_options
+@_public
+@_no_progress
+@_json
+def train(
+    ratings_path: str,
+    model: str,
+    epsilon: float | None,
+    delta: float | None,
+    rating_range: tuple[float, float] | None,
+    catalogue: str | None,
+    max_ratings_per_user: int | None,
+    out_path: str | None,
+    relation: str,
+    n_users: int | None,
+    overrides: tuple[str, ...],
+    seed: int,
+    columns: str | None,
+    file_format: str | None,
+    implicit: bool,
+    ledger_path: str | None,
+    dataset: str,
+    data_is_public: bool,
+    no_progress: bool,
+    as_json: bool,
+) -> None:
+    """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
+
+    The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
+    that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
+    run spends is charged in the ledger before it is released, and stays charged if the run fails.
+
+    \b
+    hushrec train ratings.parquet --model dpals --epsilon 5 --delta 1e-6 \\
+                  --rating-range 1 5 --catalogue items.txt --out model.hush
+    hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
+                  --rating-range 0 1 --catalogue items.txt --out popular.hush
+    """
+    from hushrec.evaluation.runs import check_run
+    from hushrec.evaluation.runs import train as run
+    from hushrec.privacy import Accountant
+
+    budget = _budget(epsilon, delta, relation)
+    domain = _domain(catalogue, rating_range, max_ratings_per_user)
+    settings = _settings(overrides)
+    check_run(model, budget, domain, n_users, settings)
+    out = _output_file(out_path, "--out model.hush", ratings_path, catalogue)
+    ratings = _read(ratings_path, domain, columns, file_format, implicit)
+    ledger = None if data_is_public else _ledger(ledger_path)
+    accountant = Accountant(budget, ledger=ledger, dataset=dataset, data_is_public=data_is_public)
+    billboard = run(
+        model,
+        ratings,
+        accountant,
+        n_users=n_users,
+        settings=settings,
+        seed=seed,
+        progress=not no_progress and sys.stderr.isatty(),
+    )
+    billboard.save(out)
+    if as_json:
+        _print_json({"file": str(out), **_described(billboard)})
+    else:
+        click.echo(f"Trained {model} and wrote {out}\n\n{billboard.privacy.text()}")
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@click.argument("history_path", metavar="HISTORY")
+@click.argument("test_path", metavar="TEST")
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists."
+)
+@click.option(
+    "--relevant-from", type=float, help="Held-out ratings from here up are relevant; by default all are."
+)
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="Bootstrap resamples behind the intervals.",
+)
+@_seed
+@_reading_options
+@_json
+def evaluate(
+    model_path: str,
+    history_path: str,
+    test_path: str,
+    k: int,
+    relevant_from: float | None,
+    resamples: int,
+    seed: int,
+    columns: str | None,
+    file_format: str | None,
+    implicit: bool,
+    as_json: bool,
+) -> None:
+    """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
+
+    RMSE and MAE over all held-out ratings, Recall, NDCG and catalogue coverage of the lists, each with a 95%
+    bootstrap interval over users. Users without a history are served from the released values alone. The
+    figures are computed without noise: keep them to yourself.
+
+    \b
+    hushrec evaluate model.hush train.parquet test.parquet
+    hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json
+    """
+    from hushrec.evaluation import evaluate as measure
+
+    billboard = _model(model_path)
+    history = _read(history_path, billboard.domain, columns, file_format, implicit)
+    targets = _read(test_path, billboard.domain, columns, file_format, implicit)
+    result = measure(
+        billboard, history, targets, k=k, relevant_from=relevant_from, resamples=resamples, seed=seed
+    )
+    if as_json:
+        _print_json({"model": billboard.estimator.name, **result.to_dict()})
+    else:
+        click.echo(result.text())
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@click.argument("history_path", metavar="HISTORY")
+@click.option("--user", help="Serve this user; one without ratings in HISTORY gets the list for newcomers.")
+@click.option("--all-users", is_flag=True, help="Serve every user in HISTORY; needs --out-dir or --out.")
+@click.option("-n", "n", type=click.IntRange(min=1), default=10, show_default=True, help="Items per user.")
+@click.option("--items", "items_path", metavar="FILE", help="Recommend among these only: one item id a line.")
+@click.option("--include-seen", is_flag=True, help="Allow items that the user has rated.")
+@click.option("--out-dir", metavar="DIR", help="One CSV file per user, named by her percent-encoded id.")
+@click.option(
+    "--out", "out_path", metavar="FILE.parquet", help="One file for all users, marked private inside."
+)
+@_reading_options
+@_json
+def recommend(
+    model_path: str,
+    history_path: str,
+    user: str | None,
+    all_users: bool,
+    n: int,
+    items_path: str | None,
+    include_seen: bool,
+    out_dir: str | None,
+    out_path: str | None,
+    columns: str | None,
+    file_format: str | None,
+    implicit: bool,
+    as_json: bool,
+) -> None:
+    """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
+
+    A user's list is computed from her own ratings: show it to her alone. For many users there is one file
+    per user, or one file marked private.
+
+    \b
+    hushrec recommend model.hush history.parquet --user 42 -n 10
+    hushrec recommend model.hush history.parquet --all-users --out-dir lists/
+    hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+    """
+    from hushrec.data import Domain
+
+    if (user is None) == (not all_users):
+        raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+    if all_users and (out_dir is None) == (out_path is None):
+        raise InputError(
+            "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
+        )
+    if user is not None and (out_dir or out_path):
+        raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
+    billboard = _model(model_path)
+    items = None if items_path is None else Domain.read_catalogue(items_path)
+    folder = None if out_dir is None else _output_folder(out_dir, "--out-dir")
+    out = None if out_path is None else _output_file(out_path, "--out", model_path, history_path, items_path)
+    history = _read(history_path, billboard.domain, columns, file_format, implicit)
+    if user is not None:
+        _recommend_one(billboard, history, user, n, not include_seen, items, as_json)
+        return
+    table = billboard.recommend_batch(history, n, exclude_seen=not include_seen, items=items)
+    if folder is not None:
+        _write_files(table, folder)
+        target = folder
+    else:
+        assert out is not None
+        _write_private_table(table, out)
+        target = out
+    if as_json:
+        _print_json({"users": history.n_users, "path": str(target), "note": _PRIVATE_TABLE})
+    else:
+        click.echo(f"Wrote the lists of {history.n_users:,} users to {target}\n{_PRIVATE_TABLE}.")
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@_json
+def report(model_path: str, as_json: bool) -> None:
+    """Say what MODEL is and what it promises. Reads the model file and nothing else.
+
+    \b
+    hushrec report model.hush
+    hushrec report model.hush --json
+    """
+    billboard = _model(model_path)
+    if as_json:
+        _print_json(_described(billboard))
+        return
+    domain, settings = billboard.domain, billboard.estimator.hyper_parameters()
+    click.echo(f"Model:      {billboard.estimator.name}")
+    click.echo("Settings:   " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "none"))
+    click.echo(
+        f"Domain:     {domain.n_items:,} items, ratings from {domain.low:g} to {domain.high:g},"
+        f" at most {domain.max_ratings_per_user:,} ratings per user\n"
+    )
+    click.echo(billboard.privacy.text())
+
+
+@cli.command()
+@click.option("--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean or popular.")
+@_epsilon
+@_delta
+@_domain_options
+@_relation
+@_users
+@_set
+@_json
+def plan(
+    model: str,
+    epsilon: float | None,
+    delta: float | None,
+    rating_range: tuple[float, float] | None,
+    catalogue: str | None,
+    max_ratings_per_user: int | None,
+    relation: str,
+    n_users: int | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show the noise that a configuration would add and what it would cost, without any data.
+
+    mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
+    share is a release's part of that sum.
+
+    \b
+    hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+    hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+    """
+    from hushrec.evaluation.runs import choose, needs_user_count
+
+    budget = _budget(epsilon, delta, relation)
+    domain = _domain(catalogue, rating_range, max_ratings_per_user)
+    if n_users is None and needs_user_count(model):
+        raise InputError(
+            f"{model} is tuned to the number of users: say for how many, for example --users 6000."
+        )
+    estimator = choose(model, budget, domain, n_users=n_users, settings=_settings(overrides))
+    planned = estimator.plan(budget, domain)
+    if as_json:
+        _print_json(
+            {
+                "model": model,
+                "hyper_parameters": estimator.hyper_parameters(),
+                **_planned(planned),
+            }
+        )
+    else:
+        click.echo(f"Model:      {model}")
+        settings = estimator.hyper_parameters()
+        click.echo(
+            "Settings:   " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "none")
+        )
+        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n")
+        click.echo(_plan_table(planned))
+
+
+@cli.command()
+@click.argument("ratings_path", metavar="RATINGS")
+@click.option("--models", default="dpals,item-bias", show_default=True, help="Models, separated by commas.")
+@click.option(
+    "--epsilons", help="Privacy levels, separated by commas; inf adds the non-private reference. No default."
+)
+@_delta
+@_domain_options
+@click.option("--out-dir", metavar="DIR", help="Where table and plot go.")
+@click.option(
+    "--holdout", type=float, default=0.2, show_default=True, help="Share of the ratings to test on."
+)
+@click.option("--draws", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists."
+)
+@click.option("--relevant-from", type=float, help="Held-out ratings from here up are relevant.")
+@_relation
+@_users
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="MODEL.NAME=VALUE",
+    help="Set a hyper-parameter of a model, for example --set dpals.rank=16; repeatable.",
+)
+@_seed
+@_reading_options
+@_ledger_options
+@_public
+@_no_progress
+@_json
+def compare(
+    ratings_path: str,
+    models: str,
+    epsilons: str | None,
+    delta: float | None,
+    rating_range: tuple[float, float] | None,
+    catalogue: str | None,
+    max_ratings_per_user: int | None,
+    out_dir: str | None,
+    holdout: float,
+    draws: int,
+    k: int,
+    relevant_from: float | None,
+    relation: str,
+    n_users: int | None,
+    overrides: tuple[str, ...],
+    seed: int,
+    columns: str | None,
+    file_format: str | None,
+    implicit: bool,
+    ledger_path: str | None,
+    dataset: str,
+    data_is_public: bool,
+    no_progress: bool,
+    as_json: bool,
+) -> None:
+    """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
+
+    Part of the ratings is held out for testing. The baselines that every private model must beat are always
+    in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
+    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
+
+    \b
+    hushrec compare ratings.parquet --models dpals,item-bias --epsilons 1,5,10 --delta 1e-6 \\
+                    --rating-range 1 5 --catalogue items.txt --out-dir comparison
+    hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
+                    --catalogue items.txt --data-is-public --out-dir comparison
+    """
+    from hushrec.data.splits import split_ratings
+    from hushrec.evaluation import compare as run
+
+    grid = _numbers(epsilons)
+    if not 0 < holdout < 1:
+        raise InputError(f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2.")
+    smallest = _budget(min(grid), delta, relation)
+    domain = _domain(catalogue, rating_range, max_ratings_per_user)
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    settings = _settings_by_model(overrides)
+    folder = _output_folder(out_dir, "--out-dir")
+    ratings = _read(ratings_path, domain, columns, file_format, implicit)
+    train_part, test_part = split_ratings(ratings, (1 - holdout, holdout), seed=seed)
+    ledger = None if data_is_public else _ledger(ledger_path)
+    show = not no_progress and sys.stderr.isatty()
+    comparison = run(
+        train_part,
+        test_part,
+        names,
+        grid,
+        delta=smallest.delta,
+        relation=relation,
+        n_users=n_users,
+        settings=settings,
+        draws=draws,
+        k=k,
+        relevant_from=relevant_from,
+        ledger=ledger,
+        dataset=dataset,
+        data_is_public=data_is_public,
+        seed=seed,
+        on_run=_say_run if show else None,
+    )
+    paths = comparison.write(folder)
+    if as_json:
+        files = {kind: str(path) for kind, path in paths.items()}
+        _print_json({**comparison.to_dict(), "files": files})
+    else:
+        click.echo(comparison.markdown())
+        click.echo(f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}")
+
+
+@cli.group()
+def ledger() -> None:
+    """Look at what was charged to a data set, or give it a budget.
+
+    \b
+    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+    hushrec ledger show --dataset shop
+    """
+
+
+@ledger.command("show")
+@_ledger_options
+@click.option(
+    "--delta", type=float, help=f"At which epsilon is given.  [default: the budget's, else {_SHOWN_DELTA:g}]"
+)
+@_json
+def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_json: bool) -> None:
+    """Print what all runs on a data set have been charged together.
+
+    \b
+    hushrec ledger show
+    hushrec ledger show --ledger team.sqlite --dataset shop --json
+    """
+    book = _ledger(ledger_path, create=False)
+    try:
+        summary = book.summary(dataset, delta)
+    except InputError:
+        if delta is not None:
+            raise
+        summary = book.summary(dataset, _SHOWN_DELTA)
+    if as_json:
+        _print_json({"ledger": str(book.path), **summary.to_dict()})
+    else:
+        click.echo(f"{summary}.\nLedger: {book.path}")
+
+
+@ledger.command("open")
+@_ledger_options
+@_epsilon
+@_delta
+@_relation
+@_json
+def ledger_open(
+    ledger_path: str | None,
+    dataset: str,
+    epsilon: float | None,
+    delta: float | None,
+    relation: str,
+    as_json: bool,
+) -> None:
+    """Give a data set a budget that all its runs share; later it can be lowered, never raised.
+
+    \b
+    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+    """
+    budget = _budget(epsilon, delta, relation)
+    book = _ledger(ledger_path)
+    book.open_dataset(dataset, budget)
+    if as_json:
+        _print_json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
+    else:
+        click.echo(f'Data set "{dataset}" has the budget {budget}.\nLedger: {book.path}')
+
+
+# ---------------------------------------------------------------------- from arguments to values
+
+
+def _budget(epsilon: float | None, delta: float | None, relation: str) -> Budget:
+    from hushrec.privacy import Budget
+
+    if epsilon is None:
+        raise InputError(
+            "--epsilon is missing: say how much privacy, for example --epsilon 5, or --epsilon inf for none."
+        )
+    if delta is None:
+        if epsilon != math.inf:
+            raise InputError(
+                "--delta is missing: pass a number well below one over the number of users,"
+                " for example --delta 1e-6."
+            )
+        delta = _SHOWN_DELTA
+    return Budget(epsilon, delta, relation=relation)
+
+
+def _domain(
+    catalogue: str | None, rating_range: tuple[float, float] | None, max_ratings_per_user: int | None
+) -> Domain:
+    from hushrec.data import Domain
+
+    if catalogue is None:
+        raise InputError(
+            "--catalogue is missing: declare the items in a text file, one item id a line,"
+            " and pass --catalogue items.txt."
+        )
+    if rating_range is None:
+        raise InputError(
+            "--rating-range is missing: declare the lowest and the highest rating,"
+            " for example --rating-range 1 5."
+        )
+    cap = {} if max_ratings_per_user is None else {"max_ratings_per_user": max_ratings_per_user}
+    return Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range, **cap)
+
+
+def _read(path: str, domain: Domain, columns: str | None, file_format: str | None, implicit: bool) -> Ratings:
+    from hushrec.data import Ratings
+
+    names = None if columns is None else _pairs(columns.split(","), "--columns", "user=uid,item=movie")
+    return Ratings.read(path, domain, columns=names, format=file_format, implicit=implicit)
+
+
+def _model(path: str) -> Billboard:
+    from hushrec.store import load
+
+    return load(path)
+
+
+def _ledger(path: str | None, create: bool = True) -> Ledger:
+    from hushrec.privacy import Ledger, default_path
+
+    return Ledger(path or default_path(), create=create)
+
+
+def _settings(overrides: Iterable[str]) -> dict[str, Any]:
+    pairs = _pairs(overrides, "--set", "rank=16")
+    return {name: _value(text) for name, text in pairs.items()}
+
+
+def _settings_by_model(overrides: Iterable[str]) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for name, value in _settings(overrides).items():
+        model, dot, setting = name.partition(".")
+        if not dot:
+            raise InputError(f"--set {name}=... needs the model's name, for example --set dpals.{name}=...")
+        settings.setdefault(model, {})[setting] = value
+    return settings
+
+
+def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"{option} {text!r} is not NAME=VALUE; write for example {option} {example}.")
+        if name in pairs:
+            raise InputError(f"{option} gives {name} twice; give it once.")
+        pairs[name] = value
+    return pairs
+
+
+def _value(text: str) -> Any:
+    """A hyper-parameter as written: none, true, false, an integer, a number, else a word."""
+    words: dict[str, Any] = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _numbers(text: str | None) -> list[float]:
+    if text is None:
+        raise InputError(
+            "--epsilons is missing: say which privacy levels to compare, for example --epsilons 1,5,10."
+        )
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--epsilons {text!r} is not a list of numbers; write for example 1,5,10,inf."
+        ) from None
+
+
+def _output_file(path: str | None, option: str, *inputs: str | None) -> Path:
+    """A path that can be written, found out before anything is spent."""
+    if path is None:
+        raise InputError(f"{option.split()[0]} is missing: say where the result goes, for example {option}.")
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path!r} is a folder; pass the name of a file in it.")
+    if any(
+        other is not None and target.exists() and Path(other).exists() and target.samefile(other)
+        for other in inputs
+    ):
+        raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
+    _check_writable(target.parent)
+    return target
+
+
+def _output_folder(path: str | None, option: str) -> Path:
+    """A folder that exists or was made (its owner's only), and can be written to."""
+    if path is None:
+        raise InputError(
+            f"{option} is missing: say which folder the result goes to, for example {option} results."
+        )
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{path!r} is a file; pass a folder.")
+    if not folder.exists():
+        _check_writable(folder.parent)
+        folder.mkdir(mode=0o700)
+    _check_writable(folder)
+    return folder
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"Cannot write to {str(folder)!r} ({error.strerror});"
+            " pass a path in a folder that exists and is writable."
+        ) from None
+
+
+# ---------------------------------------------------------------------- from values to output
+
+
+def _print_json(payload: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(_plain(payload), allow_nan=False, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """JSON values: infinity is the string "inf", NaN is null, NumPy scalars are numbers, ids are text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _described(billboard: Billboard) -> dict[str, Any]:
+    domain = billboard.domain
+    return {
+        "model": billboard.estimator.name,
+        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "n_items": domain.n_items,
+        "rating_range": [domain.low, domain.high],
+        "max_ratings_per_user": domain.max_ratings_per_user,
+        "privacy": billboard.privacy.to_dict(),
+    }
+
+
+def _shares(planned: Plan) -> list[float]:
+    total = planned.mu**2
+    return [release.mu**2 / total if math.isfinite(total) else math.nan for release in planned.releases]
+
+
+def _planned(planned: Plan) -> dict[str, Any]:
+    budget = planned.budget
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "unit": budget.unit,
+        "relation": budget.relation,
+        "mu": budget.mu,
+        "planned_epsilon": planned.epsilon,
+        "planned_mu": planned.mu,
+        "releases": [
+            {**release.to_dict(), "share": share}
+            for release, share in zip(planned.releases, _shares(planned), strict=True)
+        ],
+    }
+
+
+def _plan_table(planned: Plan) -> str:
+    header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
+    rows = [
+        (
+            release.label,
+            type(release.mechanism).__name__,
+            _short(release.sensitivity),
+            _short(release.noise_sd),
+            _short(release.mu),
+            "-" if math.isnan(share) else f"{share:.1%}",
+        )
+        for release, share in zip(planned.releases, _shares(planned), strict=True)
+    ]
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in [header, *rows]
+    ]
+    together = f"Together: epsilon = {_short(planned.epsilon)} at delta = {planned.budget.delta:g}"
+    return "\n".join(
+        [*lines, "", f"{together} (unit: {planned.budget.unit}, relation: {planned.budget.relation})"]
+    )
+
+
+def _short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.4g}"
+
+
+def _say_run(model: str, epsilon: float, draw: int) -> None:
+    click.echo(f"training {model} at epsilon {epsilon:g}, draw {draw + 1}", err=True)
+
+
+def _recommend_one(
+    billboard: Billboard,
+    history: Ratings,
+    user: str,
+    n: int,
+    exclude_seen: bool,
+    items: list[str] | None,
+    as_json: bool,
+) -> None:
+    known = bool(history.user_index([user])[0] >= 0)
+    rows = billboard.recommend_batch(
+        history.for_users([user]), n, exclude_seen=exclude_seen, items=items
+    ).to_pylist()
+    if as_json:
+        listed = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
+        _print_json({"user": user, "known": known, "items": listed})
+        return
+    what = "" if known else ", who has no ratings in the history: the list for newcomers"
+    click.echo(f"For user {user} alone{what}")
+    width = max([4, *(len(str(row["item"])) for row in rows)])
+    click.echo(f"rank  {'item':{width}}  score")
+    for row in rows:
+        click.echo(f"{row['rank']:>4}  {row['item']!s:{width}}  {row['score']:.3f}")
+
+
+def _write_private_table(table: Any, out: Path) -> None:
+    import io
+
+    import pyarrow.parquet as pq
+
+    from hushrec.store import write_atomically
+
+    buffer = io.BytesIO()
+    marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": _PRIVATE_TABLE})
+    pq.write_table(marked, buffer)
+    write_atomically(out, [buffer.getvalue()])
+    if "private" not in out.name.lower():
+        click.echo(
+            f"Note: {out.name} is private; a name such as {out.stem}.private.parquet says so.", err=True
+        )
+
+
+def _write_files(table: Any, folder: Path) -> None:
+    """One CSV file per user; rows of a user stand together in the table."""
+    import csv
+
+    users, items = table["user"].to_pylist(), table["item"].to_pylist()
+    ranks, scores = table["rank"].to_pylist(), table["score"].to_pylist()
+    starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
+    names = _file_names([users[start] for start in starts])
+    for name, start, stop in zip(names, starts, [*starts[1:], len(users)], strict=True):
+        try:
+            with (folder / name).open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["rank", "item", "score"])
+                writer.writerows(zip(ranks[start:stop], items[start:stop], scores[start:stop]))
+        except OSError as error:
+            raise InputError(
+                f"Cannot write {str(folder / name)!r} ({error.strerror}); free space or pass another folder."
+            ) from None
+
+
+def _file_names(users: list[Any]) -> list[str]:
+    """A file name for each user id: readable, valid on any system, and different for different ids.
+
+    The id is percent-encoded. A hash is added where the name would be too long, is reserved, or differs from
+    another's in upper and lower case only.
+    """
+    encoded = [
+        quote(str(user), safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+        for user in users
+    ]
+    folded: dict[str, int] = {}
+    for name in encoded:
+        folded[name.casefold()] = folded.get(name.casefold(), 0) + 1
+    names = []
+    for user, name in zip(users, encoded):
+        if len(name) > _LONGEST_NAME or folded[name.casefold()] > 1 or name.casefold() in _RESERVED_NAMES:
+            digest = hashlib.sha256(str(user).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            name = f"{name[: _LONGEST_NAME - 40].rstrip('%')}~{digest}"
+        names.append(f"{name}.csv")
+    return names

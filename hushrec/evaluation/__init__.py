@@ -1,0 +1,6 @@
+"""How good a model is: metrics with intervals, and many models beside each other."""
+
+from hushrec.evaluation.compare import Comparison, compare
+from hushrec.evaluation.metrics import Estimate, Evaluation, evaluate
+
+__all__ = ["Comparison", "Estimate", "Evaluation", "compare", "evaluate"]

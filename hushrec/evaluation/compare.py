@@ -1,0 +1,323 @@
+"""Several models over several epsilons: a table, and the plot of error against privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushrec.errors import InputError
+from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
+from hushrec.evaluation.runs import check_run, choose, train
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hushrec.data import Ratings
+    from hushrec.privacy import Budget, Ledger, Release
+
+#: What every private model has to beat, for ratings and for likes.
+BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
+#: The non-private reference, trained where that is allowed.
+REFERENCE = "als"
+
+NOT_PRIVATE = "NOT PRIVATE: the data were declared public, so nothing was charged"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Models by epsilon, each trained and measured; all rows have one unit, relation and delta.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        One run each: ``model``, ``epsilon``, ``draw``, and every metric with its interval.
+    delta, unit, relation
+        Of every epsilon in it.
+    k : int
+        Length of the recommendation lists.
+    main_metric : str
+        ``rmse``, or ``recall@k`` where all models are of likes.
+    data_is_public : bool
+        Whether nothing was charged because the data were declared public.
+    total_epsilon : float
+        Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    delta: float
+    unit: str
+    relation: str
+    k: int
+    main_metric: str
+    data_is_public: bool
+    total_epsilon: float
+
+    @property
+    def stamp(self) -> str:
+        """What every table and plot of this comparison says about itself."""
+        if self.data_is_public:
+            return f"{NOT_PRIVATE}."
+        return (
+            f"All runs together: epsilon = {_number(self.total_epsilon)} at delta = {self.delta:g}"
+            f" (unit: {self.unit}, relation: {self.relation}). The errors are a {PRIVATE_FIGURE}."
+        )
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics."""
+        return ["rmse", "mae", f"recall@{self.k}", f"ndcg@{self.k}", f"coverage@{self.k}"]
+
+    def summary(self, metric: str) -> list[dict[str, Any]]:
+        """Mean over noise draws of one metric for each model and epsilon.
+
+        Returns
+        -------
+        list of dict
+            ``model``, ``epsilon``, ``draws``, ``value``, ``low``, ``high``: the bounds are the bootstrap
+            interval of a single draw, or the extremes of several draws' values.
+        """
+        cells: dict[tuple[str, float], list[dict[str, Any]]] = {}
+        for row in self.rows:
+            cells.setdefault((row["model"], row["epsilon"]), []).append(row)
+        result = []
+        for (model, epsilon), runs in cells.items():
+            values = [run[metric] for run in runs]
+            one = len(runs) == 1
+            result.append(
+                {
+                    "model": model,
+                    "epsilon": epsilon,
+                    "draws": len(runs),
+                    "value": float(np.mean(values)),
+                    "low": runs[0][f"{metric}_low"] if one else min(values),
+                    "high": runs[0][f"{metric}_high"] if one else max(values),
+                }
+            )
+        return result
+
+    def table(self) -> pa.Table:
+        """Every run as a row of an Arrow table, stamped in its schema metadata."""
+        import pyarrow as pa
+
+        declared = {"delta": self.delta, "unit": self.unit, "relation": self.relation}
+        rows = [{**row, **declared, "data_is_public": self.data_is_public} for row in self.rows]
+        return pa.Table.from_pylist(rows).replace_schema_metadata({"hushrec": self.stamp})
+
+    def markdown(self) -> str:
+        """The table for people: one line per model and epsilon."""
+        names = self.metrics
+        lines = [
+            f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}.",
+            "",
+            f"| model | epsilon | {' | '.join(names)} |",
+            "|---|---:|" + "---:|" * len(names),
+        ]
+        columns = {name: self.summary(name) for name in names}
+        for position, cell in enumerate(columns[names[0]]):
+            figures = [_interval(columns[name][position]) for name in names]
+            lines.append(f"| {cell['model']} | {_number(cell['epsilon'])} | {' | '.join(figures)} |")
+        draws = max((cell["draws"] for cell in columns[names[0]]), default=1)
+        lines += [
+            "",
+            "In brackets: 95% bootstrap interval over users."
+            if draws == 1
+            else f"Mean of {draws} noise draws; in brackets: the smallest and the largest.",
+            "",
+            self.stamp,
+            "",
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "unit": self.unit,
+            "relation": self.relation,
+            "delta": self.delta,
+            "k": self.k,
+            "main_metric": self.main_metric,
+            "data_is_public": self.data_is_public,
+            "total_epsilon": self.total_epsilon,
+            "note": self.stamp,
+            "runs": list(self.rows),
+        }
+
+    def write(self, folder: str | Path) -> dict[str, Path]:
+        """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder.
+
+        Returns
+        -------
+        dict
+            Path of each file by its kind: ``parquet``, ``md``, ``png``, ``svg``.
+        """
+        import pyarrow.parquet as pq
+
+        from hushrec.evaluation.plots import privacy_utility_plot
+
+        paths = {kind: Path(folder) / f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg")}
+        pq.write_table(self.table(), paths["parquet"])
+        paths["md"].write_text(self.markdown(), encoding="utf-8")
+        figure = privacy_utility_plot(self)
+        figure.savefig(paths["png"], bbox_inches="tight", metadata={"Description": self.stamp})
+        figure.savefig(paths["svg"], bbox_inches="tight", metadata={"Description": self.stamp, "Date": None})
+        return paths
+
+
+def compare(
+    train_ratings: Ratings,
+    test_ratings: Ratings,
+    models: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    delta: float,
+    relation: str = "add-remove",
+    n_users: int | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    draws: int = 1,
+    k: int = 20,
+    relevant_from: float | None = None,
+    ledger: Ledger | None = None,
+    dataset: str = "default",
+    data_is_public: bool = False,
+    seed: int = 0,
+    on_run: Callable[[str, float, int], None] | None = None,
+) -> Comparison:
+    """Train and measure models over a grid of epsilons, with the baselines that each must beat.
+
+    The baselines are added where they are not asked for. The non-private reference is trained where
+    ``epsilons`` holds ``math.inf``, the explicit word for no privacy, or the data are public.
+
+    Parameters
+    ----------
+    train_ratings, test_ratings : Ratings
+        Over one domain. Users are folded in from the training ratings.
+    models : sequence of str
+        Names in ``hushrec.algorithms.ESTIMATORS``.
+    epsilons : sequence of float
+        Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
+    delta : float
+        In (0, 1).
+    relation : {"add-remove", "replace"}
+        Neighbouring relation.
+    n_users : int, optional
+        Declared number of users; without it every run that needs it releases it.
+    settings : mapping of model name to settings, optional
+        Hyper-parameters that override the choice.
+    draws : int
+        Runs of each cell, with fresh noise.
+    k, relevant_from
+        As in :func:`hushrec.evaluation.evaluate`.
+    ledger, dataset
+        Where every run is charged.
+    data_is_public : bool
+        Charge nothing and stamp every result NOT PRIVATE.
+    seed : int
+        Of initialisation, sampling and the bootstrap.
+    on_run : callable, optional
+        Called with (model, epsilon, draw) before each run.
+
+    Raises
+    ------
+    BudgetError
+        If all runs together do not fit into the ledger's budget; nothing was spent.
+    """
+    from hushrec.privacy import Accountant, epsilon_of, total_mu
+
+    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
+        raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.")
+    grid = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings or {}, data_is_public)
+    runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
+    if data_is_public:
+        ledger = None
+    elif ledger is not None:
+        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs])
+    rows, charged = [], []
+    for name, budget, draw in runs:
+        if on_run is not None:
+            on_run(name, budget.epsilon, draw)
+        accountant = Accountant(budget, ledger=ledger, dataset=dataset, data_is_public=data_is_public)
+        model = train(
+            name, train_ratings, accountant, n_users=n_users, settings=(settings or {}).get(name), seed=seed
+        )
+        charged.extend(accountant.releases)
+        result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
+        rows.append({"model": name, "epsilon": budget.epsilon, "draw": draw, **_flat(result.metrics)})
+    implicit = all(math.isnan(row["rmse"]) for row in rows)
+    return Comparison(
+        rows=tuple(rows),
+        delta=delta,
+        unit="user",
+        relation=relation,
+        k=k,
+        main_metric=f"recall@{k}" if implicit else "rmse",
+        data_is_public=data_is_public,
+        total_epsilon=0.0
+        if data_is_public
+        else epsilon_of(total_mu(release.mu for release in charged), delta),
+    )
+
+
+def _grid(
+    ratings: Ratings,
+    models: Sequence[str],
+    epsilons: Sequence[float],
+    delta: float,
+    relation: str,
+    n_users: int | None,
+    settings: Mapping[str, Mapping[str, Any]],
+    data_is_public: bool,
+) -> list[tuple[str, Budget]]:
+    """Every (model, budget) to run, baselines and reference included, all checked before the first run."""
+    from hushrec.privacy import Budget
+
+    budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
+    private = [budget for budget in budgets if budget.private]
+    wanted = [name for name in dict.fromkeys(models) if name != REFERENCE]
+    if not private or not wanted:
+        raise InputError("A comparison needs at least one private model and one finite epsilon.")
+    unknown = set(settings) - {*wanted, REFERENCE}
+    if unknown:
+        raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
+    likes = {
+        choose(
+            name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name)
+        ).implicit
+        for name in wanted
+    }
+    baselines = [name for kind in sorted(likes) for name in BASELINES[kind] if name not in wanted]
+    grid = [(name, budget) for name in [*wanted, *baselines] for budget in private]
+    if data_is_public or len(private) < len(budgets):
+        grid.append((REFERENCE, Budget(math.inf, delta, relation=relation)))
+    for name, budget in grid:
+        check_run(name, budget, ratings.domain, n_users, settings.get(name))
+    return grid
+
+
+def _whole(budget: Budget) -> Release:
+    """One release that costs a whole budget, for asking the ledger whether all runs will fit."""
+    from hushrec.privacy import Gaussian, Release
+
+    mechanism = budget.share(1.0) if budget.private else Gaussian(0.0)
+    return Release("run of a comparison", mechanism, 1.0, budget.unit, budget.relation)
+
+
+def _flat(metrics: Mapping[str, Any]) -> dict[str, float]:
+    flat = {}
+    for name, metric in metrics.items():
+        flat |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
+    return flat
+
+
+def _interval(cell: Mapping[str, Any]) -> str:
+    if math.isnan(cell["value"]):
+        return "–"
+    return f"{cell['value']:.4f} ({cell['low']:.4f}–{cell['high']:.4f})"
+
+
+def _number(epsilon: float) -> str:
+    return "inf" if math.isinf(epsilon) else f"{epsilon:g}"

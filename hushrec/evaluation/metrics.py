@@ -1,0 +1,344 @@
+"""Accuracy of a model on held-out ratings, with confidence intervals over users.
+
+Every figure is over the whole catalogue and over all users with held-out ratings; a user without a
+history is served from the released values alone. The figures are computed from private ratings without
+noise: they are for the curator, and are never stored in a billboard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.algorithms import Billboard
+    from hushrec.data import Ratings
+
+#: What an evaluation says about itself, in its text and in its dictionary.
+PRIVATE_FIGURE = (
+    "private figure of the curator: computed from held-out ratings without noise, covered by no budget"
+)
+
+#: An item that this many users were recommended is in every bootstrap resample but for a chance of e^-40.
+_SURELY_DRAWN = 40
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its confidence interval.
+
+    Attributes
+    ----------
+    value : float
+        The figure; NaN where nothing was there to measure.
+    low, high : float
+        Ends of the interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy of one model on one set of held-out ratings. A private figure of the curator.
+
+    Attributes
+    ----------
+    metrics : mapping of str to Estimate
+        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``coverage@k`` (0 to 1).
+    k : int
+        Length of the recommendation lists.
+    relevant_from : float or None
+        Held-out ratings from here up count as relevant; None: all of them.
+    n_users, n_ratings : int
+        Users with held-out ratings, and those ratings.
+    confidence : float
+        Level of the intervals.
+    """
+
+    metrics: Mapping[str, Estimate]
+    k: int
+    relevant_from: float | None
+    n_users: int
+    n_ratings: int
+    confidence: float = 0.95
+
+    def __getitem__(self, name: str) -> Estimate:
+        return self.metrics[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""
+        intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
+        return {
+            **{name: _plain(metric.value) for name, metric in self.metrics.items()},
+            "intervals": intervals,
+            "confidence": self.confidence,
+            "k": self.k,
+            "relevant_from": self.relevant_from,
+            "n_users": self.n_users,
+            "n_ratings": self.n_ratings,
+            "note": PRIVATE_FIGURE,
+        }
+
+    def text(self) -> str:
+        """A small table in words."""
+        width = max(len(name) for name in self.metrics)
+        lines = [f"{'':{width}}   value   {self.confidence:.0%} interval (bootstrap over users)"]
+        for name, metric in self.metrics.items():
+            figures = (
+                "       -   (nothing to measure)"
+                if math.isnan(metric.value)
+                else f"{metric.value:8.4f}   {metric.low:.4f} to {metric.high:.4f}"
+            )
+            lines.append(f"{name:{width}}{figures}")
+        relevant = (
+            "all held-out items" if self.relevant_from is None else f"ratings >= {self.relevant_from:g}"
+        )
+        lines.append(f"{self.n_ratings:,} held-out ratings of {self.n_users:,} users; relevant: {relevant}.")
+        lines.append(f"This is a {PRIVATE_FIGURE}.")
+        return "\n".join(lines)
+
+
+def evaluate(
+    billboard: Billboard,
+    history: Ratings,
+    targets: Ratings,
+    *,
+    k: int = 20,
+    relevant_from: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """Measure a model on held-out ratings.
+
+    RMSE and MAE are over all held-out ratings, of any item. The lists are the ``k`` best items outside a
+    user's history. Recall@k is hits / min(k, number of her relevant items), averaged over users who have
+    any (Chien et al. 2021, section 5.1); NDCG@k has gain 1 for a relevant item and discount
+    1 / log2(rank + 1), relative to the best possible list; coverage@k is the share of the catalogue that
+    is in at least one list.
+
+    Parameters
+    ----------
+    billboard : Billboard
+        The model.
+    history : Ratings
+        What users are folded in from; their items are not recommended.
+    targets : Ratings
+        Held-out ratings, over the same domain.
+    k : int
+        Length of the lists, >= 1.
+    relevant_from : float, optional
+        Only held-out ratings from here up are relevant to the ranking metrics; by default all are. Items
+        in the user's history are never relevant.
+    resamples : int
+        Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    Evaluation
+        RMSE and MAE are NaN for models of likes, whose scores are no ratings.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range or the ratings are over another domain than the model.
+    """
+    _check(k=(k, 1), resamples=(resamples, 0), seed=(seed, 0))
+    if relevant_from is not None and not math.isfinite(relevant_from):
+        raise InputError(f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.")
+    if targets.domain.fingerprint != billboard.domain.fingerprint:
+        raise InputError(
+            "The held-out ratings were read with another catalogue or rating range than the model's;"
+            " read them with the model's own domain (billboard.domain)."
+        )
+    targets = targets.select_users(np.diff(targets.matrix.indptr) > 0)
+    history = history.aligned_to(targets)
+    error_sums = np.zeros((targets.n_users, 3))
+    if not billboard.estimator.implicit:
+        error_sums = user_errors(
+            billboard.predict_pairs(history, targets), targets.matrix.data, targets.matrix.indptr
+        )
+    relevant = _relevant_cells(history, targets, relevant_from)
+    recall, ndcg, lists = _rank_metrics(billboard, history, relevant, k)
+    metrics = _estimates(error_sums, recall, ndcg, lists, targets.domain.n_items, k, resamples, seed)
+    return Evaluation(
+        metrics=metrics,
+        k=k,
+        relevant_from=relevant_from,
+        n_users=targets.n_users,
+        n_ratings=targets.n_ratings,
+    )
+
+
+def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
+    """Per user: sum of squared errors, sum of absolute errors, number of ratings; shape (n_users, 3)."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    errors = predicted - actual.astype(np.float64)
+    columns = [errors**2, np.abs(errors), np.ones_like(errors)]
+    return np.column_stack([np.bincount(rows, weights=c, minlength=len(indptr) - 1) for c in columns])
+
+
+def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, Array]:
+    """Recall@k and NDCG@k of each user.
+
+    Parameters
+    ----------
+    hits : ndarray of bool, shape (n_users, k)
+        Whether the item at each rank of a user's list is relevant to her.
+    n_relevant : ndarray of int, shape (n_users,)
+        Number of her relevant items.
+
+    Returns
+    -------
+    (recall, ndcg) : ndarrays of shape (n_users,)
+        NaN for users without a relevant item.
+    """
+    k = hits.shape[1]
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    reachable = np.minimum(n_relevant, k)
+    best = np.concatenate([[0.0], np.cumsum(discount)])[reachable]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return hits.sum(axis=1) / reachable, (hits @ discount) / best
+
+
+def _relevant_cells(history: Ratings, targets: Ratings, relevant_from: float | None) -> tuple[Array, Array]:
+    """Sorted keys ``user * n_items + item`` of the relevant cells, and their number per user."""
+    cells, n_items = _cells(targets), targets.domain.n_items
+    keep = ~np.isin(cells, _cells(history), assume_unique=True)
+    if relevant_from is not None:
+        keep &= targets.matrix.data >= relevant_from
+    relevant = cells[keep]
+    return relevant, np.bincount(relevant // n_items, minlength=targets.n_users)
+
+
+def _cells(ratings: Ratings) -> Array:
+    rows = np.repeat(np.arange(ratings.n_users, dtype=np.int64), np.diff(ratings.matrix.indptr))
+    return rows * ratings.domain.n_items + ratings.matrix.indices
+
+
+def _rank_metrics(
+    billboard: Billboard, history: Ratings, relevant: tuple[Array, Array], k: int
+) -> tuple[Array, Array, Array]:
+    """Recall and NDCG of each user, shape (n_users,), and her list (item positions, -1 past its end)."""
+    keys, n_relevant = relevant
+    n_items = billboard.domain.n_items
+    recall, ndcg = np.zeros(history.n_users), np.zeros(history.n_users)
+    lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
+    start = 0
+    for columns, _ in billboard.top_columns(history, k):
+        stop = start + len(columns)
+        lists[start:stop, : columns.shape[1]] = columns
+        rows = np.arange(start, stop, dtype=np.int64)[:, None]
+        hits = np.zeros((len(columns), k), dtype=bool)
+        hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, keys) & (columns >= 0)
+        recall[start:stop], ndcg[start:stop] = rank_scores(hits, n_relevant[start:stop])
+        start = stop
+    return recall, ndcg, lists
+
+
+def _estimates(
+    error_sums: Array,
+    recall: Array,
+    ndcg: Array,
+    lists: Array,
+    n_items: int,
+    k: int,
+    resamples: int,
+    seed: int,
+) -> dict[str, Estimate]:
+    """The five figures and their intervals, from what is known of each user."""
+    ranked = ~np.isnan(recall)
+    per_user = np.column_stack(
+        [error_sums, np.where(ranked, recall, 0), np.where(ranked, ndcg, 0), ranked.astype(np.float64)]
+    )
+    counts = np.bincount(lists[lists >= 0], minlength=n_items)
+    rare = np.argwhere((lists >= 0) & (counts < _SURELY_DRAWN)[lists])
+    rare_users, rare_items = rare[:, 0], lists[rare[:, 0], rare[:, 1]]
+    always = int((counts >= _SURELY_DRAWN).sum())
+
+    def figures(weights: Array) -> Array:
+        squared, absolute, n_ratings, recalls, ndcgs, n_ranked = weights @ per_user
+        covered = np.zeros(n_items, dtype=bool)
+        covered[rare_items[weights[rare_users] > 0]] = True
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.array(
+                [
+                    np.sqrt(squared / n_ratings),
+                    absolute / n_ratings,
+                    recalls / n_ranked,
+                    ndcgs / n_ranked,
+                    (always + covered.sum()) / n_items,
+                ]
+            )
+
+    values = figures(np.ones(len(per_user)))
+    low, high = bootstrap_interval(values, figures, len(per_user), resamples, seed)
+    names = ("rmse", "mae", f"recall@{k}", f"ndcg@{k}", f"coverage@{k}")
+    return {
+        name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high, strict=True)
+    }
+
+
+def bootstrap_interval(
+    values: Array, figures: Any, n_users: int, resamples: int, seed: int, confidence: float = 0.95
+) -> tuple[Array, Array]:
+    """Percentile bootstrap over users, re-centred on the figures.
+
+    A resample holds 63% of the distinct users, so its coverage is biased downwards; shifting the
+    percentiles by (figure - mean of the resamples) takes that out, and hardly moves the other metrics.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_figures,)
+        The figures on the users as they are.
+    figures : callable
+        From how often each user is drawn, shape (n_users,), to the figures.
+    n_users, resamples, seed : int
+        Users, resamples and the seed that draws them.
+    confidence : float
+        Level of the interval.
+
+    Returns
+    -------
+    (low, high) : ndarrays of shape (n_figures,)
+        NaN where a figure is, or without resamples.
+    """
+    if resamples == 0 or n_users == 0:
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    drawn = np.array([figures(weights) for weights in _draws(n_users, resamples, seed)])
+    tail = (1 - confidence) / 2
+    some = ~np.isnan(drawn).all(axis=0)
+    shift = np.zeros(len(values))
+    shift[some] = values[some] - np.nanmean(drawn[:, some], axis=0)
+    low, high = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    low[some], high[some] = np.nanquantile(drawn[:, some], [tail, 1 - tail], axis=0)
+    return np.maximum(low + shift, 0.0), high + shift
+
+
+def _draws(n_users: int, resamples: int, seed: int) -> Iterator[Array]:
+    generator = np.random.default_rng(seed)
+    for _ in range(resamples):
+        yield np.bincount(generator.integers(0, n_users, n_users), minlength=n_users).astype(np.float64)
+
+
+def _check(**rules: tuple[Any, int]) -> None:
+    for name, (value, low) in rules.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
+            raise InputError(f"{name}={value!r} is out of range; pass an integer >= {low}.")
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,133 @@
+"""One training run by the name of its model: settings chosen from public figures only, then fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.algorithms import Billboard, Estimator
+    from hushrec.data import Domain, Ratings
+    from hushrec.privacy import Accountant, Budget
+
+#: Stands in for the number of users where settings are only checked, before anything is spent.
+_ANY_NUMBER_OF_USERS = 10_000
+
+
+def choose(
+    name: str,
+    budget: Budget,
+    domain: Domain,
+    *,
+    n_users: int | None = None,
+    n_users_released: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> Estimator:
+    """An estimator by name, its hyper-parameters chosen from the budget, the domain and a number of users.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``hushrec.algorithms.ESTIMATORS``.
+    budget : Budget
+        The whole budget of the run.
+    domain : Domain
+        The declared catalogue and range.
+    n_users : int, optional
+        Declared or released number of users; needed by models that are tuned to it (dpals).
+    n_users_released : bool
+        Whether part of the budget was spent on that number.
+    settings : mapping of str to value, optional
+        Hyper-parameters that override the choice.
+
+    Raises
+    ------
+    InputError
+        For a model or a setting that does not exist, or a value out of range.
+    """
+    from hushrec.algorithms import ESTIMATORS
+
+    if name not in ESTIMATORS:
+        raise InputError(f"Model {name!r} is not known; pass one of {', '.join(sorted(ESTIMATORS))}.")
+    cls = ESTIMATORS[name]
+    given = dict(settings or {})
+    known = {field.name: field for field in fields(cls)}
+    for setting in given:
+        if setting not in known:
+            raise InputError(
+                f"{name} has no setting {setting!r}; it has {', '.join(known) if known else 'none'}."
+            )
+    if needs_user_count(name):
+        if n_users is None:
+            raise InputError(f"{name} is tuned to the number of users; declare it or release it.")
+        chosen = cls.planned(budget, domain, n_users, n_users_released=n_users_released)  # type: ignore[attr-defined]
+        given = {**chosen.hyper_parameters(), **given}
+    missing = [
+        key
+        for key, field in known.items()
+        if key not in given and field.default is MISSING and field.default_factory is MISSING
+    ]
+    if missing:
+        raise InputError(f"{name} needs a value for {', '.join(missing)}.")
+    return cls(**given)
+
+
+def needs_user_count(name: str) -> bool:
+    """Whether a model's settings are chosen from the number of users."""
+    from hushrec.algorithms import ESTIMATORS
+
+    return name in ESTIMATORS and hasattr(ESTIMATORS[name], "planned")
+
+
+def check_run(
+    name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
+) -> None:
+    """Refuse a run that could not be completed, before anything is spent on it."""
+    choose(
+        name,
+        budget,
+        domain,
+        n_users=_ANY_NUMBER_OF_USERS if n_users is None else n_users,
+        n_users_released=n_users is None,
+        settings=settings,
+    ).plan(budget, domain)
+
+
+def train(
+    name: str,
+    ratings: Ratings,
+    accountant: Accountant,
+    *,
+    n_users: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Billboard:
+    """Train a model by name, as ``hushrec train`` does.
+
+    Parameters
+    ----------
+    name, settings
+        As in :func:`choose`.
+    ratings : Ratings
+        The private rows.
+    accountant : Accountant
+        Its budget is spent.
+    n_users : int, optional
+        Declared number of users. Without it, a model that is tuned to the number of users first releases
+        that number, for the share of the budget that ``hushrec.algorithms.dpals`` documents.
+    seed, progress
+        As in :meth:`hushrec.algorithms.Estimator.fit`.
+    """
+    budget, domain = accountant.budget, ratings.domain
+    check_run(name, budget, domain, n_users, settings)
+    released = n_users is None and needs_user_count(name)
+    if released:
+        from hushrec.algorithms.dpals import release_user_count
+
+        n_users = release_user_count(ratings, accountant)
+    estimator = choose(name, budget, domain, n_users=n_users, n_users_released=released, settings=settings)
+    return estimator.fit(ratings, accountant, seed=seed, progress=progress)
