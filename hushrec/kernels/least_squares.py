@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.kernels import simd, threads
 
 TILE = 8  # rows of a Gramian that are accumulated in registers together
 SIDE = 4  # rows and columns of a Cholesky block kept in registers
-BLOCK_BYTES = 16384  # gathered factor rows: they stay in the first-level cache
+BLOCK_BYTES = 24576  # gathered factor rows: they stay in the first-level cache
 
 Array = NDArray[np.floating]
 
@@ -58,18 +59,25 @@ def normal_equations(
     rhs : (stop - start, d) array
         ``sum_j w_ij t_ij factors_j``. Rows without entries are zero in both.
     """
-    rows = _Rows(indptr, indices, values, factors, row_offset, col_offset, row_weight, col_weight)
-    stop = rows.n_rows if stop is None else stop
-    if not 0 <= start <= stop <= rows.n_rows:
-        raise ValueError(f"rows {start} to {stop} are not among the {rows.n_rows} rows.")
-    rank = rows.rank
-    gram = np.empty((stop - start, rank * (rank + 1) // 2), rows.dtype)
-    rhs = np.empty((stop - start, rank), rows.dtype)
+    n_rows = len(indptr) - 1
+    stop = n_rows if stop is None else stop
+    if not 0 <= start <= stop <= n_rows:
+        raise ValueError(f"rows {start} to {stop} are not among the {n_rows} rows.")
+    part = slice(start, stop)
+    if row_offset is not None:
+        row_offset = vector(row_offset, n_rows, factors.dtype, 0.0, "row_offset")[part]
+    if row_weight is not None:
+        row_weight = vector(row_weight, n_rows, factors.dtype, 1.0, "row_weight")[part]
+    rows = _Rows(
+        indptr[start : stop + 1], indices, values, factors, row_offset, col_offset, row_weight, col_weight
+    )
+    gram = np.empty((rows.n_rows, rows.rank * (rows.rank + 1) // 2), rows.dtype)
+    rhs = np.empty((rows.n_rows, rows.rank), rows.dtype)
 
     def accumulate(first: int, last: int) -> None:
-        _normal_range(*rows.arrays, start + first, start + last, gram[first:last], rhs[first:last])
+        _normal_range(*rows.arrays, first, last, gram[first:last], rhs[first:last])
 
-    threads.run(accumulate, rows.work[start:stop])
+    threads.run(accumulate, rows.work)
     return gram, rhs
 
 
@@ -179,7 +187,8 @@ def project_psd(gram: Array) -> Array:
         projected = (vectors * np.maximum(eigenvalues, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
         gram[part] = projected[:, lower[0], lower[1]]
 
-    threads.run(clamp, np.full(len(bad), 40.0 * rank**3))
+    with threadpool_limits(1, "blas"):  # one small matrix shared by several threads takes ten times as long
+        threads.run(clamp, np.full(len(bad), 40.0 * rank**3))
     return gram
 
 
@@ -222,7 +231,8 @@ def check_csr(
         raise ValueError("indptr must not decrease and must stay within the entries.")
     if values.shape != columns.shape:
         raise ValueError(f"{len(values)} values do not fit {len(columns)} indices.")
-    if len(columns) and columns.view(np.uint32).max() >= n_cols:
+    used = columns[starts[0] : starts[-1]].view(np.uint32)  # a negative index is a large one
+    if len(used) and used.max() >= n_cols:
         raise ValueError(f"a column index is not among the {n_cols} columns.")
     return starts, columns, values
 
