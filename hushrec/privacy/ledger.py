@@ -224,6 +224,7 @@ class Ledger:
             digest = _digest(row)
             connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 13)})", (*row, digest))
             connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, digest))
+        self._verified = (count + 1, digest)
 
     def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
         """Return what all runs on a data set have charged together.

@@ -1,0 +1,273 @@
+"""A7 (charges = releases = noise drawn) and the rules of the gate."""
+
+import math
+import threading
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy import (
+    Accountant,
+    Aggregate,
+    Budget,
+    Gaussian,
+    Laplace,
+    Ledger,
+    Plan,
+    RandomizedResponse,
+    Release,
+    SystemNoise,
+)
+from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
+
+BUDGET = Budget(1.0, 1e-6)
+
+
+def user(value, sensitivity=1.0, **others):
+    return Aggregate(value, sensitivity=sensitivity, unit="user", relation="add-remove", **others)
+
+
+def test_every_release_is_charged_once_and_drawn_once():
+    """A7, over 200 random runs: the calls of the noise source, from their sd, add up to the charges.
+
+    Killed: a release that is not appended, noise divided by the sensitivity, a stream charged per block.
+    """
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        budget = Budget(float(generator.uniform(0.1, 20)), 1e-6)
+        noise = RecordingNoise(SeededNoise(0))
+        accountant = Accountant(budget, noise=noise)
+        fractions = generator.dirichlet(np.ones(generator.integers(1, 12))).tolist()
+        spent = []
+        for number, fraction in enumerate(fractions):
+            sensitivity = float(10 ** generator.uniform(-3, 3))
+            blocks = int(generator.integers(0, 4))
+            value = iter([np.zeros((2, 3))] * blocks) if blocks else np.zeros((2, 3))
+            scale = generator.uniform(0.5, 2, 3)
+            noisy = accountant.release(
+                user(value, sensitivity, scale=scale), budget.share(fraction), f"release {number}"
+            )
+            for block in [noisy] if not blocks else list(noisy):
+                assert block.shape == (2, 3)
+            calls = noise.calls[-(blocks or 1) :]
+            assert {call.label for call in calls} == {f"release {number}"}
+            spent += [np.mean(sensitivity / (call.amount * scale)) ** 2 / len(calls) for call in calls]
+        charged = math.fsum(release.mu**2 for release in accountant.releases)
+        assert charged == pytest.approx(math.fsum(spent), rel=1e-13)
+        assert accountant.spent_mu == pytest.approx(math.sqrt(charged), rel=1e-15)
+        assert len(accountant.releases) == len(fractions)
+        with pytest.raises(BudgetError):
+            accountant.release(user(0.0), budget.share(1e-6), "one more")
+
+
+def test_the_charge_is_durable_before_noise_is_drawn(tmp_path, monkeypatch):
+    """Killed: noise drawn before `ledger.charge`; a stream that charges when its first block is asked for."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    seen = []
+
+    def spy(self, value, sd, label):
+        seen.append((label, Ledger(tmp_path / "ledger.sqlite").summary("default", 1e-6).charges))
+        return value
+
+    monkeypatch.setattr(SystemNoise, "add_gaussian", spy)
+    accountant = Accountant(BUDGET, ledger=ledger)
+    accountant.release(user([1.0]), BUDGET.share(0.1), "a")
+    stream = accountant.release(user(iter([np.ones(2), np.ones(2)])), BUDGET.share(0.1), "b")
+    assert ledger.summary("default", 1e-6).charges == len(accountant.releases) == 2
+    list(stream)
+    assert seen == [("a", 1), ("b", 2), ("b", 2)]
+
+
+def test_noise_has_the_promised_sd():
+    accountant = Accountant(Budget(50.0, 1e-6))
+    scale = np.array([1.0, 4.0])
+    noisy = accountant.release(user(np.zeros((200_000, 2)), 3.0, scale=scale), Gaussian(2.0), "a")
+    assert np.std(noisy, axis=0) == pytest.approx(6 / scale, rel=0.02)
+    noisy = accountant.release(user(np.zeros((200_000, 2)), 3.0, scale=scale, norm="l1"), Laplace(2.0), "b")
+    assert np.std(noisy, axis=0) == pytest.approx(6 * math.sqrt(2) / scale, rel=0.02)
+    assert accountant.releases[1].noise_sd == pytest.approx(6 * math.sqrt(2))
+
+
+def test_randomized_response():
+    budget = Budget(2.0, 1e-6, "rating", "replace")
+    labels = np.ones(200_000)
+    one = Aggregate(labels, sensitivity=2, unit="rating", relation="replace", norm="labels")
+    noisy = Accountant(budget).release(one, RandomizedResponse(2.0), "labels")
+    assert np.mean(noisy == -1) == pytest.approx(1 / (1 + math.e), rel=0.03)
+
+
+def test_a_budget_refuses_what_does_not_fit():
+    """Killed: >= for >, a refused release that is recorded anyway."""
+    accountant = Accountant(BUDGET)
+    accountant.release(user(0.0), BUDGET.share(0.5), "a")
+    with pytest.raises(BudgetError, match=r"delta = 1e-06 \(unit: user, relation: add-remove\)"):
+        accountant.release(user(0.0), BUDGET.share(0.51), "b")
+    for mechanism in (Gaussian(0.0), Gaussian(1e-320)):
+        with pytest.raises(BudgetError):
+            accountant.release(user(0.0), mechanism, "c")
+    assert [release.label for release in accountant.releases] == ["a"]
+    accountant.release(user(0.0), BUDGET.share(0.5), "d")
+
+
+def test_a_plan_is_checked_before_anything_is_spent(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("default", BUDGET)
+    half = Release("half", BUDGET.share(0.5), 1.0, "user", "add-remove")
+    accountant = Accountant(Budget(2.0, 1e-6), ledger=ledger)
+    accountant.check(Plan(accountant.budget, [half, half]))
+    with pytest.raises(BudgetError):
+        accountant.check(Plan(accountant.budget, [half, half, half]))  # the ledger's budget
+    with pytest.raises(BudgetError):
+        Accountant(BUDGET).check(Plan(BUDGET, [half, half, half]))
+    with pytest.raises(BudgetError):
+        Plan(BUDGET, [half, half, half]).check()
+    assert accountant.releases == ()
+
+
+def test_unit_relation_and_norm_must_match():
+    """Killed: a user-level aggregate charged to a rating-level budget."""
+    for unit, relation in (("rating", "add-remove"), ("user", "replace"), ("rating", "replace")):
+        other = Aggregate([1.0], sensitivity=1, unit=unit, relation=relation)
+        with pytest.raises(InputError):
+            Accountant(BUDGET).release(other, BUDGET.share(0.1), "a")
+        with pytest.raises(InputError):
+            Plan(BUDGET, [Release("a", Gaussian(9), 1, unit, relation)]).check()
+    with pytest.raises(InputError):
+        Accountant(BUDGET).release(user([1.0]), Laplace(100), "a")
+    with pytest.raises(InputError):
+        Accountant(BUDGET).release(user([1.0], norm="l1"), Gaussian(100), "a")
+    for wrong in ([1.0], None):
+        with pytest.raises(InputError):
+            Accountant(BUDGET).release(wrong, BUDGET.share(0.1), "a")
+    with pytest.raises(InputError):
+        Accountant((1.0, 1e-6))
+
+
+def test_scale_that_drowns_the_noise_is_refused():
+    accountant = Accountant(BUDGET)
+    with pytest.raises(InputError):
+        accountant.release(user([1.0, 1.0], scale=[1.0, 1e300]), BUDGET.share(0.1), "a")
+    assert accountant.releases == ()
+
+
+def test_no_noise_leaves_every_bit():
+    """Epsilon = inf: the same bits in a new array, also streamed and scaled, and NOT PRIVATE."""
+    budget = Budget(math.inf, 1e-6)
+    value = np.array([[1 / 3, -0.0, 5e-324]])
+    accountant = Accountant(budget)
+    for scale in (None, [1, math.sqrt(2), 3]):
+        out = accountant.release(user(value, scale=scale), budget.share(0.2), "a")
+        blocks = list(accountant.release(user(iter([value, value]), scale=scale), budget.share(0.2), "b"))
+        for noisy in (out, *blocks):
+            assert noisy.tobytes() == value.tobytes()
+            assert not np.shares_memory(noisy, value)
+    assert not accountant.statement().private
+
+
+def test_a_stream_is_released_once():
+    stream = user(iter([np.zeros(1)]))
+    accountant = Accountant(BUDGET)
+    noisy = accountant.release(stream, BUDGET.share(0.1), "a")
+    with pytest.raises(InputError):
+        accountant.release(stream, BUDGET.share(0.1), "b")
+    assert len(list(noisy)) == 1
+    assert list(noisy) == []
+    assert len(accountant.releases) == 1
+
+
+def test_each_block_gets_its_own_noise():
+    """Killed: one noise array for all blocks."""
+    blocks = list(Accountant(BUDGET).release(user(iter([np.zeros(3)] * 4)), BUDGET.share(1.0), "a"))
+    assert np.unique(blocks).size == 12
+
+
+def test_threads_cannot_pass_the_budget():
+    """Eight threads race for ten shares. Killed: the check outside the lock (with a sleep in between)."""
+    accountant = Accountant(BUDGET)
+    share, won = BUDGET.share(0.1), []
+
+    def race():
+        while True:
+            try:
+                won.append(accountant.release(user(np.zeros(2)), share, "a"))
+            except BudgetError:
+                return
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == len(accountant.releases) == 10
+    assert np.unique(won).size == 20
+
+
+def spend_in_child(accountant, results):
+    try:
+        accountant.release(user(0.0), BUDGET.share(0.9), "a")
+        results.put("released")
+    except BudgetError:
+        results.put("refused")
+
+
+def test_a_fork_cannot_spend_the_same_budget_again():
+    context = get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(target=spend_in_child, args=(Accountant(BUDGET), results))
+    child.start()
+    child.join()
+    assert results.get() == "refused"
+
+
+def test_injected_noise_is_stamped_and_refused_by_a_ledger(tmp_path):
+    """D7. Killed: the source's own word (an attribute `secure = True`) taken for it."""
+
+    class Liar(SystemNoise):
+        secure = True
+
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for noise in (SeededNoise(1), RecordingNoise(SystemNoise()), Liar()):
+        statement = Accountant(BUDGET, noise=noise).statement()
+        assert not statement.private
+        assert not statement.secure_noise
+        assert "NOT PRIVATE" in statement.text()
+        with pytest.raises(InputError):
+            Accountant(BUDGET, noise=noise, ledger=ledger)
+    with pytest.raises(InputError):
+        Accountant(BUDGET, data_is_public=True, ledger=ledger)
+
+
+def run(accountant, value):
+    first = accountant.release(user(value), BUDGET.share(0.3), "first")
+    blocks = accountant.release(user(iter([value, value])), BUDGET.share(0.3), "blocks")
+    return np.r_[first, *blocks]
+
+
+def test_replay_returns_what_was_recorded():
+    """The tool of the replay test: other data, the same releases, the same bits."""
+    noise = RecordingNoise(SeededNoise(5))
+    recorded = run(Accountant(BUDGET, noise=noise), np.zeros(3))
+    replay = ReplayNoise(noise.calls)
+    assert run(Accountant(BUDGET, noise=replay), np.full(3, 9.0)).tobytes() == recorded.tobytes()
+    assert replay.finished
+    residuals = np.concatenate([call.residual for call in noise.calls])
+    assert np.abs(residuals).max() < 5
+
+
+def test_replay_notices_what_depends_on_the_data():
+    noise = RecordingNoise(SeededNoise(5))
+    run(Accountant(BUDGET, noise=noise), np.zeros(3))
+    with pytest.raises(AssertionError):  # another shape
+        run(Accountant(BUDGET, noise=ReplayNoise(noise.calls)), np.zeros(4))
+    with pytest.raises(AssertionError):  # another sd
+        Accountant(BUDGET, noise=ReplayNoise(noise.calls)).release(
+            user(np.zeros(3)), BUDGET.share(0.2), "first"
+        )
+    with pytest.raises(AssertionError):  # another label
+        Accountant(BUDGET, noise=ReplayNoise(noise.calls)).release(
+            user(np.zeros(3)), BUDGET.share(0.3), "second"
+        )
+    with pytest.raises(AssertionError):  # one release too many
+        run(Accountant(BUDGET, noise=ReplayNoise(noise.calls[:2])), np.zeros(3))

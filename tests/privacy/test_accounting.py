@@ -1,0 +1,164 @@
+"""A5: the accountant against trust in independent hands (mpmath with 50 digits, dp-accounting's PLD)."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.privacy import delta_of, epsilon_of, mu_of, mu_of_pure, total_mu
+
+# noise for one release of sensitivity 1, from the PLD accountant and the analytic formula
+GOLDEN = {
+    1e-5: {0.1: 30.7496, 1: 3.73063, 5: 0.89187, 10: 0.49989, 20: 0.29004},
+    1e-6: {0.1: 36.3047, 1: 4.22468, 5: 0.98005, 10: 0.54109, 20: 0.30908},
+}
+HALF_OF_1E_12 = 1 + 5e-13  # the slack of the budget filter, in mu
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mpmath.workdps(50):
+        yield
+
+
+def exact_delta(mu, epsilon):
+    mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
+    x, y = mu / 2 - epsilon / mu, mu / 2 + epsilon / mu
+    return mpmath.ncdf(x) - mpmath.exp(epsilon) * mpmath.ncdf(-y)
+
+
+def random_pairs(count):
+    """Log-uniform mu in [1e-6, 1e4], with the epsilons whose delta is anything in (1e-300, 1)."""
+    generator = np.random.default_rng(0)
+    mus = 10 ** generator.uniform(-6, 4, count)
+    x = np.where(
+        generator.random(count) < 0.5, generator.uniform(-37, 8, count), generator.normal(0, 2, count)
+    )
+    epsilons = np.maximum(mus * (mus / 2 - x), 0)  # delta(epsilon) is near Phi(x)
+    return [(mu, epsilon) for mu, epsilon in zip(mus.tolist(), epsilons.tolist())]
+
+
+@pytest.mark.parametrize("delta", GOLDEN)
+def test_golden_table(delta):
+    for epsilon, noise in GOLDEN[delta].items():
+        assert 1 / mu_of(epsilon, delta) == pytest.approx(noise, rel=1e-4)
+
+
+def test_delta_agrees_with_mpmath():
+    """Killed: Phi(-mu/2 + epsilon/mu) (SmartNoise's sign), and plain ndtr differences."""
+    corners = [
+        (mu, mu * mu / 2 + mu * x) for mu in (1e-6, 1e-3, 0.999, 1.0, 1e4) for x in (0, 1.414, 2, 20, 37)
+    ]
+    for mu, epsilon in random_pairs(1000) + corners:
+        exact = exact_delta(mu, epsilon)
+        if exact > 1e-300:
+            assert abs(delta_of(mu, epsilon) / exact - 1) < 1e-10, (mu, epsilon)
+
+
+def test_mu_of_is_safe_and_close():
+    """Killed: returning the other end of the bracket, and no safety margin."""
+    generator = np.random.default_rng(1)
+    epsilons = np.r_[10 ** generator.uniform(-4, 3, 300), 1e-9, 1e6]
+    deltas = np.r_[
+        10 ** generator.uniform(-12, 0, 150), 10 ** generator.uniform(-300, -1, 150), 1 - 1e-12, 1e-300
+    ]
+    for epsilon, delta in zip(epsilons.tolist(), deltas.tolist()):
+        mu = mu_of(epsilon, delta)
+        assert exact_delta(mu * HALF_OF_1E_12, epsilon) <= delta
+        assert exact_delta(mu * (1 + 1e-9), epsilon) >= delta or delta > 0.999
+
+
+def test_epsilon_of_is_safe_and_close():
+    """Killed: rounding epsilon down."""
+    for mu, epsilon in random_pairs(300):
+        delta = delta_of(mu, epsilon)
+        if 1e-300 < delta < 0.999:
+            found = epsilon_of(mu, delta)
+            assert exact_delta(mu, found) <= delta
+            slack = 1e-9 * found + 1e-9 * mu
+            assert found <= slack or exact_delta(mu, found - slack) >= delta
+
+
+def test_extremes():
+    assert mu_of(math.inf, 1e-6) == math.inf == epsilon_of(math.inf, 1e-6)
+    assert epsilon_of(0.0, 1e-6) == 0.0 == delta_of(0.0, 0.5) == delta_of(1.0, math.inf)
+    assert delta_of(math.inf, 1.0) == 1.0
+    assert epsilon_of(1e-3, 0.5) == 0.0
+    assert 9999 < mu_of(1e300, 1e-6) < 1e4  # never more than the formula can vouch for
+    assert epsilon_of(2e4, 1e-6) > 2e8  # beyond the range: an upper bound, not an error
+
+
+def test_agrees_with_pld():
+    """The exact figure lies between the PLD accountant's lower and upper bounds, give or take 1e-6."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    generator = np.random.default_rng(2)
+    for _ in range(200):
+        noise, delta = float(generator.uniform(0.4, 12)), float(10 ** generator.uniform(-9, -2))
+        bounds = [
+            pld.from_gaussian_mechanism(
+                noise, value_discretization_interval=1e-3, pessimistic_estimate=pessimistic
+            ).get_epsilon_for_delta(delta)
+            for pessimistic in (False, True)
+        ]
+        assert bounds[0] - 1e-6 <= epsilon_of(1 / noise, delta) <= bounds[1] + 1e-6
+
+
+def test_mixtures_are_dominated():
+    """Gaussian, Laplace and randomized response together, by PLD, never cost more than their mu^2 says.
+
+    Killed: the zCDP-like mu = epsilon for a pure release (too small by a factor of up to 1.25).
+    """
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    generator = np.random.default_rng(3)
+    for _ in range(10):
+        noise, scale, flips = generator.uniform((1, 0.7, 0.1), (6, 6, 3)).tolist()
+        together = (
+            pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-3)
+            .compose(pld.from_laplace_mechanism(scale, value_discretization_interval=1e-3))
+            .compose(
+                pld.from_randomized_response(2 / (1 + math.exp(flips)), 2, value_discretization_interval=1e-3)
+            )
+        )
+        mu = total_mu([1 / noise, mu_of_pure(1 / scale), mu_of_pure(flips)])
+        for epsilon in (0.5, 1, 2, 4):
+            # the PLD is rounded up to its grid, three times 1e-3 at most
+            assert together.get_delta_for_epsilon(epsilon) <= delta_of(mu, epsilon - 3e-3) + 1e-12
+
+
+def test_pure_mu_touches_the_kink():
+    """mu_of_pure is the smallest mu whose trade-off curve lies below that of epsilon-DP."""
+    for epsilon in np.r_[10 ** np.linspace(-9, 2.8, 60), 0.999, 1.001].tolist():
+        mu = mpmath.mpf(mu_of_pure(epsilon))
+        kink = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        # G_mu(kink) <= kink, by the symmetry of G_mu just when Phi(-mu/2) <= kink
+        assert mpmath.ncdf(-mu / 2) <= kink
+        assert mpmath.ncdf(-mu * (1 - mpmath.mpf("1e-11")) / 2) >= kink
+
+
+def test_pure_mu_dominates_the_whole_curve():
+    for epsilon in (0.01, 0.3, 1.0, 4.0, 12.0):
+        mu = mpmath.mpf(mu_of_pure(epsilon))
+        for a in np.linspace(1e-6, 1 - 1e-6, 41).tolist():
+            gaussian = mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(a) - 1) - mu)
+            pure = max(0, 1 - mpmath.exp(epsilon) * a, mpmath.exp(-epsilon) * (1 - mpmath.mpf(a)))
+            assert gaussian <= pure
+
+
+def test_composition_adds_mu_squared():
+    assert total_mu([3.0, 4.0]) == 5.0
+    assert total_mu([]) == 0.0
+    assert total_mu([0.1] * 100) == pytest.approx(1.0, rel=1e-15)
+
+
+@pytest.mark.parametrize("bad", [None, True, "1", math.nan, -1.0, 1j, 10**400, [1.0]])
+def test_bad_parameters(bad):
+    for call in (lambda: delta_of(bad, 1), lambda: delta_of(1, bad), lambda: epsilon_of(bad, 1e-6)):
+        with pytest.raises(InputError):
+            call()
+    for call in (lambda: epsilon_of(1, bad), lambda: mu_of(bad, 1e-6), lambda: mu_of(1, bad)):
+        with pytest.raises(InputError):
+            call()

@@ -1,0 +1,184 @@
+"""D4: the grid of bad parameters; shares that fit; which costs a budget allows."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.privacy import Aggregate, Budget, Gaussian, Laplace, Plan, RandomizedResponse, Release, delta_of
+
+NOT_NUMBERS = [
+    None, True, False, np.True_, "1", "", b"1", math.nan, np.float64("nan"), np.float32("nan"), 1j, [1.0],
+    (1.0,), {1.0}, {}, np.array(1.0), np.array([1.0]), Decimal("1"), Fraction(1, 2), object(), int,
+    10**400, -(10**400), 10**5000, lambda: 1.0,
+]  # fmt: skip
+NOT_POSITIVE = [
+    -1,
+    -1.0,
+    0,
+    0.0,
+    -0.0,
+    float("1e-400"),
+    -math.inf,
+    -5e-324,
+    np.int64(0),
+    np.float32(-1),
+    -(10**30),
+]
+NOT_A_DELTA = [1, 1.0, 2, 1e-301, 5e-324, math.inf, np.float64(1), 1e300]
+NOT_WORDS = [None, True, 1, "", "users", "User", "add_remove", b"user", ["user"], math.nan]
+
+
+def refused(call, *arguments, **named):
+    """One sentence, with a period at its end and nowhere else but inside numbers."""
+    with pytest.raises(InputError) as caught:
+        call(*arguments, **named)
+    message = str(caught.value)
+    assert message.endswith(".")
+    assert "\n" not in message
+    assert len(message) < 250
+    assert ". " not in message
+    return message
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.5])
+@pytest.mark.parametrize("epsilon", NOT_NUMBERS + NOT_POSITIVE, ids=lambda value: type(value).__name__)
+def test_bad_epsilon(epsilon, delta):
+    """Killed: epsilon=nan accepted (diffprivlib), bool taken for a number."""
+    assert "epsilon" in refused(Budget, epsilon, delta)
+    assert "epsilon" in refused(RandomizedResponse, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize(
+    "delta", NOT_NUMBERS + NOT_POSITIVE + NOT_A_DELTA, ids=lambda value: type(value).__name__
+)
+def test_bad_delta(epsilon, delta):
+    assert "delta" in refused(Budget, epsilon, delta)
+
+
+def test_the_full_grid():
+    """Every pair of a bad epsilon and a bad delta, under every unit and relation."""
+    count = 0
+    for epsilon in NOT_NUMBERS + NOT_POSITIVE:
+        for delta in NOT_NUMBERS + NOT_POSITIVE + NOT_A_DELTA:
+            for unit, relation in (("user", "add-remove"), ("rating", "replace")):
+                with pytest.raises(InputError):
+                    Budget(epsilon, delta, unit, relation)
+                count += 1
+    assert count >= 500
+
+
+@pytest.mark.parametrize("word", NOT_WORDS, ids=repr)
+def test_bad_unit_and_relation(word):
+    assert "unit" in refused(Budget, 1, 1e-6, word)
+    assert "relation" in refused(Budget, 1, 1e-6, "user", word)
+    assert "unit" in refused(Release, "a", Gaussian(1), 1, word, "replace")
+    assert "relation" in refused(Aggregate, [1.0], sensitivity=1, unit="user", relation=word)
+
+
+@pytest.mark.parametrize(
+    "bad", NOT_NUMBERS + NOT_POSITIVE + [math.inf], ids=lambda value: type(value).__name__
+)
+def test_bad_sensitivity_and_fraction(bad):
+    assert "sensitivity" in refused(Release, "a", Gaussian(1), bad, "user", "replace")
+    assert "sensitivity" in refused(Aggregate, [1.0], sensitivity=bad, unit="user", relation="replace")
+    assert "fraction" in refused(Budget(1, 1e-6).share, bad)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian, Laplace])
+def test_bad_noise_multiplier(mechanism):
+    for bad in NOT_NUMBERS + [-1, -math.inf, math.inf, -5e-324]:
+        assert "noise_multiplier" in refused(mechanism, bad)
+    assert mechanism(0).mu == math.inf
+
+
+def test_bad_labels_mechanisms_scales_and_values():
+    for label in (None, "", 1, "a\nb", "x" * 201):
+        refused(Release, label, Gaussian(1), 1, "user", "replace")
+    for mechanism in (None, "gaussian", 1.0, Gaussian):
+        refused(Release, "a", mechanism, 1, "user", "replace")
+    for scale in (0, -1, math.nan, math.inf, [1.0, 0.0], "1", [[1.0], [1.0], [1.0]], [1.0, 2.0, 3.0]):
+        refused(Aggregate, [1.0, 2.0], sensitivity=1, unit="user", relation="replace", scale=scale)
+    for value in (None, "1", ["a"], [None], 1j, np.array(["2020"], dtype="M8[Y]"), object()):
+        refused(Aggregate, value, sensitivity=1, unit="user", relation="replace")
+    refused(Aggregate, [1], sensitivity=1, unit="rating", relation="add-remove", norm="labels")
+    refused(Aggregate, [1], sensitivity=1, unit="rating", relation="replace", norm="linf")
+
+
+def test_numbers_of_any_type_are_kept_as_floats():
+    for one in (1, 1.0, np.int32(1), np.float32(1), np.longdouble(1)):
+        budget = Budget(one, np.float32(0.25))
+        assert (type(budget.epsilon), budget) == (float, Budget(1.0, 0.25))
+    assert Budget(math.inf, 1e-6).mu == math.inf
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.1, 1e-9), (20, 1e-5), (1e-3, 0.3)])
+def test_shares_that_add_up_to_one_fit(epsilon, delta):
+    """Killed: a noise multiplier rounded to nearest, compared without slack."""
+    budget = Budget(epsilon, delta)
+    generator = np.random.default_rng(0)
+    splits = [[1.0], [0.5, 0.5], [1 / 3] * 3, [0.1] * 10, [1 / 49] * 49, [1 / 997] * 997, [0.1, 0.2, 0.7]]
+    splits += [generator.dirichlet(np.ones(size)).tolist() for size in range(2, 60)]
+    for split in splits:
+        shares = [budget.share(fraction) for fraction in split]
+        assert budget.allows(shares)
+        assert delta_of(math.sqrt(math.fsum(share.mu**2 for share in shares)), epsilon) <= delta
+        assert not budget.allows([*shares, budget.share(1e-9)])
+    assert Budget(math.inf, delta).share(0.3) == Gaussian(0.0)
+
+
+def test_share_takes_its_part_of_mu_squared():
+    budget = Budget(2, 1e-6)
+    assert budget.share(0.25).mu == pytest.approx(budget.mu / 2, rel=1e-14)
+    with pytest.raises(InputError):
+        budget.share(1.0000001)
+
+
+def test_pure_releases_may_add_up_in_epsilon():
+    """One release with epsilon 1 fits a budget of epsilon 1, though its mu is five times the budget's."""
+    budget = Budget(1.0, 1e-6)
+    assert budget.allows([Laplace(1.0)])
+    assert budget.allows([Laplace(3.0)] * 3)
+    assert budget.allows([RandomizedResponse(0.5), Laplace(2.0)])
+    assert not budget.allows([Laplace(0.999)])
+    assert not budget.allows([Laplace(1.0), Gaussian(1e6)])  # not pure any more
+    assert not budget.allows([Laplace(1.0), Laplace(1e6)])
+    many = [Laplace(400.0)] * 1000  # pure: 2.5; mu^2: fits epsilon 1 at a generous delta
+    assert Budget(1.0, 1e-2).allows(many)
+
+
+def test_plan():
+    budget = Budget(1.0, 1e-6)
+    one = Release("counts", budget.share(0.5), 2.0, "user", "add-remove")
+    assert one.noise_sd == pytest.approx(2 / budget.mu * math.sqrt(2))
+    plan = Plan(budget, [one, one])
+    plan.check()
+    assert plan.mu == pytest.approx(budget.mu, rel=1e-12)
+    assert plan.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert Plan(budget, []).epsilon == 0.0
+    assert Plan(budget, [Release("a", Laplace(10), 1, "user", "add-remove")]).epsilon == 0.1
+
+
+def test_noise_too_small_for_a_float_is_refused():
+    """Killed: sd underflows to 0 while a finite mu is charged."""
+    with pytest.raises(InputError):
+        Release("a", Gaussian(1e-10), 1e-300, "user", "replace")
+    with pytest.raises(InputError):
+        Release("a", RandomizedResponse(800.0), 1, "rating", "replace")
+
+
+def test_an_aggregate_shows_nothing():
+    import copy
+    import pickle
+
+    aggregate = Aggregate([123.0, 456.0], sensitivity=1, unit="user", relation="replace")
+    assert "123" not in repr(aggregate)
+    assert "123" not in str(aggregate)
+    assert not hasattr(aggregate, "__dict__")
+    for store in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(InputError):
+            store(aggregate)

@@ -1,0 +1,404 @@
+"""The ledger: what it refuses, what it survives, and that it fails closed (trust tests D1, D2, D3)."""
+
+import math
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.privacy import (
+    Accountant,
+    Aggregate,
+    Budget,
+    Gaussian,
+    Laplace,
+    Ledger,
+    Release,
+    SystemNoise,
+    default_path,
+    epsilon_of,
+)
+
+BUDGET = Budget(1.0, 1e-6)
+FORK = get_context("fork")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "ledger.sqlite"
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    """Fail the test if noise is drawn: nothing may be released."""
+
+    def drawn(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(SystemNoise, "add_gaussian", drawn)
+
+
+def share(fraction, label="a", unit="user", relation="add-remove"):
+    return Release(label, BUDGET.share(fraction), 1.0, unit, relation)
+
+
+def release_once(ledger, fraction=0.1, dataset="default", budget=BUDGET):
+    aggregate = Aggregate(np.zeros(2), sensitivity=1, unit=budget.unit, relation=budget.relation)
+    return Accountant(budget, ledger=ledger, dataset=dataset).release(aggregate, BUDGET.share(fraction), "a")
+
+
+def change(path, statement, *values):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+# budgets, data sets, units
+
+
+def test_charges_compose_over_runs_and_reopenings(path):
+    """Killed: epsilons added up, and a sum over one run only."""
+    for run in range(4):
+        Ledger(path).charge("ratings", f"run {run}", share(0.25))
+        Ledger(path).charge("ratings", f"run {run}", share(0.75))
+        Ledger(path).charge("other", f"run {run}", share(0.5))
+    summary = Ledger(path).summary("ratings", 1e-6)
+    assert (summary.charges, summary.runs, summary.unit, summary.relation) == (8, 4, "user", "add-remove")
+    assert summary.mu == pytest.approx(2 * BUDGET.mu)
+    assert summary.epsilon == pytest.approx(epsilon_of(2 * BUDGET.mu, 1e-6))
+    assert Ledger(path).summary("other", 1e-6).mu == pytest.approx(math.sqrt(2) * BUDGET.mu)
+
+
+def test_a_budget_is_shared_by_all_runs(path, no_noise):
+    """Killed: the check after the charge, the comparison per run."""
+    ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
+    ledger.charge("default", "earlier", share(0.95))
+    with pytest.raises(BudgetError, match="over all its runs"):
+        release_once(ledger)
+    summary = ledger.summary("default")
+    assert (summary.charges, summary.delta, summary.budget) == (1, 1e-6, BUDGET)
+    ledger.charge("default", "later", share(0.05))
+    ledger.charge("another", "later", share(1.0))
+
+
+def test_a_budget_can_only_be_lowered(path):
+    ledger = Ledger(path)
+    ledger.open_dataset("d", Budget(2.0, 1e-6))
+    ledger.open_dataset("d", Budget(2.0, 1e-6))
+    for larger in (Budget(2.1, 1e-6), Budget(2.0, 1e-5)):
+        with pytest.raises(BudgetError, match="lowered"):
+            ledger.open_dataset("d", larger)
+    ledger.open_dataset("d", BUDGET)
+    ledger.charge("d", "run", share(0.5))
+    with pytest.raises(BudgetError, match="already"):
+        ledger.open_dataset("d", Budget(0.5, 1e-6))
+    assert Ledger(path).summary("d").budget == BUDGET
+    for wrong in (Budget(math.inf, 1e-6), None, 1.0):
+        with pytest.raises(InputError):
+            ledger.open_dataset("d", wrong)
+
+
+def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
+    ledger = Ledger(path)
+    exact = Release("exact", Gaussian(0.0), 1.0, "user", "add-remove")
+    ledger.open_dataset("with budget", BUDGET)
+    with pytest.raises(BudgetError):
+        ledger.charge("with budget", "run", exact)
+    ledger.charge("without", "run", exact)
+    ledger.charge("without", "run", share(0.1))
+    summary = Ledger(path).summary("without", 1e-6)
+    assert summary.epsilon == summary.mu == math.inf
+    assert str(summary).startswith("NOT PRIVATE")
+    with pytest.raises(BudgetError):
+        ledger.open_dataset("without", Budget(100.0, 1e-6))
+
+
+def test_one_unit_and_relation_per_data_set(path):
+    """Killed: a rating-level charge added to user-level ones."""
+    ledger = Ledger(path)
+    ledger.charge("d", "run", share(0.1))
+    for unit, relation in (("rating", "add-remove"), ("user", "replace")):
+        other = share(0.1, unit=unit, relation=relation)
+        for call in (
+            lambda other=other: ledger.charge("d", "run", other),
+            lambda other=other: ledger.check("d", [other]),
+        ):
+            with pytest.raises(InputError, match="another data-set name"):
+                call()
+        with pytest.raises(InputError):
+            ledger.open_dataset("d", Budget(1.0, 1e-6, unit, relation))
+    ledger.charge("e", "run", share(0.1, unit="rating"))
+    assert ledger.summary("d", 1e-6).charges == 1
+
+
+def test_pure_charges_add_up_in_epsilon(path):
+    ledger = Ledger(path)
+    ledger.open_dataset("d", BUDGET)
+    for _ in range(2):
+        ledger.charge("d", "run", Release("votes", Laplace(2.0), 1.0, "user", "add-remove"))
+    assert ledger.summary("d").epsilon == 1.0
+    with pytest.raises(BudgetError):
+        ledger.charge("d", "run", Release("votes", Laplace(2.0), 1.0, "user", "add-remove"))
+
+
+def test_summary_needs_a_known_data_set_and_a_delta(path):
+    ledger = Ledger(path)
+    with pytest.raises(InputError, match="no data set"):
+        ledger.summary("d", 1e-6)
+    ledger.charge("d", "run", share(0.1))
+    with pytest.raises(InputError, match="delta"):
+        ledger.summary("d")
+
+
+def test_permissions_and_default_path(path, monkeypatch, tmp_path):
+    Ledger(path).charge("d", "run", share(0.1))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert list(path.parent.iterdir()) == [path]
+    monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "mine"))
+    assert default_path() == tmp_path / "mine"
+    monkeypatch.delenv("HUSHREC_LEDGER")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "hushrec" / "ledger.sqlite"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert default_path() == Path.home() / ".local" / "state" / "hushrec" / "ledger.sqlite"
+
+
+# fail closed (D3)
+
+
+def test_files_that_are_no_ledger(path, tmp_path):
+    with pytest.raises(LedgerError, match="no ledger"):
+        Ledger(path, create=False)
+    assert not path.parent.exists()
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 100)
+    change(tmp_path / "other.sqlite", "CREATE TABLE t (x)")
+    for wrong in ("empty", "text", "other.sqlite", ".", "empty/below", "nul\0byte"):
+        with pytest.raises(LedgerError):
+            Ledger(tmp_path / wrong)
+    for wrong in (None, 1):
+        with pytest.raises(InputError):
+            Ledger(wrong)
+
+
+def test_truncated_anywhere(path, tmp_path, no_noise):
+    """Whatever is cut off, opening or charging fails; nothing is released."""
+    ledger = Ledger(path)
+    for run in range(40):
+        ledger.charge("default", f"run {run}", share(0.01, label=f"label {run} " + "x" * 150))
+    size = path.stat().st_size
+    assert size > 4 * 4096
+    for kept in [0, 1, 100, 4095, *range(4096, size, 4096), size - 1]:
+        cut = tmp_path / f"cut {kept}"
+        shutil.copy(path, cut)
+        os.truncate(cut, kept)
+        with pytest.raises(LedgerError):
+            release_once(Ledger(cut))
+    os.truncate(path, 4096)
+    with pytest.raises(LedgerError):
+        release_once(ledger)
+
+
+TAMPERING = [
+    "UPDATE charges SET mu = mu / 2 WHERE id = 2",
+    "UPDATE charges SET dataset = 'other' WHERE id = 2",
+    "UPDATE charges SET label = 'b' WHERE id = 3",
+    "DELETE FROM charges WHERE id = 1",
+    "DELETE FROM charges WHERE id = 3",
+    "DELETE FROM charges",
+    "INSERT INTO charges SELECT 4, dataset, run, time, label, mechanism, sensitivity, mu, epsilon, unit, "
+    "relation, hash, hash FROM charges WHERE id = 3",
+    "UPDATE head SET count = 2, hash = (SELECT hash FROM charges WHERE id = 2)",
+    "DELETE FROM head",
+    "UPDATE datasets SET epsilon = 100",
+    "UPDATE datasets SET epsilon = NULL, delta = NULL",
+    "DELETE FROM datasets",
+    "DROP TABLE charges",
+    "PRAGMA user_version = 2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reopen", [True, False])
+@pytest.mark.parametrize("tampering", TAMPERING)
+def test_tampering_is_found(path, tampering, reopen, no_noise):
+    """In a new process and in one that has it open. Killed: no check of the head, of the data sets."""
+    ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
+    for run in range(3):
+        ledger.charge("default", f"run {run}", share(0.1))
+    change(path, tampering)
+    if not reopen and tampering.startswith("UPDATE charges"):
+        return  # rows that were verified are verified again when the ledger is opened
+    with pytest.raises(LedgerError):
+        release_once(Ledger(path) if reopen else ledger)
+
+
+def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, no_noise):
+    ledger = Ledger(path)
+    ledger.charge("default", "run", share(0.1))
+    shutil.copy(path, tmp_path / "old")
+    ledger.charge("default", "run", share(0.9))
+    shutil.copy(tmp_path / "old", path)
+    with pytest.raises(LedgerError):
+        release_once(ledger)
+
+
+def test_a_ledger_that_disappears(path, no_noise):
+    ledger = Ledger(path)
+    path.unlink()
+    with pytest.raises(LedgerError):
+        release_once(ledger)
+    Path(f"{path}-wal").write_bytes(b"left by a killed process")
+    with pytest.raises(LedgerError, match="write-ahead"):
+        Ledger(path)
+
+
+def test_locked_by_another_process(path, monkeypatch, no_noise):
+    ledger = Ledger(path)
+    monkeypatch.setattr(Ledger, "busy_timeout", 0.1)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match="locked"):
+        release_once(ledger)
+    holder.close()
+    ledger.charge("default", "run", share(0.1))
+    assert ledger.summary("default", 1e-6).charges == 1
+
+
+def in_child(action, *arguments):
+    """Run `action` in a forked process and return what it returned, or the exception's name."""
+
+    def body(results):
+        try:
+            results.put(action(*arguments))
+        except Exception as error:
+            results.put(type(error).__name__)
+
+    results = FORK.SimpleQueue()
+    child = FORK.Process(target=body, args=(results,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    return results.get()
+
+
+def charge_without_rights(path, folder):
+    path.parent.parent.chmod(0o755)
+    folder.chmod(0o555)
+    path.chmod(0o444)
+    if os.getuid() == 0:
+        os.setuid(65534)
+    release_once(Ledger(path))
+    return "released"
+
+
+def create_without_rights(folder):
+    folder.chmod(0o555)
+    if os.getuid() == 0:
+        os.setuid(65534)
+    Ledger(folder / "new.sqlite")
+    return "created"
+
+
+def test_read_only(path, no_noise):
+    Ledger(path).charge("default", "run", share(0.1))
+    assert in_child(charge_without_rights, path, path.parent) == "LedgerError"
+    assert in_child(create_without_rights, path.parent) == "LedgerError"
+
+
+def charge_on_a_full_disk(path):
+    ledger = Ledger(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    release_once(ledger)
+    return "released"
+
+
+def test_full_disk(path, no_noise):
+    Ledger(path).charge("default", "run", share(0.1))
+    assert in_child(charge_on_a_full_disk, path) == "LedgerError"
+    assert Ledger(path).summary("default", 1e-6).charges == 1
+
+
+# many processes (D2) and kills (D1)
+
+
+def race(path, fraction, count):
+    ledger, won = Ledger(path), 0
+    while True:
+        try:
+            release_once(ledger, fraction)
+            won += 1
+        except BudgetError:
+            count.put(won)
+            return
+
+
+def test_processes_race_for_the_last_of_a_budget(path):
+    """Eight processes, 100 shares of 1 %. Killed: the check in a transaction of its own."""
+    Ledger(path).open_dataset("default", BUDGET)
+    count = FORK.SimpleQueue()
+    children = [FORK.Process(target=race, args=(path, 0.01, count)) for _ in range(8)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0] * 8
+    assert sum(count.get() for _ in children) == 100 == Ledger(path).summary("default").charges
+
+
+def create(path, count):
+    Ledger(path).charge("default", "run", share(0.01))
+    count.put(1)
+
+
+def test_processes_race_to_create_the_ledger(path):
+    count = FORK.SimpleQueue()
+    children = [FORK.Process(target=create, args=(path, count)) for _ in range(8)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert Ledger(path).summary("default", 1e-6).charges == 8
+    assert list(path.parent.iterdir()) == [path]
+
+
+def release_for_ever(path, released):
+    ledger = Ledger(path)
+    while True:
+        release_once(ledger, 1e-6)
+        os.write(released, b".")
+
+
+def test_kills_never_lose_a_charge(path, tmp_path):
+    """SIGKILL at random times: at least as many charges as releases, and the ledger opens again.
+
+    Killed: the charge committed after the release.
+    """
+    log = tmp_path / "released"
+    generator = np.random.default_rng(0)
+    uncharged = []
+    for _ in range(25):
+        released = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        child = FORK.Process(target=release_for_ever, args=(path, released))
+        child.start()
+        time.sleep(0.02 + float(generator.exponential(0.03)))
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        os.close(released)
+        try:
+            charges = Ledger(path).summary("default", 1e-6).charges
+        except InputError:  # killed before the first charge
+            charges = 0
+        uncharged.append(log.stat().st_size - charges)
+    assert max(uncharged) <= 0
+    assert log.stat().st_size > 50

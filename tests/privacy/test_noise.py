@@ -1,0 +1,272 @@
+"""A3 (the noise law) and D7 (who draws it): a million draws each, alarms at p < 1e-9."""
+
+import math
+import os
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushrec.privacy import SystemNoise
+from hushrec.privacy.noise import stream_cipher
+from hushrec.privacy.testing import SeededNoise
+
+DRAWS = 1_000_000
+ALARM = 1e-9
+
+
+def check_law(draws, law):
+    """Kolmogorov-Smirnov, chi-square over 1,000 equal cells, mean, variance and autocorrelation."""
+    assert stats.kstest(draws, law.cdf).pvalue > ALARM
+    cells = np.bincount((law.cdf(draws) * 1000).astype(int).clip(0, 999), minlength=1000)
+    assert stats.chisquare(cells).pvalue > ALARM
+    variance, kurtosis = float(law.var()), float(law.stats(moments="k")) + 3
+    sd_of_variance = variance * math.sqrt((kurtosis - 1) / len(draws))
+    assert abs(np.mean(draws**2) - variance) < 6 * sd_of_variance
+    assert abs(np.mean(draws)) < 6 * math.sqrt(variance / len(draws))
+    for lag in (1, 2, 3, 32, 33, 64, 1 << 15):
+        correlation = np.mean(draws[lag:] * draws[:-lag]) / variance
+        assert abs(correlation) < 6 / math.sqrt(len(draws)), lag
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gaussian_law(dtype):
+    """Killed: sd halved, sd squared, one chunk's noise used for all chunks."""
+    value = np.linspace(-5, 5, DRAWS).reshape(-1, 20).astype(dtype)
+    noisy = SystemNoise().add_gaussian(value, 3.0, "a")
+    assert (noisy.dtype, noisy.shape) == (dtype, value.shape)
+    check_law((noisy.astype(float) - value).ravel() / 3, stats.norm)
+
+
+def test_gaussian_law_with_a_scale():
+    """Killed: scale multiplied instead of divided, scale of the first chunk used for all."""
+    value = np.zeros((1000, 1000))
+    for sd in (np.geomspace(0.1, 10, 1000), np.geomspace(0.1, 10, 1000)[:, np.newaxis]):
+        noisy = SystemNoise().add_gaussian(value, sd, "a")
+        check_law((noisy / sd).ravel(), stats.norm)
+        check_law((noisy / sd).T.ravel(), stats.norm)
+
+
+def test_laplace_law():
+    """Killed: scale sqrt(2) too small."""
+    noisy = SystemNoise().add_laplace(np.full(DRAWS, 7.0), 0.5, "a")
+    check_law((noisy - 7) / 0.5, stats.laplace)
+
+
+def test_the_test_has_teeth():
+    """A noise law off by one per cent, or used twice, does not pass."""
+    draws = SystemNoise().add_gaussian(np.zeros(DRAWS), 1.0, "a")
+    for wrong in (
+        draws * 1.01,
+        draws * 0.99,
+        np.tile(draws[: DRAWS // 2], 2) * np.r_[1, 0.5].repeat(DRAWS // 2),
+    ):
+        with pytest.raises(AssertionError):
+            check_law(wrong, stats.norm)
+    with pytest.raises(AssertionError):
+        check_law(np.repeat(draws[: DRAWS // 2], 2), stats.norm)
+
+
+@pytest.mark.parametrize("labels", [[-1.0, 1.0], [-1, 1], np.array([0, 1], np.uint8), [False, True]])
+def test_flips(labels):
+    """Killed: probability e^epsilon/(1+e^epsilon), a flip of 0/1 labels to -0/-1."""
+    labels = np.tile(labels, DRAWS // 2)
+    probability = 1 / (1 + math.exp(1.0))
+    flipped = SystemNoise().flip(labels, probability, "a")
+    assert flipped.dtype == labels.dtype
+    assert set(np.unique(flipped)) == set(np.unique(labels))
+    for side in (0, 1):
+        changed = int(np.sum(flipped[side::2] != labels[side::2]))
+        assert stats.binomtest(changed, DRAWS // 2, probability).pvalue > ALARM
+    assert stats.binomtest(int(np.sum((flipped != labels)[1:] == (flipped != labels)[:-1])), DRAWS - 1,
+                           probability**2 + (1 - probability) ** 2).pvalue > ALARM  # fmt: skip
+
+
+def test_no_noise_leaves_every_bit():
+    value = np.array([[1 / 3, -0.0], [math.nan, math.inf]])
+    for dtype in (np.float64, np.float32):
+        for noisy in (
+            SystemNoise().add_gaussian(value.astype(dtype), 0.0, "a"),
+            SystemNoise().add_laplace(value.astype(dtype), 0.0, "a"),
+            SystemNoise().flip(value.astype(dtype), 0.0, "a"),
+        ):
+            assert noisy.tobytes() == value.astype(dtype).tobytes()
+            assert not np.shares_memory(noisy, value)
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (1,), (0, 3), (3, 0), (2, 3, 4), (1, 100_000), (40_000,), (70_001, 2)]
+)
+def test_any_shape(shape):
+    """Killed: the last chunk left without noise."""
+    value = np.zeros(shape)
+    for noisy in (
+        SystemNoise().add_gaussian(value, 1.0, "a"),
+        SystemNoise().add_laplace(value, np.ones(shape), "a"),
+    ):
+        assert noisy.shape == shape
+        assert np.all(noisy != 0)
+        assert np.unique(noisy).size == value.size
+    assert SystemNoise().add_gaussian(np.zeros((4, 6))[::2, ::3], 1.0, "a").shape == (2, 2)
+    assert SystemNoise().add_gaussian(np.asfortranarray(np.zeros((4, 6))), 1.0, "a").flags.c_contiguous
+
+
+def test_hostile_values_raise_and_warn_nothing(recwarn):
+    """What the rows hold must not be told by a warning; the value is not changed in place either."""
+    for dtype in (np.float32, np.float64):
+        hostile = np.array([np.finfo(dtype).max, -np.inf, np.nan, 1e-30, np.finfo(dtype).min], dtype)
+        before = hostile.tobytes()
+        SystemNoise().add_gaussian(hostile, np.finfo(dtype).max / 8, "a")
+        SystemNoise().add_laplace(hostile, 1.0, "a")
+        SystemNoise().flip(hostile, 0.3, "a")
+        assert hostile.tobytes() == before
+    assert not recwarn
+
+
+def draw(_=None):
+    return SystemNoise().add_gaussian(np.zeros(4), 1.0, "a").tolist()
+
+
+SHARED = SystemNoise()
+
+
+def test_no_two_streams_are_equal():
+    """Fork, spawn, threads, copies and repeated calls. Killed: one generator kept in the source."""
+    import copy
+
+    draws = [draw(), draw(), SHARED.add_gaussian(np.zeros(4), 1.0, "a").tolist()]
+    draws.append(copy.deepcopy(SHARED).add_gaussian(np.zeros(4), 1.0, "a").tolist())
+    for method in ("fork", "spawn"):
+        if method == "fork" and not hasattr(os, "fork"):
+            continue
+        with ProcessPoolExecutor(2, mp_context=get_context(method)) as pool:
+            draws += pool.map(draw_from_shared, range(4))
+    threads = [threading.Thread(target=lambda: draws.append(draw_from_shared(0))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    numbers = [number for four in draws for number in four]
+    assert len(set(numbers)) == len(numbers)
+
+
+def draw_from_shared(_):
+    return SHARED.add_gaussian(np.zeros(4), 1.0, "a").tolist()
+
+
+def test_numpy_seeds_do_not_reach_the_noise():
+    np.random.seed(0)
+    first = draw()
+    np.random.seed(0)
+    assert draw() != first
+    assert (
+        SeededNoise(1).add_gaussian(np.zeros(4), 1.0, "a").tolist()
+        == SeededNoise(1).add_gaussian(np.zeros(4), 1.0, "a").tolist()
+    )
+
+
+# the stream ciphers, against their standards
+
+
+def aes128(key, block):
+    """FIPS 197, one block, written for reading."""
+
+    def double(byte):
+        return ((byte << 1) ^ 0x11B) & 0xFF if byte & 0x80 else byte << 1
+
+    def times(a, b):
+        product = 0
+        while b:
+            product ^= a if b & 1 else 0
+            a, b = double(a), b >> 1
+        return product
+
+    inverse = [next((b for b in range(256) if times(a, b) == 1), 0) for a in range(256)]
+    rotations = [[(x << n | x >> (8 - n)) & 0xFF for x in inverse] for n in range(5)]
+    sbox = [a ^ b ^ c ^ d ^ e ^ 0x63 for a, b, c, d, e in zip(*rotations)]
+    words, constant = [list(key[i : i + 4]) for i in range(0, 16, 4)], 1
+    for i in range(4, 44):
+        word = words[-1]
+        if i % 4 == 0:
+            word = [sbox[byte] for byte in word[1:] + word[:1]]
+            word[0] ^= constant
+            constant = double(constant)
+        words.append([a ^ b for a, b in zip(words[-4], word)])
+    keys = [sum(words[i : i + 4], []) for i in range(0, 44, 4)]
+    state = [a ^ b for a, b in zip(block, keys[0])]
+    for number in range(1, 11):
+        state = [sbox[state[4 * ((i // 4 + i % 4) % 4) + i % 4]] for i in range(16)]
+        if number < 10:
+            state = [
+                times(state[i], 2)
+                ^ times(state[c + (i + 1) % 4], 3)
+                ^ state[c + (i + 2) % 4]
+                ^ state[c + (i + 3) % 4]
+                for c in (0, 4, 8, 12)
+                for i in range(c, c + 4)
+            ]
+        state = [a ^ b for a, b in zip(state, keys[number])]
+    return bytes(state)
+
+
+def chacha20(key, counter):
+    """RFC 8439's block function, with Bernstein's 64-bit counter and nonce 0."""
+    start = np.frombuffer(b"expand 32-byte k" + key + counter.to_bytes(16, "little"), "<u4")
+    x = start.tolist()
+
+    def add_rotate(a, b, c, n):
+        x[a] = (x[a] + x[b]) % 2**32
+        x[c] ^= x[a]
+        x[c] = (x[c] << n | x[c] >> (32 - n)) % 2**32
+
+    columns = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+    diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+    for _ in range(10):
+        for a, b, c, d in columns + diagonals:
+            add_rotate(a, b, d, 16)
+            add_rotate(c, d, b, 12)
+            add_rotate(a, b, d, 8)
+            add_rotate(c, d, b, 7)
+    return (start + np.array(x, "<u4")).astype("<u4").tobytes()
+
+
+def test_the_oracles_meet_the_standards():
+    vector = aes128(bytes(range(16)), bytes.fromhex("00112233445566778899aabbccddeeff"))
+    assert vector.hex() == "69c4e0d86a7b0430d8cdb78070b4c55a"  # FIPS 197, C.1
+    assert chacha20(bytes(32), 0).hex().startswith("76b8e0ada0f13d90405d6ae55386bd28")  # RFC 8439, A.1
+
+
+def test_the_ciphers_are_aes128_and_chacha20(monkeypatch):
+    """The keystream of the source's own cipher, from its own key: all 10 and 20 rounds, all key bits."""
+    from randomgen import AESCounter, ChaCha
+
+    keys = []
+    real = os.urandom
+    monkeypatch.setattr("os.urandom", lambda size: keys.append(real(size)) or keys[-1])
+    cipher = stream_cipher()
+    if type(cipher) is AESCounter:
+        expected = b"".join(aes128(keys[0], counter.to_bytes(16, "little")) for counter in range(6))
+        assert len(keys[0]) == 16
+        assert cipher.random_raw(12).astype("<u8").tobytes() == expected
+    key = real(32)
+    stream = ChaCha(key=int.from_bytes(key, "little"), rounds=20).random_raw(16).astype("<u8").tobytes()
+    assert stream == chacha20(key, 0) + chacha20(key, 1)
+
+
+def test_without_aes_instructions_it_is_chacha20(monkeypatch):
+    import randomgen
+
+    class SoftwareAES:
+        use_aesni = False
+
+        def __init__(self, key):
+            pass
+
+    monkeypatch.setattr(randomgen, "AESCounter", SoftwareAES)
+    cipher = stream_cipher()
+    assert type(cipher) is randomgen.ChaCha
+    assert cipher.state["state"]["rounds"] == 20
+    assert len(set(draw())) == 4

@@ -1,0 +1,157 @@
+"""The privacy statement: complete, readable, and the same after JSON."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.privacy import (
+    Accountant,
+    Aggregate,
+    Budget,
+    Gaussian,
+    Laplace,
+    Ledger,
+    PrivacyStatement,
+    epsilon_of,
+)
+from hushrec.privacy.testing import SeededNoise
+
+
+def make(
+    epsilon=1.0, unit="user", relation="add-remove", mechanisms=None, public=("the catalogue",), **options
+):
+    budget = Budget(epsilon, 1e-6, unit, relation)
+    accountant = Accountant(budget, **options)
+    shares = [budget.share(0.2)] * 5 if mechanisms is None else mechanisms
+    for number, mechanism in enumerate(shares):
+        aggregate = Aggregate(np.zeros(2), sensitivity=2, unit=unit, relation=relation, norm=mechanism.norm)
+        accountant.release(aggregate, mechanism, f"item statistics {number}")
+    return accountant.statement(public=public)
+
+
+def statements(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("with budget", Budget(2.0, 1e-6))
+    long_label = "x" * 200
+    return [
+        make(),
+        make(unit="rating", relation="replace"),
+        make(mechanisms=[Laplace(10.0), Laplace(20.0)]),
+        make(mechanisms=[]),
+        make(math.inf),
+        make(noise=SeededNoise(1)),
+        make(data_is_public=True),
+        make(ledger=ledger, dataset="with budget"),
+        make(ledger=ledger, dataset="a very long name of a data set " * 6),
+        make(math.inf, ledger=ledger, dataset="exact"),
+        make(public=[long_label, "and a fairly long sentence about what else is taken to be public " * 3]),
+    ]
+
+
+def test_json_round_trip(tmp_path):
+    for statement in statements(tmp_path):
+        text = json.dumps(statement.to_dict(), allow_nan=False)
+        again = PrivacyStatement.from_dict(json.loads(text))
+        assert again == statement
+        assert again.text() == statement.text()
+        assert json.dumps(again.to_dict()) == text
+
+
+def test_text_fits_a_terminal_and_never_shows_a_bare_epsilon(tmp_path):
+    for statement in statements(tmp_path):
+        text = statement.text()
+        assert max(map(len, text.splitlines())) <= 80
+        words = " ".join(text.split())
+        for after in words.split("epsilon = ")[1:]:
+            value, *rest = after.split(" ")
+            float(value)
+            assert rest[:2] == ["at", "delta"]
+            assert " ".join(rest).split("(unit: ")[1].startswith(("user, relation: ", "rating, relation: "))
+
+
+def test_it_says_everything():
+    statement = make()
+    text = " ".join(statement.text().split())
+    for part in (
+        "Joint differential privacy", "added or removed", "epsilon = 1 at delta = 1e-06", "mu = 0.2367",
+        "item statistics (each of 5)", "Gaussian", "the catalogue", "cryptographic", "not exact", "hushrec",
+    ):  # fmt: skip
+        assert part in text
+    entry = statement.to_dict()
+    assert (entry["epsilon"], entry["delta"], entry["unit"], entry["relation"]) == (
+        1,
+        1e-6,
+        "user",
+        "add-remove",
+    )
+    assert len(entry["releases"]) == 5
+    assert entry["releases"][0]["noise_sd"] == pytest.approx(2 * entry["releases"][0]["noise_multiplier"])
+    assert entry["secure_noise"] is True
+    assert entry["exact_arithmetic"] is False
+    assert entry["private"] is True
+    assert statement.spent_epsilon == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"epsilon": math.inf}, "infinite"),
+        ({"noise": SeededNoise(1)}, "injected"),
+        ({"data_is_public": True}, "public"),
+    ],
+)
+def test_not_private(options, reason):
+    """Killed: `private` computed from epsilon alone."""
+    statement = make(**options)
+    assert not statement.private
+    assert statement.text().splitlines()[0] == "PRIVACY STATEMENT: NOT PRIVATE"
+    assert reason in statement.joint_dp
+    assert statement.joint_dp.startswith("NOT PRIVATE")
+    assert statement.to_dict()["private"] is False
+
+
+def test_infinity_is_a_word_in_json():
+    entry = make(math.inf).to_dict()
+    assert entry["epsilon"] == entry["mu"] == entry["charged"]["epsilon"] == "inf"
+
+
+def test_pure_releases_give_the_smaller_figure():
+    statement = make(mechanisms=[Laplace(10.0), Laplace(5.0)])
+    assert statement.pure_epsilon == pytest.approx(0.3)
+    assert statement.spent_epsilon == pytest.approx(0.3)
+    assert "at delta = 0 " in " ".join(statement.text().split())
+    many = make(2.0, mechanisms=[Laplace(100.0)] * 200)
+    assert many.pure_epsilon == pytest.approx(2.0)
+    assert many.spent_epsilon == epsilon_of(many.spent_mu, 1e-6) < 1.0
+    assert make(mechanisms=[Laplace(10.0), Gaussian(10.0)]).pure_epsilon is None
+
+
+def test_runs_compose_under_a_ledger(tmp_path):
+    """Killed: the ledger's figure of this run only."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for runs in (1, 2, 3):
+        statement = make(ledger=ledger, dataset="ratings")
+        assert statement.ledger.runs == runs
+        assert statement.ledger.epsilon == pytest.approx(
+            epsilon_of(math.sqrt(runs) * statement.spent_mu, 1e-6)
+        )
+    assert '3 runs on data set "ratings"' in " ".join(statement.text().split())
+    statement = make(ledger=ledger, dataset="other")
+    assert statement.ledger.runs == 1
+
+
+@pytest.mark.parametrize(
+    "spoil", ["releases", "epsilon", "delta", "unit", "public", "secure_noise", "version"]
+)
+def test_a_damaged_statement_is_an_input_error(spoil):
+    entry = make().to_dict()
+    for value in (None, 1, "user2", [1], {"a": 1}, [{"mechanism": "Gaussian"}], float("nan")):
+        if spoil in ("epsilon",) and value == 1:
+            continue
+        with pytest.raises(InputError):
+            PrivacyStatement.from_dict({**entry, spoil: value} if value != "user2" else {"a": 1})
+    with pytest.raises(InputError):
+        PrivacyStatement.from_dict([])
