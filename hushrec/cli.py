@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import click
 
+from hushrec import __version__
 from hushrec.errors import HushrecError, InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ Command = Callable[..., Any]
 class _Group(click.Group):
     """Turns every error into one line on stderr and its exit code; a traceback never reaches the user."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None  # without click's empty line
+
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **extra)
@@ -52,7 +59,7 @@ class _Group(click.Group):
             _fail(str(error), 2)
         except HushrecError as error:
             _fail(str(error), 1)
-        except (KeyboardInterrupt, click.Abort):
+        except click.Abort:
             _fail("Interrupted; what was charged before stays charged.", 130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -176,7 +183,7 @@ _no_progress = click.option("--no-progress", is_flag=True, help="No progress bar
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input.",
 )
-@click.version_option(package_name="hushrec", message="hushrec %(version)s")
+@click.version_option(__version__, message="hushrec %(version)s")
 def cli() -> None:
     """Train, judge and use recommenders under user-level differential privacy.
 
@@ -273,7 +280,10 @@ def train(
         seed=seed,
         progress=not no_progress and sys.stderr.isatty(),
     )
-    billboard.save(out)
+    try:
+        billboard.save(out)
+    except InputError as error:  # too late for bad input: the budget is spent
+        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
     if as_json:
         _print_json({"file": str(out), **_described(billboard)})
     else:
@@ -565,7 +575,9 @@ def compare(
 
     grid = _numbers(epsilons)
     if not 0 < holdout < 1:
-        raise InputError(f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2.")
+        raise InputError(
+            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
+        )
     smallest = _budget(min(grid), delta, relation)
     domain = _domain(catalogue, rating_range, max_ratings_per_user)
     names = [name.strip() for name in models.split(",") if name.strip()]

@@ -1,0 +1,328 @@
+"""What the commands do when all is well."""
+
+import csv
+import json
+import math
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+from hushrec.cli import _file_names, _plain, _value
+from hushrec.privacy import Ledger
+
+
+def parsed(result):
+    """stdout as exactly one JSON object, without the words that JSON does not have."""
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    return json.loads(result.stdout, parse_constant=refuse)
+
+
+def train(run, files, *more, model="item-bias", epsilon="5", out="model.hush"):
+    line = ["train", files.train, "--model", model, "--epsilon", epsilon, "--delta", "1e-6", *files.domain]
+    return run(*line, "--out", out, *more)
+
+
+def test_train_writes_a_model_and_charges(run, files):
+    result = train(run, files)
+    assert result.exit_code == 0 and result.stderr == ""
+    assert "PRIVACY STATEMENT" in result.stdout and "epsilon = 5" in result.stdout
+    model = hushrec.load("model.hush")
+    assert model.domain.n_items == 40 and model.privacy.private
+    summary = Ledger(run.ledger).summary("default", 1e-6)
+    assert summary.runs == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
+    assert [path.name for path in run.folder.iterdir()] == ["model.hush"]
+
+
+def test_train_json(run, files):
+    plain = parsed(train(run, files, "--json", "--set", "clip=0.8", "--relation", "replace"))
+    assert plain["file"] == "model.hush" and plain["model"] == "item-bias"
+    assert plain["hyper_parameters"]["clip"] == 0.8
+    assert plain["privacy"]["epsilon"] == 5 and plain["privacy"]["relation"] == "replace"
+    assert plain["privacy"]["unit"] == "user" and plain["privacy"]["private"] is True
+
+
+def test_the_documented_train_and_evaluate_forms(run, files):
+    """dpals is the default; the number of users is released when it is not declared."""
+    line = ["train", files.train, "--model", "dpals", "--epsilon", "5", "--delta", "1e-6"]
+    result = run(*line, "--rating-range", "1", "5", "--catalogue", files.catalogue, "--out", "model.hush")
+    assert result.exit_code == 0, result.stderr
+    model = hushrec.load("model.hush")
+    assert model.estimator.name == "dpals"
+    assert model.privacy.spent_epsilon <= 5 * (1 + 1e-9)
+    figures = parsed(run("evaluate", "model.hush", files.train, files.test, "--json"))
+    assert figures["rmse"] > 0 and figures["mae"] > 0
+    released = len(model.privacy.releases)
+    assert run(*line, *files.domain, "--users", "200", "--out", "declared.hush").exit_code == 0
+    assert len(hushrec.load("declared.hush").privacy.releases) < released
+
+
+def test_no_privacy_has_its_word(run, files):
+    line = ["train", files.train, "--model", "als", "--epsilon", "inf", *files.domain, "--out", "m.hush"]
+    result = run(*line, "--data-is-public", "--set", "rank=4", "--set", "iterations=2")
+    assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
+    assert not run.ledger.exists()
+    plain = parsed(run("report", "m.hush", "--json"))
+    assert plain["privacy"]["epsilon"] == "inf" and plain["privacy"]["private"] is False
+
+
+def test_evaluate(run, files):
+    plain = parsed(run("evaluate", files.model, files.train, files.test, "--json", "-k", "5"))
+    for name in ("rmse", "mae", "recall@5", "ndcg@5", "coverage@5"):
+        low, high = plain["intervals"][name]
+        assert low <= plain[name] <= high
+    assert plain["n_ratings"] == 500 and "private figure of the curator" in plain["note"]
+    text = run("evaluate", files.model, files.train, files.test).stdout
+    assert "rmse" in text and "private figure of the curator" in text
+
+
+def test_recommend_one_user(run, files):
+    plain = parsed(run("recommend", files.model, files.train, "--user", "u000007", "-n", "4", "--json"))
+    assert plain["known"] is True
+    assert [row["rank"] for row in plain["items"]] == [1, 2, 3, 4]
+    scores = [row["score"] for row in plain["items"]]
+    assert scores == sorted(scores, reverse=True)
+    table = pq.read_table(files.train).to_pylist()
+    seen = {row["item"] for row in table if row["user"] == "u000007"}
+    assert not seen & {row["item"] for row in plain["items"]}
+    every = parsed(
+        run(
+            "recommend", files.model, files.train, "--user", "u000007", "-n", "99", "--include-seen", "--json"
+        )
+    )
+    assert seen <= {row["item"] for row in every["items"]} and len(every["items"]) == 40
+    assert "For user u000007 alone" in run("recommend", files.model, files.train, "--user", "u000007").stdout
+
+
+def test_recommend_among_some_items(run, files, tmp_path):
+    (tmp_path / "some.txt").write_text("\n".join(files.items[:3]))
+    line = ["recommend", files.model, files.train, "--user", "u000007", "--items", tmp_path / "some.txt"]
+    plain = parsed(run(*line, "--include-seen", "--json"))
+    assert {row["item"] for row in plain["items"]} == set(files.items[:3])
+
+
+def test_recommend_to_a_newcomer(run, files):
+    result = run("recommend", files.model, files.train, "--user", "nobody", "--json")
+    plain = parsed(result)
+    model = hushrec.load(files.model)
+    assert plain["known"] is False
+    assert [row["item"] for row in plain["items"]] == [item for item, _ in model.recommend({})]
+    assert "newcomers" in run("recommend", files.model, files.train, "--user", "nobody").stdout
+
+
+def test_recommend_one_file_per_user(run, files):
+    assert parsed(
+        run("recommend", files.model, files.train, "--all-users", "--out-dir", "lists", "-n", "3", "--json")
+    )
+    paths = sorted((run.folder / "lists").iterdir())
+    users = sorted(set(pq.read_table(files.train)["user"].to_pylist()))
+    assert [path.name for path in paths] == [f"{user}.csv" for user in users]
+    rows = list(csv.DictReader(paths[0].open()))
+    model = hushrec.load(files.model)
+    own = {
+        row["item"]: row["rating"]
+        for row in pq.read_table(files.train).to_pylist()
+        if row["user"] == users[0]
+    }
+    assert [row["item"] for row in rows] == [item for item, _ in model.recommend(own, n=3)]
+
+
+def test_recommend_one_file_marked_private(run, files):
+    result = run("recommend", files.model, files.train, "--all-users", "--out", "lists.parquet", "-n", "3")
+    assert result.exit_code == 0 and "lists.private.parquet" in result.stderr
+    table = pq.read_table("lists.parquet")
+    assert table.schema.metadata[b"hushrec"].startswith(b"PRIVATE")
+    assert table.column_names == ["user", "item", "rank", "score"]
+    assert (
+        run("recommend", files.model, files.train, "--all-users", "--out", "a.private.parquet").stderr == ""
+    )
+
+
+NASTY = [
+    "plain", "a/b", "../../etc/passwd", "..", ".", "", " ", "a b", "ä", "日本", "a\x00b", "x" * 400, "x" * 399 + "z",  # noqa: E501
+    "Case", "case", "CON", "nul", "a~b", "a%b", "a\nb", "🎬" * 100, -3, "\ud800", "C:\\x", "*?<>|\"",
+]  # fmt: skip
+
+
+def test_file_names_are_safe_and_distinct():
+    names = _file_names(NASTY)
+    assert len({name.casefold() for name in names}) == len(NASTY)
+    for user, name in zip(NASTY, names, strict=True):
+        stem = name.removesuffix(".csv")
+        assert len(name.encode()) <= 255 and name.isascii() and name != ".csv" or user == ""
+        assert not set(name) & set('/\\:*?"<>|\x00\n ') and not stem.startswith(".")
+        assert stem.casefold() not in {"con", "nul"}
+        if "~" not in stem:
+            assert unquote(stem, errors="surrogatepass") == str(user)
+
+
+def test_file_names_reach_the_disk(run, files, tmp_path):
+    users = [user for user in NASTY if isinstance(user, str) and user.strip() and user != "\ud800"]
+    table = pa.table({"user": users, "item": files.items[:1] * len(users), "rating": [4.0] * len(users)})
+    pq.write_table(table, tmp_path / "nasty.parquet")
+    result = run("recommend", files.model, tmp_path / "nasty.parquet", "--all-users", "--out-dir", "lists")
+    assert result.exit_code == 0, result.stderr
+    assert len(list((run.folder / "lists").iterdir())) == len(users)
+    assert {path.parent for path in run.folder.rglob("*.csv")} == {run.folder / "lists"}
+
+
+def test_report_reads_only_the_model(run, files):
+    text = run("report", files.model).stdout
+    assert "PRIVACY STATEMENT" in text and "item-bias" in text and "40 items" in text
+    plain = parsed(run("report", files.model, "--json"))
+    assert plain["n_items"] == 40 and plain["rating_range"] == [1, 5]
+    assert plain["privacy"]["releases"][0]["label"] == "item biases"
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_plan_is_what_train_charges(run, files, relation):
+    options = [
+        "--model",
+        "item-bias",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-5",
+        *files.domain,
+        "--relation",
+        relation,
+    ]
+    planned = parsed(run("plan", *options, "--json"))
+    trained = parsed(run("train", files.train, *options, "--out", "m.hush", "--json"))
+    releases = [{k: v for k, v in entry.items() if k != "share"} for entry in planned["releases"]]
+    assert releases == trained["privacy"]["releases"]
+    assert sum(entry["share"] for entry in planned["releases"]) == pytest.approx(1)
+    text = run("plan", *options).stdout
+    assert "sensitivity" in text and f"relation: {relation}" in text
+
+
+def test_plan_of_dpals_needs_no_data(run, files):
+    line = ["plan", "--epsilon", "5", "--delta", "1e-6", *files.domain, "--users", "1000"]
+    planned = parsed(run(*line, "--json"))
+    assert planned["planned_epsilon"] <= 5 * (1 + 1e-9) and planned["unit"] == "user"
+    assert not run.ledger.exists()
+
+
+def test_compare_public(run, files):
+    line = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1,5", "--delta", "1e-6"]
+    plain = parsed(run(*line, *files.domain, "--data-is-public", "--out-dir", "out", "--json"))
+    assert plain["total_epsilon"] == 0 and "NOT PRIVATE" in plain["note"]
+    cells = [(row["model"], row["epsilon"]) for row in plain["runs"]]
+    assert cells == [
+        ("item-bias", 1),
+        ("item-bias", 5),
+        ("global-mean", 1),
+        ("global-mean", 5),
+        ("als", "inf"),
+    ]
+    assert sorted(path.name for path in (run.folder / "out").iterdir()) == [
+        f"comparison.{kind}" for kind in ("md", "parquet", "png", "svg")
+    ]
+    assert not run.ledger.exists()
+    table = pq.read_table("out/comparison.parquet")
+    assert b"NOT PRIVATE" in table.schema.metadata[b"hushrec"] and set(table["unit"].to_pylist()) == {"user"}
+    assert "NOT PRIVATE" in (run.folder / "out/comparison.md").read_text()
+    assert "NOT PRIVATE" in (run.folder / "out/comparison.svg").read_text()
+
+
+def test_compare_charges_every_run(run, files):
+    line = [
+        "compare",
+        files.ratings,
+        "--models",
+        "item-bias",
+        "--epsilons",
+        "1,5",
+        "--delta",
+        "1e-6",
+        *files.domain,
+    ]
+    plain = parsed(run(*line, "--out-dir", "out", "--draws", "2", "--json"))
+    assert len(plain["runs"]) == 8  # two models, two epsilons, two draws; no reference without inf
+    summary = Ledger(run.ledger).summary("default", 1e-6)
+    assert summary.runs == 8 and summary.epsilon == pytest.approx(plain["total_epsilon"])
+    mu = [hushrec.Budget(epsilon, 1e-6).mu for epsilon in (1, 5)]
+    assert summary.mu == pytest.approx(math.sqrt(4 * sum(m**2 for m in mu)))
+    text = run(*line, "--out-dir", "out").stdout
+    assert "| item-bias | 1 |" in text and "All runs together: epsilon =" in text
+
+
+def test_compare_is_all_or_nothing(run, files):
+    assert run("ledger", "open", "--epsilon", "2", "--delta", "1e-6").exit_code == 0
+    line = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1,1.5", "--delta", "1e-6"]
+    result = run(*line, *files.domain, "--out-dir", "out")
+    assert result.exit_code == 1 and "budget" in result.stderr
+    assert Ledger(run.ledger).summary("default").charges == 0
+    assert list((run.folder / "out").iterdir()) == []
+
+
+def test_ledger(run, files):
+    opened = parsed(run("ledger", "open", "--dataset", "shop", "--epsilon", "3", "--delta", "1e-6", "--json"))
+    assert opened["budget"] == {"epsilon": 3, "delta": 1e-6} and opened["charges"] == 0
+    assert train(run, files, "--dataset", "shop", epsilon="1").exit_code == 0
+    shown = parsed(run("ledger", "show", "--dataset", "shop", "--json"))
+    assert shown["epsilon"] == pytest.approx(1) and shown["runs"] == 1
+    text = run("ledger", "show", "--dataset", "shop").stdout
+    assert "epsilon = 1 at delta = 1e-06" in text and str(run.ledger) in text
+    assert run("ledger", "open", "--dataset", "shop", "--epsilon", "9", "--delta", "1e-6").exit_code == 1
+    assert run("ledger", "show", "--dataset", "other").exit_code == 2
+
+
+def test_ledger_show_creates_nothing(run):
+    assert run("ledger", "show").exit_code == 1
+    assert not run.ledger.exists()
+
+
+def test_likes(run, files, tmp_path):
+    table = pq.read_table(files.train).select(["user", "item"])
+    pq.write_table(table, tmp_path / "likes.parquet")
+    line = [
+        "train",
+        tmp_path / "likes.parquet",
+        "--implicit",
+        "--model",
+        "popular",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+    ]
+    line += ["--rating-range", "0", "1", "--catalogue", files.catalogue, "--out", "p.hush"]
+    assert run(*line).exit_code == 0
+    figures = parsed(
+        run("evaluate", "p.hush", tmp_path / "likes.parquet", files.test, "--implicit", "--json")
+    )
+    assert figures["rmse"] is None and 0 < figures["recall@20"] <= 1
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["evaluate"], ["recommend"], ["report"], ["plan"], ["compare"], ["ledger"],
+                ["ledger", "show"], ["ledger", "open"]], ids=lambda words: " ".join(words) or "hushrec"
+)  # fmt: skip
+def test_help_explains_and_shows_an_example(run, command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0 and result.stderr == ""
+    assert "Usage:" in result.stdout
+    assert " ".join(["  hushrec", *command]) in result.stdout
+    assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+def test_version_and_bare_command(run):
+    assert run("--version").stdout == f"hushrec {hushrec.__version__}\n"
+    bare = run()
+    assert bare.exit_code == 0 and "Commands:" in bare.stdout
+
+
+def test_json_values():
+    assert _plain({"a": [math.inf, -math.inf, math.nan, True, None, 3]}) == {
+        "a": ["inf", "-inf", None, True, None, 3]
+    }
+    values = [_value(text) for text in ("3", "0.5", "none", "True", "user")]
+    assert values == [3, 0.5, None, True, "user"] and [type(v) for v in values[:2]] == [int, float]

@@ -1,0 +1,354 @@
+"""Bad input: exit code 2, one sentence on stderr, no budget spent, nothing half-written."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec.evaluation.runs
+from hushrec.errors import InputError
+from hushrec.privacy import Ledger
+
+GOOD = {
+    "--model": "item-bias",
+    "--epsilon": "5",
+    "--delta": "1e-6",
+    "--rating-range": ("1", "5"),
+    "--out": "model.hush",
+}
+
+
+def arguments(files, ratings=None, **changes):
+    """The good command line with some options changed; None leaves one out."""
+    options = {**GOOD, "--catalogue": files.catalogue}
+    options |= {"--" + name.replace("_", "-"): value for name, value in changes.items()}
+    line = ["train", ratings or files.ratings]
+    for name, value in options.items():
+        if value is not None:
+            line += [name, *(value if isinstance(value, tuple) else (value,))]
+    return line
+
+
+def charges(run):
+    """Charges in the test's ledger."""
+    if not run.ledger.exists():
+        return 0
+    with closing(sqlite3.connect(run.ledger)) as connection:
+        return connection.execute("SELECT COUNT(*) FROM charges").fetchone()[0]
+
+
+def assert_refused(result, run, code=2, says=""):
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    assert result.stderr.rstrip().endswith((".", "?)"))
+    assert "Traceback" not in result.stderr
+    assert says in result.stderr
+    assert charges(run) == 0
+    assert not any(run.folder.iterdir())
+
+
+WRONG_OPTIONS = {
+    "negative epsilon": ({"epsilon": "-1"}, "epsilon"),
+    "zero epsilon": ({"epsilon": "0"}, "epsilon"),
+    "epsilon NaN": ({"epsilon": "nan"}, "epsilon"),
+    "epsilon below the smallest number": ({"epsilon": "1e-400"}, "epsilon"),
+    "minus infinity": ({"epsilon": "-inf"}, "epsilon"),
+    "epsilon is a word": ({"epsilon": "much"}, "--epsilon"),
+    "no epsilon": ({"epsilon": None}, "--epsilon is missing"),
+    "negative delta": ({"delta": "-1e-6"}, "delta"),
+    "zero delta": ({"delta": "0"}, "delta"),
+    "delta one": ({"delta": "1"}, "delta"),
+    "delta NaN": ({"delta": "nan"}, "delta"),
+    "no delta": ({"delta": None}, "--delta is missing"),
+    "no range": ({"rating_range": None}, "--rating-range 1 5"),
+    "range upside down": ({"rating_range": ("5", "1")}, "range"),
+    "range NaN": ({"rating_range": ("nan", "5")}, "range"),
+    "half a range": ({"rating_range": ("1",)}, "--rating-range"),
+    "no catalogue": ({"catalogue": None}, "--catalogue items.txt"),
+    "catalogue not there": ({"catalogue": "nowhere.txt"}, "cannot be read"),
+    "catalogue is a folder": ({"catalogue": "."}, "cannot be read"),
+    "cap of zero": ({"max_ratings_per_user": "0"}, "max_ratings_per_user"),
+    "unknown model": ({"model": "magic"}, "magic"),
+    "als asked to be private": ({"model": "als"}, "inf"),
+    "unknown setting": ({"set": "depth=3"}, "depth"),
+    "setting without value": ({"set": "clip"}, "NAME=VALUE"),
+    "setting out of range": ({"set": "clip=-1"}, "clip"),
+    "setting NaN": ({"set": "clip=nan"}, "clip"),
+    "setting is a word": ({"set": "clip=wide"}, "clip"),
+    "unknown relation": ({"relation": "sibling"}, "relation"),
+    "negative seed": ({"seed": "-1"}, "seed"),
+    "no users": ({"users": "0"}, "users"),
+    "no output": ({"out": None}, "--out"),
+    "output folder not there": ({"out": "no/such/model.hush"}, "Cannot write"),
+    "output is a folder": ({"out": "."}, "is a folder"),
+    "columns are not pairs": ({"columns": "user"}, "--columns"),
+    "columns of another name": ({"columns": "user=who"}, "who"),
+    "unknown option": ({"speed": "9"}, "--speed"),
+    "data set without a name": ({"dataset": ""}, "dataset"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OPTIONS)
+def test_wrong_options(case, files, run):
+    changes, says = WRONG_OPTIONS[case]
+    assert_refused(run(*arguments(files, **changes)), run, says=says)
+
+
+def binary_catalogue(tmp_path):
+    (tmp_path / "items.txt").write_bytes(b"\xff\xfe\x00i")
+
+
+def empty_catalogue(tmp_path):
+    (tmp_path / "items.txt").write_text("\n \n")
+
+
+def doubled_catalogue(tmp_path):
+    (tmp_path / "items.txt").write_text("a\nb\na\n")
+
+
+@pytest.mark.parametrize("write", [binary_catalogue, empty_catalogue, doubled_catalogue])
+def test_wrong_catalogues(write, files, run, tmp_path):
+    write(tmp_path)
+    assert_refused(run(*arguments(files, catalogue=str(tmp_path / "items.txt"))), run, says="catalogue")
+
+
+def nothing(path):
+    return None
+
+
+def folder(path):
+    path.mkdir()
+
+
+def noise(path):
+    path.write_bytes(bytes(range(256)) * 20)
+
+
+def cut_parquet(path):
+    pq.write_table(pa.table({"user": [1] * 9, "item": [2] * 9, "rating": [3.0] * 9}), path)
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def no_bytes(path):
+    path.write_bytes(b"")
+
+
+def without_ratings(path):
+    pq.write_table(pa.table({"user": [1], "item": [2]}), path)
+
+
+def nested(path):
+    pq.write_table(pa.table({"user": [[1]], "item": [2], "rating": [3.0]}), path)
+
+
+@pytest.mark.parametrize("write", [nothing, folder, noise, cut_parquet, no_bytes, without_ratings, nested])
+def test_wrong_tables(write, files, run, tmp_path):
+    path = tmp_path / "table.parquet"
+    write(path)
+    assert_refused(run(*arguments(files, ratings=str(path))), run)
+
+
+def test_ratings_are_not_overwritten(files, run):
+    result = run(*arguments(files, out=files.ratings))
+    assert result.exit_code == 2 and "overwritten" in result.stderr
+
+
+def damaged_models(files):
+    raw = Path(files.model).read_bytes()
+    middle = len(raw) // 2
+    return {
+        "not there": None,
+        "empty": b"",
+        "cut short": raw[:-1],
+        "cut in half": raw[:middle],
+        "one bit flipped": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
+        "another file": b"PK" + raw,
+        "more after the end": raw + b"x",
+    }
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "not there",
+        "empty",
+        "cut short",
+        "cut in half",
+        "one bit flipped",
+        "another file",
+        "more after the end",
+    ],
+)
+def test_damaged_models(damage, files, run, tmp_path):
+    path = tmp_path / "damaged.hush"
+    raw = damaged_models(files)[damage]
+    if raw is not None:
+        path.write_bytes(raw)
+    for line in (
+        ("report", path),
+        ("report", path, "--json"),
+        ("evaluate", path, files.train, files.test),
+        ("recommend", path, files.train, "--user", "u000001"),
+        ("recommend", path, files.train, "--all-users", "--out", "lists.parquet"),
+        ("recommend", path, files.train, "--all-users", "--out-dir", "lists"),
+    ):
+        assert_refused(run(*line), run)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("recommend", "MODEL", "TRAIN"),
+        ("recommend", "MODEL", "TRAIN", "--user", "u1", "--all-users"),
+        ("recommend", "MODEL", "TRAIN", "--all-users"),
+        ("recommend", "MODEL", "TRAIN", "--all-users", "--out", "a.parquet", "--out-dir", "b"),
+        ("recommend", "MODEL", "TRAIN", "--user", "u1", "--out", "a.parquet"),
+        ("recommend", "MODEL", "TRAIN", "--user", "u1", "-n", "0"),
+        ("recommend", "MODEL", "TRAIN", "--user", "u1", "--items", "nowhere.txt"),
+        ("recommend", "MODEL", "TRAIN", "--all-users", "--out", "no/such/a.parquet"),
+        ("recommend", "MODEL", "TRAIN", "--all-users", "--out-dir", "no/such/lists"),
+        ("recommend", "MODEL", "nowhere.parquet", "--user", "u1"),
+        ("evaluate", "MODEL", "TRAIN"),
+        ("evaluate", "MODEL", "TRAIN", "nowhere.parquet"),
+        ("evaluate", "MODEL", "TRAIN", "TEST", "-k", "0"),
+        ("evaluate", "MODEL", "TRAIN", "TEST", "--relevant-from", "nan"),
+        ("plan", "--epsilon", "1", "--delta", "1e-6", "--rating-range", "1", "5"),
+        ("plan", "--delta", "1e-6", "--rating-range", "1", "5", "--catalogue", "CATALOGUE"),
+        ("plan", "--epsilon", "1", "--delta", "1e-6", "--rating-range", "1", "5", "--catalogue", "CATALOGUE"),
+        ("compare", "TRAIN", "--delta", "1e-6"),
+        ("compare", "TRAIN", "--epsilons", "1,much", "--delta", "1e-6"),
+        ("compare", "TRAIN", "--epsilons", "1,-2", "--delta", "1e-6", "DOMAIN", "--out-dir", "o"),
+        ("compare", "TRAIN", "--epsilons", "inf", "--delta", "1e-6", "DOMAIN", "--out-dir", "o"),
+        ("compare", "TRAIN", "--epsilons", "1", "--delta", "1e-6", "DOMAIN", "--out-dir", "no/such/o"),
+        (
+            "compare",
+            "TRAIN",
+            "--epsilons",
+            "1",
+            "--delta",
+            "1e-6",
+            "DOMAIN",
+            "--holdout",
+            "1",
+            "--out-dir",
+            "o",
+        ),
+        (
+            "compare",
+            "TRAIN",
+            "--epsilons",
+            "1",
+            "--delta",
+            "1e-6",
+            "DOMAIN",
+            "--set",
+            "clip=1",
+            "--out-dir",
+            "o",
+        ),
+        (
+            "compare",
+            "TRAIN",
+            "--models",
+            "magic",
+            "--epsilons",
+            "1",
+            "--delta",
+            "1e-6",
+            "DOMAIN",
+            "--out-dir",
+            "o",
+        ),
+        ("ledger", "open", "--epsilon", "5"),
+        ("ledger", "open", "--epsilon", "inf", "--delta", "1e-6"),
+        ("train",),
+        ("fly",),
+    ],
+    ids=" ".join,
+)
+def test_wrong_commands(line, files, run):
+    names = {"MODEL": [files.model], "TRAIN": [files.train], "TEST": [files.test]}
+    names |= {"CATALOGUE": [files.catalogue], "DOMAIN": files.domain}
+    result = run(*(part for word in line for part in names.get(word, [word])))
+    for left in run.folder.glob("o"):  # a folder for results may have been made, but it is empty
+        left.rmdir()
+    assert_refused(result, run)
+
+
+def test_an_item_outside_the_catalogue_is_named(files, run, tmp_path):
+    (tmp_path / "some.txt").write_text("no-such-item\n")
+    result = run("recommend", files.model, files.train, "--user", "u1", "--items", tmp_path / "some.txt")
+    assert_refused(result, run, says="no-such-item")
+
+
+def test_what_rows_hold_changes_nothing(files, run, tmp_path):
+    """No row, no usable row, hostile rows: the same outcome and the same words."""
+    items, no_text = files.items, pa.array([], pa.string())
+    wild = [float("nan"), float("inf"), 1e300, -1.0]
+    tables = {  # names of one length, since statements are wrapped
+        "good": {"user": ["a", "b"], "item": items[:2], "rating": [3.0, 4.0]},
+        "none": {"user": no_text, "item": no_text, "rating": pa.array([], pa.float64())},
+        "drop": {"user": ["a", None], "item": ["?", items[0]], "rating": [3.0, 4.0]},
+        "wild": {"user": ["a"] * 4, "item": items[:4], "rating": wild},
+        "text": {"user": ["a", "b"], "item": ["A7", items[0]], "rating": ["n/a", "3"]},
+    }
+    outcomes = set()
+    for name, table in tables.items():
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table(table), path)
+        result = run(*arguments(files, ratings=str(path), dataset=name))
+        outcomes.add((result.exit_code, result.stderr, result.stdout.replace(name, "NAME")))
+    assert len(outcomes) == 1
+    assert next(iter(outcomes))[:2] == (0, "")
+
+
+def test_a_refused_budget_is_exit_one(files, run):
+    assert run("ledger", "open", "--epsilon", "1", "--delta", "1e-6").exit_code == 0
+    assert_refused(run(*arguments(files, epsilon="2")), run, code=1, says="budget")
+    assert_refused(run(*arguments(files, epsilon="inf")), run, code=1)
+    assert run(*arguments(files, epsilon="1")).exit_code == 0
+    (run.folder / "model.hush").unlink()
+    again = run(*arguments(files, epsilon="0.1"))
+    assert again.exit_code == 1 and Ledger(run.ledger).summary("default").runs == 1
+
+
+def test_an_unusable_ledger_is_exit_one(files, run, tmp_path):
+    (tmp_path / "ledger.sqlite").write_bytes(b"not a ledger" * 100)
+    result = run(*arguments(files))
+    assert result.exit_code == 1 and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    assert not any(run.folder.iterdir())
+
+
+def raises(error):
+    def train(*args, **kwargs):
+        raise error
+
+    return train
+
+
+def test_interrupting_is_one_line(files, run, monkeypatch):
+    monkeypatch.setattr(hushrec.evaluation.runs, "train", raises(KeyboardInterrupt()))
+    result = run(*arguments(files))
+    assert result.exit_code == 130
+    assert result.stderr == "Error: Interrupted; what was charged before stays charged.\n"
+
+
+def test_an_unexpected_error_tells_no_rows(files, run, monkeypatch):
+    monkeypatch.setattr(hushrec.evaluation.runs, "train", raises(RuntimeError("user 42 rated 5")))
+    assert_refused(run(*arguments(files)), run, code=1, says="RuntimeError")
+    assert "42" not in run(*arguments(files)).stderr
+
+
+def test_a_failed_run_stays_charged(files, run, monkeypatch):
+    def full(path, parts):
+        raise InputError("Cannot write 'model.hush' (No space left on device); free space.")
+
+    monkeypatch.setattr("hushrec.store.write_atomically", full)
+    result = run(*arguments(files))
+    assert result.exit_code == 1 and "No space left" in result.stderr and "charged" in result.stderr
+    assert not any(run.folder.iterdir())
+    assert charges(run) == 1

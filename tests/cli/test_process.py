@@ -1,0 +1,109 @@
+"""Real processes: what a shell and a terminal see."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+HUSHREC = [sys.executable, "-m", "hushrec"]
+
+
+def environment(tmp_path):
+    return {**os.environ, "HUSHREC_LEDGER": str(tmp_path / "ledger.sqlite")}
+
+
+def train_line(files, tmp_path, *more):
+    line = ["train", files.train, "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", *files.domain]
+    return [*HUSHREC, *line, "--out", str(tmp_path / "model.hush"), *more]
+
+
+def test_import_is_light():
+    code = (
+        "import hushrec, sys;"
+        "heavy = {'numba', 'pyarrow', 'matplotlib', 'pandas', 'polars', 'scipy', 'numpy'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert time.perf_counter() - start < 1
+
+
+def test_help_needs_no_library():
+    code = (
+        "import sys; from hushrec.cli import cli; cli.main(['--help'], standalone_mode=False);"
+        "assert not {'numpy', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_run_through_a_pipe(files, tmp_path):
+    done = subprocess.run(
+        train_line(files, tmp_path, "--json"), env=environment(tmp_path), capture_output=True
+    )
+    assert done.returncode == 0 and done.stderr == b""
+    assert json.loads(done.stdout)["model"] == "item-bias"
+    line = [*HUSHREC, "evaluate", str(tmp_path / "model.hush"), files.train, files.test, "--json"]
+    done = subprocess.run(line, env=environment(tmp_path), capture_output=True)
+    assert done.returncode == 0 and done.stderr == b"" and json.loads(done.stdout)["rmse"] > 0
+
+
+def test_progress_on_a_terminal_only(files, tmp_path):
+    for more, shown in ((("--json",), True), (("--json", "--no-progress"), False)):
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))
+        process = subprocess.Popen(
+            train_line(files, tmp_path, *more),
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=follower,
+        )
+        stdout, _ = process.communicate(timeout=60)
+        os.close(follower)
+        screen = b""
+        try:
+            while chunk := os.read(leader, 4096):
+                screen += chunk
+        except OSError:
+            pass  # the terminal is closed
+        os.close(leader)
+        assert process.returncode == 0 and json.loads(stdout)
+        assert (b"training" in screen) == shown, screen
+
+
+def test_bad_input_is_one_line(tmp_path):
+    done = subprocess.run([*HUSHREC, "report", str(tmp_path / "none.hush")], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_closed_pipe_is_no_traceback(files):
+    process = subprocess.Popen(
+        [*HUSHREC, "report", files.model, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert b"Traceback" not in process.stderr.read()
+    process.wait()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_interrupt(files, tmp_path):
+    # a named pipe keeps the reader waiting, so that the signal comes in the middle of the command
+    pipe = tmp_path / "slow.csv"
+    os.mkfifo(pipe)
+    line = [str(pipe) if word == files.train else word for word in train_line(files, tmp_path)]
+    process = subprocess.Popen(line, env=environment(tmp_path), stderr=subprocess.PIPE, text=True)
+    writer = os.open(pipe, os.O_WRONLY)  # returns when the command has opened the other end
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    os.close(writer)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and stderr.startswith("Error: Interrupted") and stderr.count("\n") == 1
+    assert not (tmp_path / "model.hush").exists() and not (tmp_path / "ledger.sqlite").exists()
