@@ -49,7 +49,13 @@ def save(billboard: Billboard, path: str | Path) -> None:
     for name, value in billboard.arrays.items():
         raw = np.ascontiguousarray(value).astype(_DTYPES[value.dtype.name], copy=False).tobytes()
         arrays.append(
-            {"name": name, "dtype": value.dtype.name, "shape": list(value.shape), "offset": offset, "bytes": len(raw)}
+            {
+                "name": name,
+                "dtype": value.dtype.name,
+                "shape": list(value.shape),
+                "offset": offset,
+                "bytes": len(raw),
+            }
         )
         payload.append(raw)
         offset += len(raw)
@@ -95,13 +101,17 @@ def load(path: str | Path) -> Billboard:
     try:
         raw = source.read_bytes()
     except OSError as error:
-        raise ModelFileError(f"Model file {str(source)!r} cannot be read ({error.strerror}); check the path.") from None
+        raise ModelFileError(
+            f"Model file {str(source)!r} cannot be read ({error.strerror}); check the path."
+        ) from None
     if raw[: len(MAGIC)] != MAGIC:
-        raise ModelFileError(f"{str(source)!r} is not a hushrec model file; pass one that `hushrec train` wrote.")
+        raise ModelFileError(
+            f"{str(source)!r} is not a hushrec model file; pass one that `hushrec train` wrote."
+        )
     body = memoryview(raw)[:-_DIGEST_BYTES]
     if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or hashlib.sha256(body).digest() != raw[-_DIGEST_BYTES:]:
         raise ModelFileError(
-            f"Model file {str(source)!r} is damaged or cut short (its digest does not match); copy or train it again."
+            f"Model file {str(source)!r} is damaged or cut short (wrong digest); copy or train it again."
         )
     try:
         return _decode(body)
@@ -131,7 +141,9 @@ def write_atomically(target: Path, parts: list[bytes]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
-        raise InputError(f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another path.") from None
+        raise InputError(
+            f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another path."
+        ) from None
     except BaseException:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()

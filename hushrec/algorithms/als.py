@@ -6,13 +6,13 @@ solved by alternating ridge regressions, offsets and biases being the coefficien
 every cell, observed or not, is pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the
 form of Chien et al. 2021, section 5.2).
 
-The two half sweeps below, :func:`solve_users` and :func:`item_statistics` with :func:`solve_items`, are
-also those of DPALS, where the gate stands between the last two.
+The half sweep below is also that of DPALS, where the gate stands between its two parts,
+:func:`statistics` and :func:`solve_statistics`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,10 +25,12 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, Gaussian, Plan, Release
 
-#: Rows whose normal equations are in memory at a time.
-ROWS_PER_BLOCK = 512
+#: Memory of the normal equations that are held at a time.
+_BLOCK_BYTES = 1 << 24
 
 Array = NDArray[Any]
+#: ``indptr, indices, data`` of a sparse matrix.
+CSR = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +93,9 @@ class ALS(Estimator):
         settings = self._settings()
         center = 0.0 if self.implicit else mean_of_user_means(user_means(ratings), ratings.domain)
         items = initial_items(ratings.domain.n_items, self.rank, seed, self.dtype)
-        by_item = ratings.transposed
         for _ in range(self.iterations):
-            users = solve_users(ratings, center, items, settings)
-            base = gramian(users[:, : self.rank]) * self.unobserved_weight if self.implicit else None
-            statistics = item_statistics(by_item, center, users, settings)
-            items = solve_items(statistics, base, settings, ratings.domain.n_items)
+            users = half_sweep(csr(ratings.matrix), center, items, settings)
+            items = half_sweep(csr(ratings.transposed), center, users, settings)
         released = gate.release("exact model", items)
         return {
             "center": np.float64(center),
@@ -106,8 +105,8 @@ class ALS(Estimator):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Ridge regression of a user's own ratings on the item factors (equation 1)."""
-        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(self.dtype)
-        users = solve_users(history, float(arrays["center"]), items, self._settings()).astype(np.float64)
+        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
+        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, self._settings())
         return UserState(offset=users[:, self.rank], factors=users[:, : self.rank])
 
     def _settings(self) -> SweepSettings:
@@ -137,6 +136,11 @@ class SweepSettings:
         return np.array([self.regularization] * rank + tail, dtype=dtype)
 
 
+def csr(matrix: Any) -> CSR:
+    """``indptr, indices, data`` of a CSR matrix, as the kernels take it."""
+    return matrix.indptr, matrix.indices, matrix.data
+
+
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
     """Each user's mean rating, shape (n_users,); a function of her own rows only."""
     matrix = ratings.matrix
@@ -157,114 +161,117 @@ def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
     return items
 
 
-def solve_users(
-    ratings: Ratings, center: float, items: Array, settings: SweepSettings
-) -> Array:
-    """User half sweep (equation 1): each user's factors and offset from her own ratings.
+def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings) -> Array:
+    """Half sweep (equations 1 and 2): ridge regressions of all rows on the other side's factors.
 
     Parameters
     ----------
-    ratings : Ratings
-        The users' rows.
+    matrix : tuple of ndarray
+        ``indptr, indices, data`` with a row for each user (or item) to solve.
     center : float
         Level subtracted from every rating.
-    items : ndarray of shape (n_items, rank + 1)
-        Item factors, then item biases.
+    other : ndarray of shape (n_columns, rank + 1)
+        Factors of the other side, then its offsets (or biases).
     settings : SweepSettings
         Ridges.
 
     Returns
     -------
-    ndarray of shape (n_users, rank + 1)
-        User factors, then user offsets (zero without a constant column).
+    ndarray of shape (n_rows, rank + 1)
+        Factors, then offsets (zero without a constant column).
     """
-    rank = items.shape[1] - 1
-    base = gramian(items[:, :rank]) * settings.unobserved_weight if settings.unobserved_weight else None
-    matrix = ratings.matrix
-    blocks = _statistics(
-        (matrix.indptr, matrix.indices, matrix.data),
-        side_factors(items, settings),
-        items[:, rank] + items.dtype.type(center),
-    )
-    return solve_items(blocks, base, settings, ratings.n_users)
+    from hushrec.kernels.least_squares import solve_rows
+
+    rank = other.shape[1] - 1
+    if settings.unobserved_weight:
+        pull = settings.unobserved_weight * gramian(other[:, :rank])
+        return solve_statistics(statistics(matrix, center, other, settings), settings, rank, pull)
+    factors = side_factors(other, settings)
+    solved = np.zeros((len(matrix[0]) - 1, rank + 1), dtype=other.dtype)
+    if factors.shape[1]:
+        ridge = settings.ridge(rank, other.dtype)
+        solved[:, : factors.shape[1]] = solve_rows(
+            *matrix, factors, ridge, col_offset=_col_offset(other, center)
+        )
+    return solved
 
 
-def item_statistics(
-    by_item: tuple[Array, Array, Array],
+def statistics(
+    matrix: CSR,
     center: float,
-    users: Array,
+    other: Array,
     settings: SweepSettings,
     *,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """Item half sweep (equation 2), first part: normal equations of every item, block by block.
+    """Normal equations of a half sweep, block by block: what DPALS releases with noise.
 
     Parameters
     ----------
-    by_item : tuple of ndarray
-        ``indptr, indices, data`` of the items x users matrix.
-    center : float
-        Level subtracted from every rating.
-    users : ndarray of shape (n_users, rank + 1)
-        User factors, then user offsets.
-    settings : SweepSettings
-        Ridges (only whether there is a constant column is used).
+    matrix, center, other, settings
+        As in :func:`half_sweep`.
     row_weight, col_weight : ndarray, optional
-        Weight of a cell is ``row_weight[item] * col_weight[user]``.
+        Weight of a cell is ``row_weight[row] * col_weight[column]``.
 
     Yields
     ------
     (gram, rhs)
         Packed lower triangles, shape (rows, d (d + 1) / 2), and right-hand sides, shape (rows, d).
     """
-    rank = users.shape[1] - 1
-    return _statistics(
-        by_item,
-        side_factors(users, settings),
-        users[:, rank] + users.dtype.type(center),
-        row_weight,
-        col_weight,
-    )
+    from hushrec.kernels.least_squares import normal_equations
+
+    factors = side_factors(other, settings)
+    n_rows, width = len(matrix[0]) - 1, factors.shape[1]
+    rows_per_block = max(1, _BLOCK_BYTES // (factors.dtype.itemsize * max(1, width * (width + 1) // 2)))
+    for start in range(0, n_rows, rows_per_block):
+        yield normal_equations(
+            *matrix,
+            factors,
+            col_offset=_col_offset(other, center),
+            row_weight=row_weight,
+            col_weight=col_weight,
+            start=start,
+            stop=min(start + rows_per_block, n_rows),
+        )
 
 
-def solve_items(
-    statistics: Iterator[tuple[Array, Array]], base: Array | None, settings: SweepSettings, n_rows: int
+def solve_statistics(
+    blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, pull: Array | None = None
 ) -> Array:
-    """Half sweep, second part: ridge solutions of all rows' normal equations.
+    """Ridge solutions of normal equations: the second part of a half sweep.
 
     Parameters
     ----------
-    statistics : iterator of (gram, rhs)
-        As from :func:`item_statistics`.
-    base : ndarray of shape (rank (rank + 1) / 2,), optional
-        Packed matrix added to every row's, the pull of the unobserved cells.
+    blocks : iterable of (gram, rhs)
+        As from :func:`statistics`.
     settings : SweepSettings
         Ridges.
-    n_rows : int
-        Rows in all.
+    rank : int
+        Number of factors.
+    pull : ndarray of shape (rank (rank + 1) / 2,), optional
+        Packed matrix added to every row's: the pull of the unobserved cells.
 
     Returns
     -------
     ndarray of shape (n_rows, rank + 1)
-        Factors, then offsets or biases.
+        Factors, then offsets (zero without a constant column).
     """
     from hushrec.kernels.least_squares import ridge_solve
 
-    solved: Array | None = None
-    start = 0
-    for gram, rhs in statistics:
-        if base is not None:
-            gram = gram + base.astype(gram.dtype)
-        width = rhs.shape[1]
-        rank = width - 1 if settings.constant else width
-        if solved is None:
-            solved = np.zeros((n_rows, rank + 1), dtype=rhs.dtype)
+    solved = []
+    for gram, rhs in blocks:
         ridge = settings.ridge(rank, rhs.dtype)
-        solved[start : start + len(rhs), :width] = ridge_solve(gram, rhs, ridge)
-        start += len(rhs)
-    assert solved is not None
-    return solved
+        solved.append(ridge_solve(gram if pull is None else gram + pull, rhs, ridge))
+    if not solved:
+        return np.zeros((0, rank + 1))
+    return with_constant(np.concatenate(solved), rank)
+
+
+def with_constant(solved: Array, rank: int) -> Array:
+    """Solutions with a zero last column where the regression had no constant column."""
+    missing = rank + 1 - solved.shape[1]
+    return np.pad(solved, ((0, 0), (0, missing))) if missing else solved
 
 
 def side_factors(solved: Array, settings: SweepSettings) -> Array:
@@ -283,26 +290,5 @@ def gramian(factors: Array) -> Array:
     return (factors.T @ factors)[rows, columns]
 
 
-def _statistics(
-    matrix: tuple[Array, Array, Array],
-    factors: Array,
-    col_offset: Array,
-    row_weight: Array | None = None,
-    col_weight: Array | None = None,
-) -> Iterator[tuple[Array, Array]]:
-    from hushrec.kernels.least_squares import normal_equations
-
-    indptr, indices, data = matrix
-    n_rows = len(indptr) - 1
-    for start in range(0, max(n_rows, 1), ROWS_PER_BLOCK):
-        yield normal_equations(
-            indptr,
-            indices,
-            data,
-            factors,
-            col_offset=np.ascontiguousarray(col_offset, dtype=factors.dtype),
-            row_weight=row_weight,
-            col_weight=col_weight,
-            start=start,
-            stop=min(start + ROWS_PER_BLOCK, n_rows),
-        )
+def _col_offset(other: Array, center: float) -> Array:
+    return np.ascontiguousarray(other[:, -1] + other.dtype.type(center))

@@ -122,7 +122,7 @@ class Estimator:
         if budget.private and not ratings.domain.declared:
             raise InputError(
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
-                " leaks them; declare Domain(items=..., rating_range=(low, high)) and load the ratings with it."
+                " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
             )
         if budget.unit != "user":
             raise InputError(
@@ -187,6 +187,10 @@ class Gate:
         noisy = self._send(label, iter(blocks), scale)
         assert not isinstance(noisy, np.ndarray)
         return noisy
+
+    def plans(self, label: str) -> bool:
+        """True if a release of this label is planned."""
+        return label in self._planned
 
     def noise_sd(self, label: str) -> float:
         """Planned noise standard deviation of a release (public)."""
@@ -319,7 +323,9 @@ class Billboard:
         rows = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
         columns = targets.matrix.indices
         scores = predict_pairs(rows, columns, state.factors, np.asarray(self.item_factors, dtype=np.float64))
-        return self._clip(scores + float(self.arrays["center"]) + state.offset[rows] + self.item_bias[columns])
+        return self._clip(
+            scores + float(self.arrays["center"]) + state.offset[rows] + self.item_bias[columns]
+        )
 
     def recommend(
         self,
@@ -438,7 +444,7 @@ class Billboard:
         """
         if self.item_factors.shape[1] == 0:
             raise InputError(
-                "This model has no item factors (rank 0), so items cannot be compared; train it with rank >= 1."
+                "This model has no item factors (rank 0), so items cannot be compared; train with rank >= 1."
             )
         column = self._columns([item])[0]
         norms = np.linalg.norm(self.item_factors, axis=1)

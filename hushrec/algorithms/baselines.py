@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import user_means
+from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.checks import check_numbers
 from hushrec.data import Domain, Ratings
@@ -99,9 +99,7 @@ class ItemBias(Estimator):
         signed, counted = (1.0, 1.0) if add_remove else (4.0, 2.0)
         level_squared = 2.0 if add_remove else 4.0
         squared = signed + counted * self._WEIGHT_PART**2 + level_squared * self._LEVEL_PART**2
-        one = Release(
-            "item biases", budget.share(fraction), math.sqrt(squared), budget.unit, budget.relation
-        )
+        one = Release("item biases", budget.share(fraction), math.sqrt(squared), budget.unit, budget.relation)
         return Plan(budget, (one,))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
@@ -124,19 +122,15 @@ class ItemBias(Estimator):
         """User side: bounded residual sums and weights, summed over users, shape (n_items,) each."""
         from hushrec.kernels.residuals import residual_norms, residual_sums
 
-        matrix, no_factors = ratings.matrix, np.zeros((ratings.n_users, 0))
-        item_factors = np.zeros((ratings.domain.n_items, 0))
         means = user_means(ratings)
         weight = unit_weights(ratings)
-        norms = weight * residual_norms(
-            matrix.indptr, matrix.indices, matrix.data, no_factors, item_factors, row_offset=means
-        )
+        no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.domain.n_items, 1))
+        norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
         shrink = clip_factor(norms, self.clip)
         ones = np.ones((ratings.n_users, 1))
-        indptr, indices, data = ratings.transposed
         zero = np.zeros((ratings.domain.n_items, 1))
         sums = residual_sums(
-            indptr, indices, data, zero, ones, col_offset=means + 0 * weight, col_weight=weight * shrink
+            *csr(ratings.transposed), zero, ones, col_offset=means, col_weight=weight * shrink
         )
         return sums[:, 0], item_weights(ratings)
 
@@ -154,11 +148,9 @@ class ItemBias(Estimator):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        from hushrec.algorithms.als import SweepSettings, solve_users
-
         items = arrays["item_bias"][:, None].astype(np.float64)
         settings = SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
-        users = solve_users(history, float(arrays["center"]), items, settings)
+        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, settings)
         return UserState(offset=users[:, 0], factors=users[:, :0])
 
 
