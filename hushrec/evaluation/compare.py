@@ -157,14 +157,13 @@ class Comparison:
         """
         import pyarrow.parquet as pq
 
-        from hushrec.evaluation.plots import privacy_utility_plot
+        from hushrec.evaluation.plots import save_plot
 
         paths = {kind: Path(folder) / f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg")}
         pq.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")
-        figure = privacy_utility_plot(self)
-        figure.savefig(paths["png"], bbox_inches="tight", metadata={"Description": self.stamp})
-        figure.savefig(paths["svg"], bbox_inches="tight", metadata={"Description": self.stamp, "Date": None})
+        for kind in ("png", "svg"):
+            save_plot(self, paths[kind])
         return paths
 
 

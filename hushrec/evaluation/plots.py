@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 #: Colours that stay apart for colour-blind readers and in grey (Okabe and Ito); the first are the models'.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_BASELINE_COLOURS = {"item-bias": "#5a5a5a", "global-mean": "#9a9a9a", "popular": "#5a5a5a"}
+_BASELINE_COLOURS = {"item-bias": "#5a5a5a", "global-mean": "#8a8a8a", "popular": "#5a5a5a"}
+_STYLE = {"font.family": ["DejaVu Sans"], "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "hushrec"}
 _TITLES = {
     "rmse": "RMSE on held-out ratings (lower is better)",
     "mae": "mean absolute error on held-out ratings (lower is better)",
@@ -39,16 +41,14 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
     -------
     matplotlib.figure.Figure
     """
+    import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     metric = metric or comparison.main_metric
     rows = [row for row in comparison.summary(metric) if not math.isnan(row["value"])]
     epsilons = sorted({row["epsilon"] for row in rows if math.isfinite(row["epsilon"])})
-    style = {"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "hushrec"}
-    import matplotlib as mpl
-
-    with mpl.rc_context(style):
+    with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7.6, 4.8), dpi=200, layout="constrained")
         axes = figure.add_subplot()
         labels = [_draw_line(axes, rows, model, colour) for model, colour in _colours(rows)]
@@ -73,8 +73,24 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
             axes.spines[side].set_visible(False)
         axes.margins(y=0.08)
         _label_lines(axes, labels)
-        figure.supxlabel(comparison.stamp, fontsize=7.5, color="#444444", x=0.01, ha="left")
+        shade = "one noise draw, shaded: 95% bootstrap interval over users"
+        if rows and rows[0]["draws"] > 1:
+            shade = f"mean of {rows[0]['draws']} noise draws, shaded: smallest to largest"
+        figure.supxlabel(
+            f"{comparison.stamp} {shade.capitalize()}.", fontsize=7.5, color="#444444", x=0.01, ha="left"
+        )
     return figure
+
+
+def save_plot(comparison: Comparison, path: Path) -> None:
+    """Write the plot as PNG or SVG, by the path's suffix; text in an SVG stays text."""
+    import matplotlib as mpl
+
+    about = {"Description": comparison.stamp}
+    figure = privacy_utility_plot(comparison)
+    with mpl.rc_context(_STYLE):
+        svg = {"Date": None} if path.suffix == ".svg" else {}
+        figure.savefig(path, bbox_inches="tight", metadata={**about, **svg})
 
 
 def _colours(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -1,0 +1,132 @@
+"""Tables and plots of several models over several epsilons."""
+
+import math
+import xml.etree.ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+
+from hushrec.data import realistic, split_ratings
+from hushrec.errors import BudgetError, InputError
+from hushrec.evaluation import compare, evaluate
+from hushrec.evaluation.compare import Comparison
+from hushrec.evaluation.plots import privacy_utility_plot
+from hushrec.evaluation.runs import train
+from hushrec.privacy import Accountant, Budget, Ledger
+
+ALS = {"als": {"rank": 2, "iterations": 2}}
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return split_ratings(realistic(150, 30, 1500, seed=0), (0.8, 0.2), seed=0)
+
+
+@pytest.fixture(scope="module")
+def public(parts):
+    return compare(*parts, ["item-bias"], [1, 5], delta=1e-6, settings=ALS, data_is_public=True)
+
+
+def test_baselines_and_reference_are_added(public):
+    cells = [(row["model"], row["epsilon"]) for row in public.rows]
+    assert cells == [
+        ("item-bias", 1),
+        ("item-bias", 5),
+        ("global-mean", 1),
+        ("global-mean", 5),
+        ("als", math.inf),
+    ]
+    assert public.main_metric == "rmse" and public.total_epsilon == 0
+    assert public.stamp.startswith("NOT PRIVATE")
+
+
+def test_the_reference_is_the_model_evaluated(parts, public):
+    model = train("als", parts[0], Accountant(Budget(math.inf, 1e-6)), settings=ALS["als"])
+    assert public.rows[-1]["rmse"] == evaluate(model, *parts)["rmse"].value
+
+
+def test_runs_are_charged_and_added_up(parts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    result = compare(*parts, ["item-bias"], [1, 2], delta=1e-6, draws=2, ledger=ledger)
+    assert len(result.rows) == 8
+    assert ledger.summary("default", 1e-6).epsilon == pytest.approx(result.total_epsilon)
+    assert f"epsilon = {result.total_epsilon:g} at delta = 1e-06" in result.stamp
+    assert "(unit: user, relation: add-remove)" in result.stamp
+    summary = result.summary("rmse")
+    assert [cell["draws"] for cell in summary] == [2] * 4
+    for cell in summary:
+        values = [
+            r["rmse"] for r in result.rows if (r["model"], r["epsilon"]) == (cell["model"], cell["epsilon"])
+        ]
+        assert (cell["low"], cell["high"]) == (min(values), max(values))
+        assert cell["value"] == pytest.approx(sum(values) / 2)
+
+
+def test_nothing_is_spent_where_not_all_runs_fit(parts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("default", Budget(2.0, 1e-6))
+    for epsilons in ([1, 2], [1, math.inf]):
+        with pytest.raises(BudgetError):
+            compare(*parts, ["item-bias"], epsilons, delta=1e-6, settings=ALS, ledger=ledger)
+    assert ledger.summary("default").charges == 0
+
+
+def test_likes_are_judged_by_recall(parts):
+    result = compare(*parts, ["popular"], [1], delta=1e-6, k=5, settings=ALS, data_is_public=True)
+    assert [row["model"] for row in result.rows] == ["popular", "als"]
+    likes = Comparison(result.rows[:1], 1e-6, "user", "add-remove", 5, "recall@5", True, 0.0)
+    assert "Recall@5" in privacy_utility_plot(likes).axes[0].get_ylabel()
+    assert "–" in likes.markdown()  # no rating error
+
+
+@pytest.mark.parametrize(
+    ("models", "epsilons", "more"),
+    [
+        ([], [1], {}),
+        (["als"], [1], {}),
+        (["item-bias"], [math.inf], {}),
+        (["item-bias"], [math.nan], {}),
+        (["item-bias"], [1], {"draws": 0}),
+        (["item-bias"], [1], {"settings": {"dpals": {"rank": 3}}}),
+        (["item-bias"], [1], {"settings": {"item-bias": {"rank": 3}}}),
+    ],
+)
+def test_wrong_grids_are_refused_before_the_first_run(parts, models, epsilons, more):
+    with pytest.raises(InputError):
+        compare(*parts, models, epsilons, delta=1e-6, on_run=pytest.fail, **more)
+
+
+def test_files(public, tmp_path):
+    paths = public.write(tmp_path)
+    table = pq.read_table(paths["parquet"])
+    assert table.num_rows == 5 and b"NOT PRIVATE" in table.schema.metadata[b"hushrec"]
+    assert {"model", "epsilon", "delta", "unit", "relation", "draw", "rmse", "rmse_low"} <= set(
+        table.column_names
+    )
+    markdown = paths["md"].read_text(encoding="utf-8")
+    assert markdown.count("\n| ") == 6 and "NOT PRIVATE" in markdown and "relation: add-remove" in markdown
+    assert paths["png"].read_bytes().startswith(b"\x89PNG")
+    words = "".join(xml.etree.ElementTree.parse(paths["svg"]).getroot().itertext())
+    for word in (
+        "item-bias",
+        "global-mean",
+        "als, no privacy",
+        "epsilon per user",
+        "add-remove",
+        "delta = 1e-06",
+    ):
+        assert word in words
+
+
+def test_plot_shows_every_model_once(public):
+    axes = privacy_utility_plot(public).axes[0]
+    assert axes.get_xscale() == "log"
+    labels = [text.get_text() for text in axes.texts]
+    assert sorted(labels) == ["als, no privacy", "global-mean (baseline)", "item-bias (baseline)"]
+    heights = sorted(text.xyann[1] for text in axes.texts)
+    low, high = axes.get_ylim()
+    assert all(b - a > 0.05 * (high - low) for a, b in zip(heights, heights[1:], strict=False))
+    drawn = {
+        tuple(line.get_xdata()): list(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == 2
+    }
+    assert (1.0, 5.0) in drawn

@@ -1,0 +1,63 @@
+"""Choosing and training a model by name."""
+
+import math
+
+import pytest
+
+from hushrec.algorithms import ESTIMATORS, ItemBias
+from hushrec.data import Domain, realistic
+from hushrec.errors import InputError
+from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
+from hushrec.privacy import Accountant, Budget
+
+BUDGET = Budget(2.0, 1e-6)
+
+
+def test_settings_override_the_choice():
+    domain = Domain(["a", "b"], rating_range=(1, 5))
+    assert choose("item-bias", BUDGET, domain, settings={"clip": 0.9}) == ItemBias(clip=0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("magic", {}, "not known"),
+        ("item-bias", {"depth": 1}, "no setting"),
+        ("item-bias", {"clip": -1}, "clip"),
+    ],
+)
+def test_wrong_names_and_values(name, settings, says):
+    with pytest.raises(InputError, match=says):
+        check_run(name, BUDGET, Domain(["a"], rating_range=(1, 5)), None, settings)
+
+
+def test_only_dpals_needs_the_number_of_users():
+    assert [name for name in ESTIMATORS if needs_user_count(name)] == ["dpals"]
+    with pytest.raises(InputError, match="number of users"):
+        choose("dpals", BUDGET, Domain(["a"], rating_range=(1, 5)))
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "als"])
+def test_a_run_spends_its_budget_and_no_more(name):
+    ratings = realistic(150, 30, 1500, seed=0)
+    accountant = Accountant(BUDGET)
+    train(name, ratings, accountant)
+    assert 0.99 * BUDGET.mu <= accountant.spent_mu <= BUDGET.mu * (1 + 1e-9)
+    labels = [release.label for release in accountant.releases]
+    assert len(set(labels)) == len(labels)
+
+
+def test_a_declared_number_of_users_is_not_released():
+    ratings = realistic(150, 30, 1500, seed=0)
+    declared, released = Accountant(BUDGET), Accountant(BUDGET)
+    train("dpals", ratings, declared, n_users=150)
+    train("dpals", ratings, released)
+    assert len(released.releases) == len(declared.releases) + 1
+
+
+def test_als_is_trained_under_an_infinite_budget_only():
+    ratings = realistic(60, 20, 500, seed=0)
+    with pytest.raises(InputError, match="no privacy"):
+        train("als", ratings, Accountant(BUDGET), settings={"rank": 2})
+    model = train("als", ratings, Accountant(Budget(math.inf, 1e-6)), settings={"rank": 2, "iterations": 2})
+    assert not model.privacy.private
