@@ -10,17 +10,18 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.ids import canonical_text, encode_ids, is_number
+from hushrec.data.ids import Encoded, canonical_text, encode_ids, is_number, plain_values
 from hushrec.errors import InputError
 
-#: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254 films): a constant, not
-#: a maximum of the data at hand. Keep it unless a cap is known from elsewhere than the private rows.
+#: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
+#: no maximum of the data at hand. Keep it unless a cap is known from elsewhere than the private rows.
 DEFAULT_MAX_RATINGS_PER_USER = 10_000
 
 HOW_TO_DECLARE = (
@@ -33,8 +34,8 @@ HOW_TO_DECLARE = (
 class Domain:
     """The declared, public side of a data set: which items exist, how ratings are bounded.
 
-    Nothing in it may come from the private ratings: which items occur and the largest rating are secrets of the
-    users. `Domain.observed` reads them from data all the same, for public data, and says so.
+    Nothing in it may come from the private ratings: which items occur and the largest rating are secrets of
+    the users. `Domain.observed` reads them from data all the same, for public data, and says so.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ class Domain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of catalogue, range and cap: equal exactly where two domains mean the same."""
+        """SHA-256 (hexadecimal) of catalogue, range and cap: equal where two domains mean the same."""
         public = [self._texts.to_pylist(), self.low, self.high, self.max_ratings_per_user]
         return hashlib.sha256(json.dumps(public).encode()).hexdigest()
 
@@ -137,7 +138,7 @@ class Domain:
             The file cannot be read, is not UTF-8 text or holds no id.
         """
         try:
-            with open(path, encoding="utf-8-sig") as lines:
+            with Path(path).open(encoding="utf-8-sig") as lines:
                 items = [line.strip() for line in lines if line.strip()]
         except OSError as error:
             raise InputError(f"The catalogue {os.fspath(path)!r} cannot be read: {error.strerror}.") from None
@@ -173,12 +174,12 @@ class Domain:
         """
         from hushrec.data.readers import read_columns
 
-        _, items, ratings = read_columns(source, columns=columns, format=format, implicit=implicit)
+        _, items, ratings = read_columns(source, columns, format, implicit)
         encoded = encode_ids(items)
         usable = ratings[np.isfinite(ratings)]
         if not len(usable) or not len(encoded.texts):
             raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
-        low, high = float(usable.min()), float(usable.max())
+        low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149
         if low == high:
             low, high = min(low, 0.0), max(high, 0.0) or 1.0
         given = given_ids(encoded.values)
@@ -224,23 +225,30 @@ def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
     """Position of each id among canonical texts, -1 where it is not there (int64)."""
     if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
         ids = [ids]
-    encoded = encode_ids(ids)
-    found = pc.index_in(encoded.texts.cast(pa.large_string()), value_set=texts).fill_null(-1)
-    positions = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.append(positions, np.int64(-1))[encoded.codes]
+    return positions_of(encode_ids(ids), texts).astype(np.int64)
+
+
+def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
+    """`lookup` of encoded ids, as int32."""
+    found = pc.index_in(ids.texts, value_set=texts).fill_null(-1)
+    return np.append(found.to_numpy(zero_copy_only=False), np.int32(-1)).astype(np.int32)[ids.codes]
 
 
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
     """Distinct ids as Python objects; an integer that a data frame stored as a float is an integer again."""
-    given = list(values) if isinstance(values, np.ndarray) else values.to_pylist()
+    given = list(values) if isinstance(values, np.ndarray) else plain_values(values)
     return [int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2.0**63 else v for v in given]
 
 
 def _as_tuple(items: Any) -> tuple[Any, ...]:
     if items is None:
         raise InputError(f"The item catalogue is missing; {HOW_TO_DECLARE}.")
-    if isinstance(items, (str, bytes)) or not (isinstance(items, Iterable) or hasattr(items, "__arrow_c_array__")):
-        raise InputError("The item catalogue must be a sequence of ids (a file is read by Domain.read_catalogue).")
+    if isinstance(items, (str, bytes)) or not (
+        isinstance(items, Iterable) or hasattr(items, "__arrow_c_array__")
+    ):
+        raise InputError(
+            "The item catalogue must be a sequence of ids (a file is read by Domain.read_catalogue)."
+        )
     if isinstance(items, tuple):
         return items
     if isinstance(items, (pa.Array, pa.ChunkedArray)):

@@ -23,8 +23,8 @@ _CELLS = 1 << 22  # cells drawn at a time
 class Generated(NamedTuple):
     """Observed ratings and the matrix behind them, ``user_factors @ item_factors.T``.
 
-    Row i of ``user_factors`` belongs to user i of ``ratings``; ratings are what was observed of the matrix, after
-    noise, rounding and the clamp to the declared range.
+    Row i of ``user_factors`` belongs to user i of ``ratings``; ratings are what was observed of the matrix,
+    after noise, rounding and the clamp to the declared range.
     """
 
     ratings: Ratings
@@ -35,10 +35,10 @@ class Generated(NamedTuple):
 def jtt18_matrix(
     n_users: int = 500_000, n_items: int = 400, *, ratings_per_user: int = 80, seed: int
 ) -> Generated:
-    """The synthetic data of Jain, Thakkar and Thakurta 2018 (section 4): a random rank-one matrix, max |entry| 1.
+    """The synthetic data of Jain, Thakkar and Thakurta 2018 (section 4): random, rank one, max |entry| 1.
 
-    Factors are uniform on [-1, 1], each scaled to maximum 1; each user rates ``ratings_per_user`` random items (the
-    paper's cap of 80).
+    Factors are uniform on [-1, 1], each scaled to maximum 1; each user rates ``ratings_per_user`` random
+    items (the paper's cap of 80).
     """
     _check_sizes(n_users, n_items)
     if not 1 <= ratings_per_user <= n_items:
@@ -51,7 +51,9 @@ def jtt18_matrix(
     items = []
     for start in range(0, n_users, max(1, _CELLS // n_items)):
         block = rng.random((min(max(1, _CELLS // n_items), n_users - start), n_items), dtype=np.float32)
-        items.append(np.argpartition(block, ratings_per_user - 1, axis=1)[:, :ratings_per_user].astype(np.int32))
+        items.append(
+            np.argpartition(block, ratings_per_user - 1, axis=1)[:, :ratings_per_user].astype(np.int32)
+        )
     columns = np.concatenate(items).ravel()
     rows = np.repeat(np.arange(n_users, dtype=np.int32), ratings_per_user)
     values = user_factors[rows, 0] * item_factors[columns, 0]
@@ -70,8 +72,8 @@ def dpals_matrix(
 ) -> Generated:
     """The synthetic data of DPALS (Chien et al. 2021, section 6.1): low rank, unit variance, seen at random.
 
-    Entries of the factors are Gaussian (nearly orthogonal columns), those of their product have standard deviation 1;
-    each is observed with probability 20 ln(n_users) / n_items.
+    Entries of the factors are Gaussian (nearly orthogonal columns), those of their product have standard
+    deviation 1; each is observed with probability 20 ln(n_users) / n_items.
 
     Parameters
     ----------
@@ -81,8 +83,8 @@ def dpals_matrix(
     observed : float, optional
         Probability that an entry is observed, instead of the paper's.
     rating_bound : float
-        The declared range is (-rating_bound, rating_bound), and observations beyond it are clamped to it here: with the
-        default about one in ten million is.
+        The declared range is (-rating_bound, rating_bound), and observations beyond it are clamped to it
+        here: with the default about one in ten million is.
     seed : int
     """
     _check_sizes(n_users, n_items, rank)
@@ -109,10 +111,11 @@ def one_bit_matrix(
     noise: float = 1.0,
     seed: int,
 ) -> Generated:
-    """The synthetic data of one-bit completion (Davenport et al. 2014; Li et al. 2021, section 5): signs of a noisy matrix.
+    """The synthetic data of one-bit completion (Davenport et al. 2014; Li et al. 2021, section 5).
 
-    Factors are uniform on [-1/2, 1/2], their product is scaled to max |entry| 1; an observation is the sign of the entry
-    plus Gaussian ("probit") or logistic ("logit") noise of scale ``noise``. Ratings are -1 and 1.
+    Factors are uniform on [-1/2, 1/2], their product is scaled to max |entry| 1; an observation is the sign
+    of the entry plus Gaussian ("probit") or logistic ("logit") noise of scale ``noise``. Ratings are -1 and
+    1.
     """
     _check_sizes(n_users, n_items, rank)
     if link not in ("probit", "logit"):
@@ -123,7 +126,8 @@ def one_bit_matrix(
     user_factors = rng.uniform(-0.5, 0.5, (n_users, rank))
     item_factors = rng.uniform(-0.5, 0.5, (n_items, rank))
     largest = max(
-        float(np.abs(user_factors[start : start + 1024] @ item_factors.T).max()) for start in range(0, n_users, 1024)
+        float(np.abs(user_factors[start : start + 1024] @ item_factors.T).max())
+        for start in range(0, n_users, 1024)
     )
     user_factors /= largest
     rows, columns = _bernoulli_cells(n_users, n_items, observed, rng)
@@ -145,9 +149,9 @@ def realistic(
 ) -> Ratings:
     """Ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank, rounded.
 
-    Users are called "u000001" and on, items "i00001" and on, by their number. On a 1 to 5 scale the mean is near 3.5 and
-    the standard deviation near 1.1; biases alone predict to about 0.90 and a low-rank model to about 0.85, as on
-    MovieLens-1M.
+    Users are called "u000001" and on, items "i00001" and on, by their number. On a 1 to 5 scale the mean is
+    near 3.5 and the standard deviation near 1.1; biases alone predict to about 0.90 and a low-rank model to
+    about 0.85, as on MovieLens-1M.
 
     Parameters
     ----------
@@ -162,14 +166,17 @@ def realistic(
     seed : int
     """
     _check_sizes(n_users, n_items, rank)
-    if not n_users <= n_ratings <= n_users * n_items:
-        raise InputError("n_ratings must be from n_users to n_users * n_items.")
-    domain = Domain(_names("i", n_items), rating_range=rating_range, max_ratings_per_user=max(10_000, n_items))
+    domain = Domain(tuple(_names("i", n_items)), rating_range=rating_range)
+    most = min(n_items, domain.max_ratings_per_user)
+    if not n_users <= n_ratings <= n_users * most:
+        raise InputError(f"n_ratings must be from {n_users:,} (n_users) to {n_users * most:,} here.")
     if not 0 < step <= domain.high - domain.low:
-        raise InputError(f"step must be positive and no more than the width of the rating range, not {step!r}.")
+        raise InputError(
+            f"step must be positive and no more than the width of the rating range, not {step!r}."
+        )
     rng = np.random.default_rng(check_seed(seed))
     popularity = _zipf(n_items, rng)
-    activity = _activity(n_users, n_items, n_ratings, rng)
+    activity = _activity(n_users, most, n_ratings, rng)
     rows, columns = _distinct_items(activity, popularity, rng)
     scores = _scores(rows, columns, n_users, np.log(popularity * n_items), rank, rng)
     # one unit of score is a quarter of the range, so that 1 to 5 keeps its scale
@@ -177,7 +184,7 @@ def realistic(
     for start in range(0, n_ratings, _CELLS):
         part = scores[start : start + _CELLS]
         part *= unit
-        part += domain.low + 2.6 * unit
+        part += domain.low + 2.66 * unit
         part -= domain.low
         part /= step
         np.rint(part, out=part)
@@ -196,7 +203,7 @@ def _generated(
     item_factors: np.ndarray,
     bound: float,
 ) -> Generated:
-    domain = Domain(_names("i", len(item_factors)), rating_range=(-bound, bound))
+    domain = Domain(tuple(_names("i", len(item_factors))), rating_range=(-bound, bound))
     users = pa.array(_names("u", len(user_factors)), pa.large_string())
     ratings = Ratings.assemble(domain, Encoded(rows, users, users), columns, np.clip(values, -bound, bound))
     present = np.unique(rows)
@@ -211,7 +218,9 @@ def _names(letter: str, count: int) -> list[str]:
 def _check_sizes(*sizes: int) -> None:
     for size in sizes:
         if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise InputError(f"Numbers of users and items and the rank must be positive integers, not {size!r}.")
+            raise InputError(
+                f"Numbers of users and items and the rank must be positive integers, not {size!r}."
+            )
 
 
 def _bernoulli_cells(
@@ -240,55 +249,62 @@ def _products(
 
 
 def _zipf(n_items: int, rng: np.random.Generator) -> np.ndarray:
-    """Popularity of each item (adds up to 1): a Zipf-Mandelbrot law in random order."""
-    weight = 1.0 / (np.arange(n_items) + 0.03 * n_items + 1.0) ** 1.35
+    """Popularity of each item (adds up to 1): Zipf's law, flat at the head and cut off in the tail."""
+    place = np.arange(n_items) / n_items
+    weight = np.exp(-3 * place) / (place + 0.01)
     return rng.permutation(weight / weight.sum())
 
 
-def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> np.ndarray:
-    """Number of ratings of each user: log-normal, from 1 to n_items, adding up to n_ratings."""
-    drawn = np.exp(rng.standard_normal(n_users))
-    low, high = 0.0, float(n_ratings) * 8
+def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator) -> np.ndarray:
+    """Number of ratings of each user, adding up to n_ratings: a least number and a log-normal one on top."""
+    least = max(1, min(20, n_ratings // (8 * n_users)))
+    drawn = np.exp(1.1 * rng.standard_normal(n_users))
+    low, high = 0.0, n_ratings / drawn.min()
     for _ in range(100):  # scale so that the clipped numbers add up
         scale = (low + high) / 2
-        counts = np.clip(np.rint(drawn * scale), 1, n_items)
+        counts = np.clip(np.rint(least + scale * drawn), least, most)
         low, high = (scale, high) if counts.sum() < n_ratings else (low, scale)
     counts = counts.astype(np.int64)
     while missing := n_ratings - int(counts.sum()):
-        open_users = np.flatnonzero(counts < n_items if missing > 0 else counts > 1)
-        changed = rng.permutation(open_users)[: abs(missing)]
-        counts[changed] += np.sign(missing)
+        movable = np.flatnonzero(counts < most if missing > 0 else counts > 1)
+        counts[rng.permutation(movable)[: abs(missing)]] += np.sign(missing)
     return counts
 
 
 def _distinct_items(
     activity: np.ndarray, popularity: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items of each user, drawn one after the other without repetition, in proportion to popularity."""
+    """Items of each user, drawn one after the other without repetition, in proportion to popularity.
+
+    To draw anew what came twice is the same law. Users who want much of the catalogue, or who would need many
+    rounds, are drawn outright instead: the largest of popularity plus Gumbel noise.
+    """
     n_users, n_items = len(activity), len(popularity)
     edges = np.cumsum(popularity)
     edges[-1] = 1.0
+    missing = np.where(activity > n_items // 8, 0, activity)
     cells = np.zeros(0, dtype=np.int64)
-    missing = activity.copy()
-    # Drawing anew what came twice is the same law; users who want most of the catalogue are drawn outright.
-    heavy = np.flatnonzero(activity > n_items // 8)
-    missing[heavy] = 0
-    for _ in range(12):
-        wanted = np.repeat(np.arange(n_users), missing)
-        drawn = np.searchsorted(edges, rng.random(len(wanted)), side="right")
-        cells = np.unique(np.concatenate([cells, wanted * n_items + drawn]))
-        del wanted, drawn
-        missing = activity - np.bincount(cells // n_items, minlength=n_users)
-        missing[heavy] = 0
-    late = np.flatnonzero(missing)
-    cells = cells[~np.isin(cells // n_items, late)] if len(late) else cells
-    outright = np.concatenate([heavy, late])
-    extra = []
-    for user in outright:  # Gumbel keys: the largest are a draw without replacement
+    for _ in range(8):
+        wanted = np.repeat(np.arange(n_users) * n_items, missing)
+        wanted += np.searchsorted(edges, rng.random(len(wanted)), side="right")
+        wanted.sort()
+        fresh = np.append(True, wanted[1:] != wanted[:-1])[: len(wanted)]
+        if len(cells):
+            place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
+            fresh &= cells[place] != wanted
+        wanted = wanted[fresh]
+        missing = missing - np.bincount(wanted // n_items, minlength=n_users)
+        cells = np.concatenate([cells, wanted])
+        cells.sort(kind="stable")  # two sorted runs
+        if not missing.any():
+            break
+    outright = (missing > 0) | (activity > n_items // 8)
+    parts = [cells[~outright[cells // n_items]] if missing.any() else cells]
+    for user in np.flatnonzero(outright):
         keys = np.log(popularity) + rng.gumbel(size=n_items)
-        chosen = np.argpartition(-keys, activity[user] - 1)[: activity[user]]
-        extra.append(user * n_items + chosen)
-    cells = np.sort(np.concatenate([cells, *extra]))
+        parts.append(user * n_items + np.argpartition(-keys, activity[user] - 1)[: activity[user]])
+    cells = np.concatenate(parts)
+    cells.sort(kind="stable")
     rows, columns = np.divmod(cells, n_items)
     return rows.astype(np.int32), columns.astype(np.int32)
 
@@ -304,10 +320,10 @@ def _scores(
     """Biases, low rank and noise (float32), in units of a five-point scale and relative to its centre."""
     n_items = len(log_popularity)
     user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
-    item_bias = 0.45 * rng.standard_normal(n_items) + 0.16 * (log_popularity - 1.0)
+    item_bias = 0.45 * rng.standard_normal(n_items) + 0.13 * (log_popularity - 2.0)
     # a falling spectrum, as in real data
     spectrum = 1.0 / np.sqrt(np.arange(1, rank + 1))
-    spectrum *= 0.48 / math.sqrt(float((spectrum**2).sum()))
+    spectrum *= 0.45 / math.sqrt(float((spectrum**2).sum()))
     user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
     item_factors = (rng.standard_normal((n_items, rank)) * spectrum).astype(np.float32)
     scores = _products(user_factors, item_factors, rows, columns)
@@ -315,5 +331,5 @@ def _scores(
         part = slice(start, start + _CELLS)
         scores[part] += user_bias[rows[part]]
         scores[part] += item_bias[columns[part]].astype(np.float32)
-        scores[part] += 0.74 * rng.standard_normal(len(rows[part]), dtype=np.float32)
+        scores[part] += 0.83 * rng.standard_normal(len(rows[part]), dtype=np.float32)
     return scores

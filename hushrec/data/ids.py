@@ -102,21 +102,33 @@ def encode_ids(column: Any) -> Encoded:
     return _merge_equal_texts(codes, values, texts)
 
 
-def encode_ratings(column: Any, n_rows: int | None = None) -> np.ndarray:
-    """A column of ratings as float64, NaN where a cell holds no number."""
+def encode_ratings(column: Any) -> np.ndarray:
+    """A column of ratings as float32, NaN where a cell holds no number; a new array."""
     column = _as_arrow_or_objects(column)
-    if isinstance(column, np.ndarray):
-        return np.fromiter(map(parse_rating, column), dtype=np.float64, count=len(column))
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        if isinstance(column, np.ndarray):
+            return np.fromiter(map(parse_rating, column), dtype=np.float64, count=len(column)).astype(
+                np.float32
+            )
+        return _numbers(column)
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        parts = [chunk.cast(pa.float64(), safe=False) for chunk in column.chunks]
-        return _concatenate([p.to_numpy(zero_copy_only=False) for p in parts], np.float64)
+        ratings = np.empty(len(column), dtype=np.float32)
+        start = 0
+        for chunk in column.chunks:  # nulls become NaN
+            cells = chunk if pa.types.is_float32(kind) else chunk.cast(pa.float64(), safe=False)
+            ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
+            start += len(chunk)
+        return ratings
     if pa.types.is_temporal(kind):
         raise InputError(f"The rating column holds {kind}, not numbers; name the column that holds ratings.")
     _check_scalar_type(kind, "ratings")
     codes, values = _dictionary(column)
-    parsed = np.fromiter(map(parse_rating, values.to_pylist()), dtype=np.float64, count=len(values))
-    return np.append(parsed, math.nan)[codes]
+    parsed = np.fromiter(map(parse_rating, plain_values(values)), dtype=np.float64, count=len(values))
+    return np.append(parsed, math.nan).astype(np.float32)[codes]
 
 
 def check_lengths(*columns: Any) -> None:
@@ -180,11 +192,15 @@ def _from_pandas_column(series: Any) -> pa.ChunkedArray | np.ndarray:
         categories = _as_arrow_or_objects(series.cat.categories.to_series())
         codes = series.cat.codes.to_numpy()
         if isinstance(categories, np.ndarray):
-            return np.append(categories, None)[codes]
+            return np.append(categories, np.array([None], dtype=object))[codes]
         indices = pa.array(codes.astype(np.int64), mask=codes < 0)
         return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, categories.combine_chunks())])
     if isinstance(series.dtype, np.dtype):
-        return _as_arrow_or_objects(np.asarray(series)) if series.dtype != object else _objects(np.asarray(series))
+        return (
+            _as_arrow_or_objects(np.asarray(series))
+            if series.dtype != object
+            else _objects(np.asarray(series))
+        )
     try:
         converted = pa.array(series)
     except Exception:  # an extension type that Arrow does not know
@@ -218,11 +234,17 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         # A dictionary may repeat a value, hold null or hold values that no row uses.
         inner_codes, values = _dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
         return np.append(inner_codes, np.int32(-1))[codes], values
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(), pa.float16(): pa.float32()}
+    plain = {
+        pa.string_view(): pa.large_string(),
+        pa.binary_view(): pa.large_binary(),
+        pa.float16(): pa.float32(),
+    }
     if kind in plain:
         column = column.cast(plain[kind])
     if len(column) == 0:
-        return np.zeros(0, np.int32), pa.array([], kind.value_type if pa.types.is_dictionary(kind) else column.type)
+        return np.zeros(0, np.int32), pa.array(
+            [], kind.value_type if pa.types.is_dictionary(kind) else column.type
+        )
     try:
         encoded = column.dictionary_encode()
     except pa.ArrowNotImplementedError:
@@ -250,7 +272,26 @@ def _canonical_array(values: pa.Array) -> pa.Array:
             return text
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
         return values.cast(pa.large_string())
-    return pa.array([canonical_text(value) for value in values.to_pylist()], pa.large_string())
+    return pa.array([canonical_text(value) for value in plain_values(values)], pa.large_string())
+
+
+def plain_values(values: pa.Array) -> list[Any]:
+    """Arrow values as Python objects; text that is not UTF-8 (a file may hold it) with its bytes escaped."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        octets = values.cast(pa.large_binary()).to_pylist()
+        return [None if cell is None else cell.decode("utf-8", "backslashreplace") for cell in octets]
+    return values.to_pylist()
+
+
+def compact(column: pa.Array) -> pa.Array:
+    """The same column with each distinct value stored once, where Arrow can do so."""
+    kind = column.type
+    if pa.types.is_dictionary(kind) or pa.types.is_null(kind) or isinstance(kind, pa.BaseExtensionType):
+        return column
+    try:
+        return column.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return column
 
 
 def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: pa.Array) -> Encoded:

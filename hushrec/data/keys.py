@@ -22,9 +22,7 @@ _CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over 
 def text_keys(texts: Iterable[str]) -> np.ndarray:
     """Eight bytes of BLAKE2b of each text, as uint64; the same on every machine and in every version."""
     blake2b = hashlib.blake2b
-    digests = b"".join(
-        [blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts]
-    )
+    digests = b"".join([blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
@@ -37,7 +35,11 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 def check_seed(seed: int) -> int:
     """The seed as an integer from 0 to 2**64 - 1, or InputError."""
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
+    if (
+        isinstance(seed, (bool, np.bool_))
+        or not isinstance(seed, (int, np.integer))
+        or not 0 <= seed < 1 << 64
+    ):
         raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.")
     return int(seed)
 

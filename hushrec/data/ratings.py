@@ -14,7 +14,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data import readers
-from hushrec.data.domain import Domain, check_domain, given_ids, lookup
+from hushrec.data.domain import Domain, check_domain, given_ids, lookup, positions_of
 from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.errors import InputError
@@ -38,20 +38,20 @@ class Ratings:
 
     Notes
     -----
-    Rows that cannot be used are dealt with inside the user they belong to, silently, so that no user can change
-    what happens to another, and no message tells what the rows hold:
+    Rows that cannot be used are dealt with inside the user they belong to, silently, so that no user can
+    change what happens to another, and no message tells what the rows hold:
 
     * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
     * an item that is missing or not in the catalogue: the row is dropped;
     * a missing user id: the row is dropped;
     * several ratings of one item by one user: the last one in the order of the input stays;
-    * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the user's id
-      and of each item, without regard to any other user;
+    * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the
+      user's id and of each item, without regard to any other user;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
-    A user none of whose rows is left is no user: she adds nothing to any sum, nor to ``n_users``. Ids are compared
-    by `hushrec.data.ids.canonical_text`. Users are numbered by first appearance, and no order, number or type here
-    may be published: ``n_users``, ``n_ratings`` and every array are private.
+    A user none of whose rows is left is no user: she adds nothing to any sum, nor to ``n_users``. Ids are
+    compared by `hushrec.data.ids.canonical_text`. Users are numbered by first appearance, and no order,
+    number or type here may be published: ``n_users``, ``n_ratings`` and every array are private.
     """
 
     domain: Domain
@@ -78,12 +78,12 @@ class Ratings:
         path : path of a Parquet, CSV or TSV file (text may be compressed), or of a MovieLens or Jester file
         domain : Domain
         columns : dict, optional
-            Names of the columns, ``{"user": ..., "item": ..., "rating": ...}``. Usual names (user, userId, user_id,
-            item, itemId, movieId, rating, score, ...) are found without it.
+            Names of the columns, ``{"user": ..., "item": ..., "rating": ...}``. Usual names (user, userId,
+            user_id, item, itemId, movieId, rating, score, ...) are found without it.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
-            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's name
-            by default; the delimiter of a CSV file from its header line.
+            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
+            name by default; the delimiter of a CSV file from its header line.
         implicit : bool
             Every row counts as a rating of 1; the rating column may be absent.
 
@@ -93,8 +93,7 @@ class Ratings:
             The domain is missing, the file cannot be read as a table, or a column is missing.
         """
         check_domain(domain)
-        table = readers.read_file(Path(path), columns=columns, format=format, implicit=implicit)
-        return cls._build(*table, domain, implicit)
+        return cls._build(readers.read_file(Path(path), columns, format, implicit), domain, implicit)
 
     @classmethod
     def from_any(
@@ -111,12 +110,13 @@ class Ratings:
         check_domain(domain)
         if isinstance(source, Ratings):
             if source.domain.fingerprint != domain.fingerprint:
-                raise InputError("These ratings were read over another domain; read them again over this one.")
+                raise InputError(
+                    "These ratings were read over another domain; read them again over this one."
+                )
             return source
         if sp.issparse(source):
             return cls.from_scipy(source, domain, implicit=implicit)
-        table = readers.read_columns(source, columns=columns, format=format, implicit=implicit)
-        return cls._build(*table, domain, implicit)
+        return cls._build(readers.read_columns(source, columns, format, implicit), domain, implicit)
 
     @classmethod
     def from_triples(
@@ -124,15 +124,15 @@ class Ratings:
     ) -> Ratings:
         """Ratings from three sequences of the same length; ``ratings`` may be None with ``implicit``."""
         check_domain(domain)
-        return cls._build(*readers.from_triples(users, items, ratings, implicit=implicit), domain, implicit)
+        return cls._build(readers.from_triples(users, items, ratings, implicit), domain, implicit)
 
     @classmethod
     def from_arrow(
         cls, table: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
     ) -> Ratings:
-        """Ratings from an Arrow table, or from anything that exports an Arrow stream (DuckDB, polars, ...)."""
+        """Ratings from an Arrow table, or anything that exports an Arrow stream (DuckDB, polars, ...)."""
         check_domain(domain)
-        return cls._build(*readers.from_arrow(table, columns, implicit), domain, implicit)
+        return cls._build(readers.from_arrow(table, columns, implicit), domain, implicit)
 
     @classmethod
     def from_pandas(
@@ -140,7 +140,7 @@ class Ratings:
     ) -> Ratings:
         """Ratings from a pandas data frame; columns of mixed objects are read cell by cell."""
         check_domain(domain)
-        return cls._build(*readers.from_frame(frame, columns, implicit), domain, implicit)
+        return cls._build(readers.from_frame(frame, columns, implicit), domain, implicit)
 
     @classmethod
     def from_polars(
@@ -149,7 +149,7 @@ class Ratings:
         """Ratings from a polars data frame, eager or lazy."""
         check_domain(domain)
         frame = frame.collect() if hasattr(frame, "collect") else frame
-        return cls._build(*readers.from_frame(frame, columns, implicit), domain, implicit)
+        return cls._build(readers.from_frame(frame, columns, implicit), domain, implicit)
 
     @classmethod
     def from_scipy(cls, matrix: Any, domain: Domain, *, users: Any = None, implicit: bool = False) -> Ratings:
@@ -167,7 +167,9 @@ class Ratings:
         """
         check_domain(domain)
         if not sp.issparse(matrix) or matrix.ndim != 2:
-            raise InputError(f"A SciPy sparse matrix of users by items is needed, not {type(matrix).__name__}.")
+            raise InputError(
+                f"A SciPy sparse matrix of users by items is needed, not {type(matrix).__name__}."
+            )
         if matrix.shape[1] != domain.n_items:
             raise InputError(
                 f"The matrix has {matrix.shape[1]} columns and the catalogue {domain.n_items} items; "
@@ -176,7 +178,7 @@ class Ratings:
         ids = encode_ids(range(matrix.shape[0]) if users is None else users)
         if len(ids.codes) != matrix.shape[0]:
             raise InputError("users must hold one id for each row of the matrix.")
-        rows, items, ratings = readers.read_columns(matrix, implicit=implicit)
+        rows, items, ratings = readers.read_columns(matrix, None, None, implicit)
         return cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
 
     @classmethod
@@ -196,29 +198,41 @@ class Ratings:
                 pairs = [(i, r) for i, r in (ratings.items() if isinstance(ratings, Mapping) else ratings)]
                 items, values = [i for i, _ in pairs], [r for _, r in pairs]
         except (TypeError, ValueError):
-            raise InputError("A user's ratings must be a mapping from item to rating, or pairs of both.") from None
-        columns = readers.from_triples(["user"] * len(items), items, values, implicit=implicit)
-        return cls._build(*columns, domain, implicit).for_users(["user"])
+            raise InputError(
+                "A user's ratings must be a mapping from item to rating, or pairs of both."
+            ) from None
+        table = readers.from_triples(["user"] * len(items), items, values, implicit)
+        return cls._build(table, domain, implicit).for_users(["user"])
 
     @classmethod
-    def _build(cls, users: Any, items: Any, ratings: np.ndarray, domain: Domain, implicit: bool) -> Ratings:
+    def _build(cls, table: readers.Columns, domain: Domain, implicit: bool) -> Ratings:
         if implicit and not domain.low <= 1.0 <= domain.high:
             raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
-        return cls.assemble(domain, encode_ids(users), domain.index(items), ratings)
+        users, items, ratings = table
+        del table
+        pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
+        positions = positions_of(encode_ids(items), domain.item_texts)
+        del items
+        pool.release_unused()
+        encoded = encode_ids(users)
+        del users
+        pool.release_unused()
+        return cls.assemble(domain, encoded, positions, ratings)
 
     @classmethod
     def assemble(cls, domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray) -> Ratings:
-        """Apply the rules for bad rows and sort; ``items`` are positions in the catalogue, -1 = unknown."""
+        """Apply the rules for bad rows and sort.
+
+        ``items`` are positions in the catalogue, -1 = unknown; ``ratings`` may be overwritten.
+        """
         values = within_range(ratings, domain)
-        rows, items, values = _sorted_unique(users.codes, items, values, len(users.texts), domain.n_items)
-        counts = np.bincount(rows, minlength=len(users.texts))
-        if counts.max(initial=0) > domain.max_ratings_per_user:
-            kept = _within_cap(counts, rows, items, users.texts, domain.max_ratings_per_user)
-            rows, items, values = rows[kept], items[kept], values[kept]
-            counts = np.minimum(counts, domain.max_ratings_per_user)
+        items, values, counts = _sorted_unique(users.codes, items, values, len(users.texts), domain.n_items)
+        cap = domain.max_ratings_per_user
+        if counts.max(initial=0) > cap:
+            kept = _within_cap(counts, items, users.texts, cap)
+            items, values, counts = items[kept], values[kept], np.minimum(counts, cap)
         present = np.flatnonzero(counts)
-        indptr = np.concatenate([[0], np.cumsum(counts[present])])
-        matrix = _csr(values, items, indptr, domain.n_items)
+        matrix = _csr(values, items, _running_total(counts[present]), domain.n_items)
         return cls(domain, matrix, _take(users.values, present), users.texts.take(pa.array(present)))
 
     # ---- looking
@@ -245,8 +259,8 @@ class Ratings:
     def users(self) -> np.ndarray:
         """The user ids as they were given, one per row. Private.
 
-        Integers come as an integer array, all else as an array of objects. An integer that a data frame stored as
-        a float, because its column has a hole, is an integer again.
+        Integers come as an integer array, all else as an array of objects. An integer that a data frame
+        stored as a float, because its column has a hole, is an integer again.
         """
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
@@ -272,7 +286,11 @@ class Ratings:
     def to_arrow(self) -> pa.Table:
         """An Arrow table of user, item and rating, with the ids as given. Private."""
         rows = pa.array(np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr)))
-        users = self.user_values if isinstance(self.user_values, pa.Array) else _typed(list(self.user_values), self.user_texts)
+        users = (
+            self.user_values
+            if isinstance(self.user_values, pa.Array)
+            else _typed(list(self.user_values), self.user_texts)
+        )
         items = _typed(list(self.domain.items), self.domain.item_texts)
         return pa.table(
             {
@@ -325,22 +343,25 @@ class Ratings:
 
         Users left without a rating are dropped, unless ``drop_empty`` is False.
         """
-        kept = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
-        counts = np.diff(kept[self.matrix.indptr])
+        counts = np.diff(_running_total(mask)[self.matrix.indptr])
         present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)
-        indptr = np.concatenate([[0], np.cumsum(counts[present])])
+        indptr = _running_total(counts[present])
         matrix = _csr(self.matrix.data[mask], self.matrix.indices[mask], indptr, self.n_items)
-        return Ratings(self.domain, matrix, _take(self.user_values, present), self.user_texts.take(pa.array(present)))
+        return Ratings(
+            self.domain, matrix, _take(self.user_values, present), self.user_texts.take(pa.array(present))
+        )
 
     def history(self, other: Ratings) -> Ratings:
-        """The ratings of both, for example training and validation; where both rate an item, the other's count."""
+        """The ratings of both, such as training and validation; where both hold a pair, the other's."""
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be put together.")
         known = lookup(other.user_texts, self.user_texts)
         added = np.flatnonzero(known < 0)
         place = known.copy()
         place[added] = self.n_users + np.arange(len(added))
-        codes = np.concatenate([_row_of_each(self.matrix), place[_row_of_each(other.matrix)]]).astype(np.int32)
+        codes = np.concatenate([_row_of_each(self.matrix), place[_row_of_each(other.matrix)]]).astype(
+            np.int32
+        )
         texts = pa.concat_arrays([self.user_texts, other.user_texts.take(pa.array(added))])
         values = _joined(self.user_values, _take(other.user_values, added))
         items = np.concatenate([self.matrix.indices, other.matrix.indices])
@@ -351,7 +372,7 @@ class Ratings:
         """Rows at positions (-1 = an empty row) under the ids given."""
         starts = np.append(self.matrix.indptr[:-1], 0).astype(np.int64)[positions]
         counts = np.append(np.diff(self.matrix.indptr), 0)[positions]
-        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        indptr = _running_total(counts)
         entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
         matrix = _csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items)
         return Ratings(self.domain, matrix, values, texts)
@@ -360,12 +381,13 @@ class Ratings:
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
     """Ratings as float32 that lie within the declared range, NaN for all others.
 
-    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never stored
-    above ``domain.high`` or below ``domain.low``, not even by that rounding.
+    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never
+    stored above ``domain.high`` or below ``domain.low``, not even by that rounding. A float32 array is
+    changed in place.
     """
     low, high = np.float32(domain.low), np.float32(domain.high)
     with np.errstate(over="ignore"):
-        values = np.asarray(ratings).astype(np.float32)
+        values = np.asarray(ratings, dtype=np.float32)
     values[~((values >= low) & (values <= high))] = np.nan
     lowest = low if float(low) >= domain.low else np.nextafter(low, np.float32(np.inf))
     highest = high if float(high) <= domain.high else np.nextafter(high, np.float32(-np.inf))
@@ -375,42 +397,58 @@ def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
 def _sorted_unique(
     users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Usable entries sorted by user and item, the last of each pair in input order."""
+    """Usable entries sorted by user and item, the last of each pair in input order: items, values, counts."""
     usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
     if not usable.all():
         users, items, values = users[usable], items[usable], values[usable]
+    del usable
     n_entries = len(values)
     bits = n_entries.bit_length()
-    if max(1, n_users * n_items).bit_length() + bits <= 62:  # (user, item, position) in one integer
-        packed = users.astype(np.int64)
-        packed *= n_items
-        packed += items
-        packed <<= bits
-        packed |= np.arange(n_entries, dtype=np.int64)
-        packed.sort()
-        values = values[packed & ((1 << bits) - 1)]
-        packed >>= bits
-        cell = packed
+    cell = users.astype(np.int64)
+    cell *= n_items
+    cell += items
+    del users, items
+    if max(1, n_users * n_items).bit_length() + bits <= 63:  # (user, item, position) in one integer
+        cell <<= bits
+        for part in _parts(n_entries):
+            cell[part] |= np.arange(part.start, part.stop)
+        cell.sort()
+        ordered = np.empty_like(values)
+        for part in _parts(n_entries):
+            ordered[part] = values[cell[part] & ((1 << bits) - 1)]
+        cell >>= bits
     else:
-        order = np.lexsort((items, users))
-        cell = users[order].astype(np.int64) * n_items + items[order]
-        values = values[order]
-    last = np.ones(n_entries, dtype=bool)
-    np.not_equal(cell[1:], cell[:-1], out=last[:-1])
+        order = np.argsort(cell, kind="stable")
+        cell, ordered = cell[order], values[order]
+    last = np.append(cell[1:] != cell[:-1], True)[:n_entries]
     if not last.all():
-        cell, values = cell[last], values[last]
-    rows, columns = np.divmod(cell, n_items)
-    return rows, columns.astype(np.int32), values
+        cell, ordered = cell[last], ordered[last]
+    columns = np.empty(len(cell), dtype=np.int32)
+    counts = np.zeros(n_users, dtype=np.int64)
+    for part in _parts(len(cell)):
+        rows, columns[part] = np.divmod(cell[part], n_items)
+        if len(rows):
+            first = int(rows[0])
+            counts[first : int(rows[-1]) + 1] += np.bincount(rows - first)
+    return columns, ordered, counts
 
 
-def _within_cap(counts: np.ndarray, rows: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
+def _parts(length: int, size: int = 1 << 20) -> list[slice]:
+    """Slices that cover a long array, so that temporary arrays stay small."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
     """Mark at most ``cap`` entries of each user, in the keyed order of her own items."""
     long_users = np.flatnonzero(counts > cap)
     base = np.zeros(len(counts), dtype=np.uint64)
     keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
     base[long_users] = stream_base(keys, 0, "cap")
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return smallest_per_row(indptr, items, base, np.full(len(counts), cap))
+    return smallest_per_row(_running_total(counts), items, base, np.full(len(counts), cap))
+
+
+def _running_total(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
@@ -444,5 +482,3 @@ def _typed(values: list[Any], texts: pa.Array) -> pa.Array:
         return pa.array(values) if values else texts
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return texts
-
-

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.ids import check_lengths, encode_ratings, parse_rating
+from hushrec.data.ids import check_lengths, compact, encode_ratings, parse_rating
 from hushrec.data.textfiles import MAX_LINE_BYTES, lines_of, read_fields, read_header
 from hushrec.errors import InputError
 
@@ -25,19 +25,20 @@ SYNONYMS = {
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
 N_JOKES = 100
 _MISSING_JOKE = 99.0
+_BATCH_ROWS = 1 << 20
 
 Columns = tuple[Any, Any, np.ndarray]
 
 
-def read_columns(source: Any, *, columns: Any = None, format: str | None = None, implicit: bool = False) -> Columns:
-    """Columns of user ids, item ids and ratings (float64, NaN = no number) of a file, frame, table or matrix."""
+def read_columns(source: Any, columns: Any, format: str | None, implicit: bool) -> Columns:
+    """Columns of user ids, item ids and ratings (float32, NaN = no number) of any source."""
     if isinstance(source, (str, os.PathLike)):
-        return read_file(Path(source), columns=columns, format=format, implicit=implicit)
+        return read_file(Path(source), columns, format, implicit)
     if format is not None:
         raise InputError("format is for files; leave it out for a table in memory.")
     if sp.issparse(source):
         entries = source.tocoo()
-        ratings = np.ones(entries.nnz) if implicit else encode_ratings(entries.data)
+        ratings = np.ones(entries.nnz, np.float32) if implicit else encode_ratings(entries.data)
         return entries.row, entries.col, ratings
     module = type(source).__module__.partition(".")[0]
     if module == "polars":
@@ -49,10 +50,10 @@ def read_columns(source: Any, *, columns: Any = None, format: str | None = None,
     if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
         return from_arrow(source, columns, implicit)
     if isinstance(source, tuple) and len(source) == 3:
-        return from_triples(*source, implicit=implicit)
+        return from_triples(*source, implicit)
     raise InputError(
-        f"Ratings cannot be read from {type(source).__name__}; pass the path of a Parquet or CSV file, a data "
-        "frame, an Arrow table, a SciPy sparse matrix, or a tuple (users, items, ratings)."
+        f"Ratings cannot be read from {type(source).__name__}; pass the path of a Parquet or CSV file, a "
+        "data frame, an Arrow table, a SciPy sparse matrix, or a tuple (users, items, ratings)."
     )
 
 
@@ -72,25 +73,27 @@ def from_frame(frame: Any, columns: Any, implicit: bool) -> Columns:
     return _pick(list(frame.columns), frame.__getitem__, columns, implicit)
 
 
-def from_triples(users: Any, items: Any, ratings: Any, *, implicit: bool = False) -> Columns:
+def from_triples(users: Any, items: Any, ratings: Any, implicit: bool) -> Columns:
     """Three sequences of the same length; ``ratings`` may be None with ``implicit``."""
     users, items = _sized(users), _sized(items)
     if implicit:
         check_lengths(users, items)
-        return users, items, np.ones(len(users))
+        return users, items, np.ones(len(users), dtype=np.float32)
     if ratings is None:
-        raise InputError("Ratings are missing; pass them, or implicit=True where only user and item are known.")
+        raise InputError(
+            "Ratings are missing; pass them, or implicit=True where only user and item are known."
+        )
     ratings = encode_ratings(ratings)
     check_lengths(users, items, ratings)
     return users, items, ratings
 
 
-def read_file(path: Path, *, columns: Any = None, format: str | None = None, implicit: bool = False) -> Columns:
+def read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> Columns:
     """Columns of a file of ratings; see `hushrec.data.Ratings.read`."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; pass the path of one file of ratings.")
     try:
-        with open(path, "rb") as stream:
+        with path.open("rb") as stream:
             magic = stream.read(4)
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
@@ -108,16 +111,18 @@ def read_file(path: Path, *, columns: Any = None, format: str | None = None, imp
             if kind in ("movielens-100k", "movielens-dat"):
                 delimiter = "\t" if kind == "movielens-100k" else "::"
                 users, items, ratings = read_fields(stream, 4, [0, 1, 2], delimiter, quoted=False)
-                return from_triples(users, items, ratings, implicit=implicit)
+                return from_triples(users, items, ratings, implicit)
             names, delimiter, rest = read_header(stream, "\t" if kind == "tsv" else None)
             chosen = find_columns(names, columns, implicit)
             wanted = [names.index(name) for name in chosen]
             fields = read_fields(rest, len(names), wanted, delimiter, quoted=delimiter != "::")
-            return from_triples(fields[0], fields[1], None if implicit else fields[2], implicit=implicit)
+            return from_triples(fields[0], fields[1], None if implicit else fields[2], implicit)
     except (OSError, EOFError, pa.ArrowException) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{str(path)!r} is not a readable {kind} file; it may be damaged or cut short.") from None
+        raise InputError(
+            f"{str(path)!r} is not a readable {kind} file; it may be damaged or cut short."
+        ) from None
 
 
 def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any]:
@@ -130,20 +135,26 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             matches = [name for name in names if name == asked[role]]
         else:
             words = {name: re.sub(r"[\s_.-]", "", str(name)).lower() for name in names}
-            matches = next(([n for n in names if words[n] == s] for s in SYNONYMS[role] if s in words.values()), [])
+            matches = next(
+                ([n for n in names if words[n] == s] for s in SYNONYMS[role] if s in words.values()), []
+            )
         if len(matches) > 1:
-            raise InputError(f"Several columns could hold the {role}s ({_listed(matches)}); {_how_to_name(role)}.")
+            raise InputError(
+                f"Several columns could hold the {role}s ({_listed(matches)}); {_how_to_name(role)}."
+            )
         if not matches:
             wanted = f"named {asked[role]!r}" if role in asked else f"for the {role}s"
             hint = " (or implicit=True where there are no ratings)" if role == "rating" else ""
-            raise InputError(f"The table has no column {wanted} (found: {_listed(names)}); {_how_to_name(role)}{hint}.")
+            raise InputError(
+                f"The table has no column {wanted} (found: {_listed(names)}); {_how_to_name(role)}{hint}."
+            )
         chosen.append(matches[0])
     return chosen
 
 
 def _pick(names: list[Any], column: Any, columns: Any, implicit: bool) -> Columns:
     chosen = [column(name) for name in find_columns(names, columns, implicit)]
-    return from_triples(chosen[0], chosen[1], None if implicit else chosen[2], implicit=implicit)
+    return from_triples(chosen[0], chosen[1], None if implicit else chosen[2], implicit)
 
 
 def _sized(column: Any) -> Any:
@@ -177,7 +188,7 @@ def _guess_format(path: Path, magic: bytes) -> str:
     name = path.name.lower()
     for compression in (".gz", ".bz2", ".zst"):
         name = name.removesuffix(compression)
-    suffix = os.path.splitext(name)[1]
+    suffix = Path(name).suffix
     if magic == b"PAR1" or suffix in (".parquet", ".pq"):
         return "parquet"
     if name.startswith("jester-data"):
@@ -192,10 +203,17 @@ def _read_parquet(path: Path, columns: Any, implicit: bool) -> Columns:
 
     schema = parquet.read_schema(path)
     chosen = find_columns(schema.names, columns, implicit)
-    text = [n for n in chosen if pa.types.is_string(schema.field(n).type) or pa.types.is_binary(schema.field(n).type)]
+    kinds = [schema.field(name).type for name in chosen]
+    text = [name for name, kind in zip(chosen, kinds) if pa.types.is_string(kind) or pa.types.is_binary(kind)]
+    parts: list[list[pa.Array]] = [[] for _ in chosen]
     with parquet.ParquetFile(path, read_dictionary=text) as file:
-        table = file.read(columns=chosen)
-    return _pick(table.column_names, table.column, dict(zip(ROLES, chosen, strict=False)), implicit)
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=chosen):
+            for part, name in zip(parts, chosen):
+                part.append(compact(batch.column(name)))
+            del batch
+            pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
+    columns = [pa.chunked_array(p) if p else pa.chunked_array([], k) for p, k in zip(parts, kinds)]
+    return from_triples(columns[0], columns[1], None if implicit else columns[2], implicit)
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
@@ -223,6 +241,5 @@ def _read_jester(stream: Any, implicit: bool) -> Columns:
             ratings.append(row[rated])
     if not users:
         empty = np.zeros(0, np.int64)
-        return empty, empty, np.zeros(0)
-    values = np.concatenate(ratings)
-    return np.concatenate(users), np.concatenate(items), np.ones(len(values)) if implicit else values
+        return from_triples(empty, empty, np.zeros(0), implicit)
+    return from_triples(np.concatenate(users), np.concatenate(items), np.concatenate(ratings), implicit)

@@ -22,8 +22,9 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
         Positive. Users with no more ratings than this keep them all.
     seed : int
     priority : ndarray, shape (n_items,), optional
-        Take the items of smallest priority first, ties by the hash: with released (noisy) item counts this is the
-        tail ("adaptive") sampling of DPALS, section 5 (Chien et al. 2021). It must be public or released.
+        Take the items of smallest priority first, ties by the hash: with released (noisy) item counts this
+        is the tail ("adaptive") sampling of DPALS, section 5 (Chien et al. 2021). It must be public or
+        released.
 
     Returns
     -------
@@ -41,7 +42,9 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     base = stream_base(ratings.user_keys, seed, "sample")
     counts = np.full(ratings.n_users, min(int(count), 1 << 31), dtype=np.int64)
     matrix = ratings.matrix
-    return ratings.where(smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank), drop_empty=False)
+    return ratings.where(
+        smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank), drop_empty=False
+    )
 
 
 def _dense_rank(priority: np.ndarray, n_items: int) -> np.ndarray:

@@ -37,8 +37,8 @@ def split_ratings(
     Returns
     -------
     tuple of Ratings
-        One for each fraction. A user without a rating in a part is not in it; `Ratings.aligned_to` gives the rows
-        of one part in the order of another's users.
+        One for each fraction. A user without a rating in a part is not in it; `Ratings.aligned_to` gives the
+        rows of one part in the order of another's users.
     """
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
@@ -53,7 +53,8 @@ def split_ratings(
 def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ratings]:
     """Set aside ``k`` random ratings of each user.
 
-    A user with ``k`` ratings or fewer stays in the training part with all of them, and has none in the test part.
+    A user with ``k`` ratings or fewer stays in the training part with all of them, and has none in the test
+    part.
 
     Returns
     -------
@@ -80,8 +81,8 @@ def strong_generalization(
     n_heldout : int
         Number of held-out users, from 1 to n_users - 1.
     fold_in : float
-        Share of a held-out user's ratings from which she is folded in, in (0, 1). The number of target ratings is
-        rounded down, so a user with few ratings may have none and is then in ``fold_in`` only.
+        Share of a held-out user's ratings from which she is folded in, in (0, 1). The number of target
+        ratings is rounded down, so a user with few ratings may have none and is then in ``fold_in`` only.
     seed : int
 
     Returns

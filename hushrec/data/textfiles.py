@@ -1,16 +1,16 @@
 """Delimited text, one line at a time: a line is a row, and no line can change how another is read.
 
-General CSV readers let an open quote swallow the lines below it, take a column's type from its cells and stop
-at a line that is longer than a block. With private rows each of these would let one user's line change or end
-the reading of all others. Here a line ends at the line break whatever its quotes say, every cell is bytes, and a
-line with the wrong number of fields (or of more than 65,536 bytes) is skipped.
+General CSV readers let an open quote swallow the lines below it, take a column's type from its cells and
+stop at a line that is longer than a block. With private rows each of these would let one user's line change
+or end the reading of all others. Here a line ends at the line break whatever its quotes say, every cell is
+bytes, and a line with the wrong number of fields (or of more than 65,536 bytes) is skipped.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,14 @@ _DELIMITERS = (",", "\t", ";", "|")
 _STAND_IN = b"\x1f"  # stands for the two characters of "::"
 
 
-def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Blocks of whole lines, line breaks made ``\\n``, each block ending with one; over-long lines cut short."""
+class ByteStream(Protocol):
+    """Anything that bytes are read from, in pieces."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def lines_of(stream: ByteStream) -> Iterator[bytes]:
+    """Blocks of whole lines, line breaks made ``\\n``, each block ending with one; long lines cut short."""
     rest = b""
     while chunk := stream.read(_BLOCK_BYTES):
         if b"\r" in chunk:
@@ -40,7 +46,7 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-def read_header(stream: BinaryIO, delimiter: str | None) -> tuple[list[str], str, BinaryIO]:
+def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, ByteStream]:
     """Column names and delimiter from the first line only, and the stream after it."""
     first = b""
     while b"\n" not in first and b"\r" not in first and len(first) <= MAX_LINE_BYTES:
@@ -54,20 +60,19 @@ def read_header(stream: BinaryIO, delimiter: str | None) -> tuple[list[str], str
     try:
         line = header.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError:
-        raise InputError("The first line of the file is not UTF-8 text; expected the names of the columns.") from None
+        raise InputError(
+            "The first line of the file is not UTF-8 text; expected the names of the columns."
+        ) from None
     if delimiter is None:
         delimiter = "::" if "::" in line else max(_DELIMITERS, key=line.count)
-    if delimiter == "::":
-        names = line.split("::")
-    else:
-        names = next(csv.reader([line], delimiter=delimiter), [])
-    return [name.strip() for name in names], delimiter, _Rejoined(rest, stream)
+    fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])
+    return [name.strip() for name in fields], delimiter, _Rejoined(rest, stream)
 
 
 class _Rejoined:
     """A stream with the bytes that were read ahead put back in front."""
 
-    def __init__(self, head: bytes, stream: BinaryIO) -> None:
+    def __init__(self, head: bytes, stream: ByteStream) -> None:
         self._head, self._stream = head, stream
 
     def read(self, size: int) -> bytes:
@@ -76,7 +81,7 @@ class _Rejoined:
 
 
 def read_fields(
-    stream: Any, n_fields: int, wanted: list[int], delimiter: str, quoted: bool
+    stream: ByteStream, n_fields: int, wanted: list[int], delimiter: str, quoted: bool
 ) -> list[pa.ChunkedArray]:
     """The wanted fields of every well-formed line, as dictionary-encoded bytes.
 
@@ -121,7 +126,7 @@ def _without_long_lines(block: bytes) -> bytes:
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
-    """The block with its quotes taken out, or None where some quote does more than stand around a plain field."""
+    """The block without its quotes, or None where some quote does more than stand around a plain field."""
     octets = np.frombuffer(block, np.uint8)
     separator = (octets == mark[0]) | (octets == 10)
     quotes = np.flatnonzero(octets == 34)
@@ -176,7 +181,10 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
         else:
             try:
                 text = line.decode("utf-8", "surrogateescape")
-                fields = [f.encode("utf-8", "surrogateescape") for f in next(csv.reader([text], delimiter=delimiter))]
+                fields = [
+                    f.encode("utf-8", "surrogateescape")
+                    for f in next(csv.reader([text], delimiter=delimiter))
+                ]
             except (csv.Error, StopIteration):
                 continue
         if len(fields) == n_fields:
