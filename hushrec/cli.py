@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,7 +24,7 @@ from hushrec import __version__
 from hushrec.errors import HushrecError, InputError
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import Billboard
+    from hushrec.algorithms import Billboard, Estimator
     from hushrec.data import Domain, Ratings
     from hushrec.privacy import Budget, Ledger, Plan
 
@@ -46,10 +47,11 @@ class _Group(click.Group):
             raise click.Abort from None  # without click's empty line
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run = super().main
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+            return run(*args, standalone_mode=False, **extra)  # type: ignore[call-overload]
         try:
-            sys.exit(super().main(*args, standalone_mode=False, **extra) or 0)
+            sys.exit(run(*args, standalone_mode=False, **extra) or 0)  # type: ignore[call-overload]
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.ctx.get_help() if error.ctx else "")
             sys.exit(0)
@@ -64,6 +66,10 @@ class _Group(click.Group):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
+        except OSError as error:
+            _fail(
+                f"The system refused: {error.strerror or type(error).__name__} ({error.filename or '?'}).", 1
+            )
         except MemoryError:
             _fail("Out of memory; what was charged before stays charged.", 1)
         except Exception as error:
@@ -287,7 +293,7 @@ def train(
     if as_json:
         _print_json({"file": str(out), **_described(billboard)})
     else:
-        click.echo(f"Trained {model} and wrote {out}\n\n{billboard.privacy.text()}")
+        click.echo(f"Trained {model} and wrote {out}\n{_about(billboard)}")
 
 
 @cli.command()
@@ -432,14 +438,7 @@ def report(model_path: str, as_json: bool) -> None:
     if as_json:
         _print_json(_described(billboard))
         return
-    domain, settings = billboard.domain, billboard.estimator.hyper_parameters()
-    click.echo(f"Model:      {billboard.estimator.name}")
-    click.echo("Settings:   " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "none"))
-    click.echo(
-        f"Domain:     {domain.n_items:,} items, ratings from {domain.low:g} to {domain.high:g},"
-        f" at most {domain.max_ratings_per_user:,} ratings per user\n"
-    )
-    click.echo(billboard.privacy.text())
+    click.echo(f"Model:      {billboard.estimator.name}\n{_about(billboard)}")
 
 
 @cli.command()
@@ -713,8 +712,10 @@ def _domain(
             "--rating-range is missing: declare the lowest and the highest rating,"
             " for example --rating-range 1 5."
         )
-    cap = {} if max_ratings_per_user is None else {"max_ratings_per_user": max_ratings_per_user}
-    return Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range, **cap)
+    items = tuple(Domain.read_catalogue(catalogue))
+    if max_ratings_per_user is None:
+        return Domain(items, rating_range=rating_range)
+    return Domain(items, rating_range=rating_range, max_ratings_per_user=max_ratings_per_user)
 
 
 def _read(path: str, domain: Domain, columns: str | None, file_format: str | None, implicit: bool) -> Ratings:
@@ -850,6 +851,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _about(billboard: Billboard) -> str:
+    """Settings, domain and privacy statement, for a reader."""
+    domain = billboard.domain
+    return (
+        f"{_settings_line(billboard.estimator)}\n"
+        f"Domain:     {domain.n_items:,} items, ratings from {domain.low:g} to {domain.high:g},"
+        f" at most {domain.max_ratings_per_user:,} per user\n\n{billboard.privacy.text()}"
+    )
+
+
+def _settings_line(estimator: Estimator) -> str:
+    settings = ", ".join(f"{name}={value}" for name, value in estimator.hyper_parameters().items())
+    return textwrap.fill(settings or "none", 100, initial_indent="Settings:   ", subsequent_indent=" " * 12)
 
 
 def _described(billboard: Billboard) -> dict[str, Any]:

@@ -235,7 +235,8 @@ def compare(
         ledger = None
     elif ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs])
-    rows, charged = [], []
+    rows: list[dict[str, Any]] = []
+    charged: list[Release] = []
     for name, budget, draw in runs:
         if on_run is not None:
             on_run(name, budget.epsilon, draw)
@@ -306,7 +307,7 @@ def _whole(budget: Budget) -> Release:
 
 
 def _flat(metrics: Mapping[str, Any]) -> dict[str, float]:
-    flat = {}
+    flat: dict[str, float] = {}
     for name, metric in metrics.items():
         flat |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
     return flat

@@ -243,7 +243,8 @@ def _rank_metrics(
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]
         hits = np.zeros((len(columns), k), dtype=bool)
-        hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, keys) & (columns >= 0)
+        mine = keys[slice(*np.searchsorted(keys, [start * n_items, stop * n_items]))]
+        hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, mine) & (columns >= 0)
         recall[start:stop], ndcg[start:stop] = rank_scores(hits, n_relevant[start:stop])
         start = stop
     return recall, ndcg, lists

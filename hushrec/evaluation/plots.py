@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 #: Colours that stay apart for colour-blind readers and in grey (Okabe and Ito); the first are the models'.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _BASELINE_COLOURS = {"item-bias": "#5a5a5a", "global-mean": "#8a8a8a", "popular": "#5a5a5a"}
-_STYLE = {"font.family": ["DejaVu Sans"], "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "hushrec"}
+_STYLE: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hushrec",
+}
 _TITLES = {
     "rmse": "RMSE on held-out ratings (lower is better)",
     "mae": "mean absolute error on held-out ratings (lower is better)",
