@@ -47,8 +47,8 @@ def main() -> None:
     model, train, test = OUTPUT / "model.hush", OUTPUT / "train.parquet", OUTPUT / "test.parquet"
     run("plan", "--epsilon", f"{options.epsilon:g}", *delta, *domain, "--users", "6000")
     budget = ["--epsilon", f"{options.epsilon:g}", *delta]
-    run("train", train, "--model", "dpals", *budget, *domain, *ledger, "--out", model)
-    mine = json.loads(run("evaluate", model, train, test, "--json"))
+    run("train", train, "--model", "dpals", *budget, *domain, *ledger, "--out", model, quiet=True)
+    mine = json.loads(run("evaluate", model, train, test, "--json", quiet=True))
     epsilons = sorted({1.0, options.epsilon, 10.0})
     grid = ["--models", "dpals,item-bias", "--epsilons", ",".join(f"{epsilon:g}" for epsilon in epsilons)]
     charge = ["--data-is-public"] if public else ledger

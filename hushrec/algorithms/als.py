@@ -88,7 +88,7 @@ class ALS(Estimator):
         exact = Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
         return Plan(budget, (exact,))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Alternate the two half sweeps from a random start."""
         settings = self._settings()
         center = 0.0 if self.implicit else mean_of_user_means(user_means(ratings), ratings.domain)

@@ -55,6 +55,10 @@ class Estimator:
 
     #: Name on the command line and in model files.
     name: ClassVar[str] = ""
+    #: Units of privacy that its sensitivities are derived for.
+    units: ClassVar[tuple[str, ...]] = ("user",)
+    #: What its privacy statement says is assumed public.
+    public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
     #: True where the data are likes rather than ratings: scores are then not clipped to the range.
     implicit: ClassVar[bool] = False
 
@@ -62,7 +66,7 @@ class Estimator:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, NDArray[Any]]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Run the algorithm; return the released arrays ``center``, ``item_bias``, ``item_factors``, ..."""
         raise NotImplementedError
 
@@ -124,10 +128,10 @@ class Estimator:
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
                 " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
             )
-        if budget.unit != "user":
+        if budget.unit not in self.units:
             raise InputError(
-                f"{self.name} protects whole users, but the budget's unit is {budget.unit!r};"
-                " pass Budget(..., unit='user')."
+                f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
+                f" {budget.unit!r}; pass Budget(..., unit={self.units[0]!r})."
             )
         plan = self.releases(budget, ratings.domain, accountant.remaining_fraction)
         accountant.check(plan)
@@ -138,7 +142,7 @@ class Estimator:
             estimator=self,
             domain=ratings.domain,
             arrays=arrays,
-            privacy=accountant.statement(public=PUBLIC_INPUTS),
+            privacy=accountant.statement(public=self.public_inputs),
         )
 
     def hyper_parameters(self) -> dict[str, Any]:
@@ -236,7 +240,7 @@ class Billboard:
 
     estimator: Estimator
     domain: Domain
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, Any]
     privacy: PrivacyStatement
 
     def __post_init__(self) -> None:
@@ -401,7 +405,7 @@ class Billboard:
 
     def top_columns(
         self, history: Ratings, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """The best items for many users as positions in the catalogue, a block of users at a time.
 
         Parameters

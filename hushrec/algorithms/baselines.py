@@ -17,7 +17,7 @@ from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.checks import check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.privacy import Budget, Plan, Release
+from hushrec.privacy import Accountant, Budget, Plan, Release
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class GlobalMean(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return Plan(budget, (level_release(budget, fraction),))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         domain = ratings.domain
         noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
         return {
@@ -63,28 +63,27 @@ class ItemBias(Estimator):
     Parameters
     ----------
     clip : float
-        Bound on a user's weighted residuals, in rating units, > 0; about half the residuals' spread
-        trades little bias for little noise.
+        Bound on a user's weighted residuals, in units of half the rating range, > 0.
     prior_sd : float
-        Spread of item biases assumed by the shrinkage, in rating units, > 0.
+        Spread of item biases assumed by the shrinkage, in units of half the rating range, > 0.
     user_regularization : float
         Ridge on user offsets, in ratings, > 0.
 
     Privacy
     -------
     One Gaussian release, jointly of: the weighted residual sums (norm <= clip), the item weights (norm
-    <= 1, charged at 0.25 of it) and the level of :class:`GlobalMean` (two numbers, charged at 0.1 each).
-    Unit: user. Sensitivity in those units sqrt(1 + 0.25^2 + 2 * 0.1^2) under add-remove; under replace
+    <= 1, weighed by 0.7) and the level of :class:`GlobalMean` (two numbers, weighed by 0.1).
+    Unit: user. Sensitivity in those units sqrt(1 + 0.7^2 + 2 * 0.1^2) under add-remove; under replace
     the signed parts double and the non-negative ones grow by sqrt(2). Proof: docs/proofs/baselines.md.
     """
 
     name: ClassVar[str] = "item-bias"
 
-    clip: float = 0.6
-    prior_sd: float = 0.4
+    clip: float = 0.45
+    prior_sd: float = 0.25
     user_regularization: float = 3.0
 
-    _WEIGHT_PART: ClassVar[float] = 0.25
+    _WEIGHT_PART: ClassVar[float] = 0.7
     _LEVEL_PART: ClassVar[float] = 0.1
 
     def __post_init__(self) -> None:
@@ -102,13 +101,13 @@ class ItemBias(Estimator):
         one = Release("item biases", budget.share(fraction), math.sqrt(squared), budget.unit, budget.relation)
         return Plan(budget, (one,))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         domain = ratings.domain
         n_items = domain.n_items
         sums, weights = self._local(ratings)
         scale = np.concatenate(
             [
-                np.full(n_items, 1 / self.clip),
+                np.full(n_items, 1 / (self.clip * domain.half_width)),
                 np.full(n_items, self._WEIGHT_PART),
                 self._LEVEL_PART * level_scale(domain),
             ]
@@ -126,19 +125,19 @@ class ItemBias(Estimator):
         weight = unit_weights(ratings)
         no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.domain.n_items, 1))
         norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
-        shrink = clip_factor(norms, self.clip)
+        shrink = clip_factor(norms, self.clip * ratings.domain.half_width)
         ones = np.ones((ratings.n_users, 1))
         zero = np.zeros((ratings.domain.n_items, 1))
         sums = residual_sums(
             *csr(ratings.transposed), zero, ones, col_offset=means, col_weight=weight * shrink
         )
-        return sums[:, 0], item_weights(ratings)
+        return sums[:, 0], item_weights(ratings, weight * shrink)
 
-    def _global(self, noisy: Array, domain: Domain, noise_sd: float) -> dict[str, Array]:
+    def _global(self, noisy: Array, domain: Domain, noise_sd: float) -> dict[str, Any]:
         """Server side: shrunken biases from the released sums and weights."""
         n_items = domain.n_items
         sums, weights = noisy[:n_items], np.maximum(noisy[n_items : 2 * n_items], 0.0)
-        variance = (noise_sd * self.clip) ** 2 / self.prior_sd**2
+        variance = (noise_sd * self.clip / self.prior_sd) ** 2
         bias = sums * weights / np.maximum(weights**2 + variance, 1e-12)
         center = level(noisy[2 * n_items :], domain)[0]
         return {
@@ -171,7 +170,7 @@ class Popular(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return Plan(budget, (weights_release(budget, fraction),))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         return {
             "center": np.float64(0.0),
             "item_bias": gate.release("item weights", item_weights(ratings)),
@@ -223,13 +222,43 @@ def unit_weights(ratings: Ratings) -> Array:
     return 1 / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
 
 
-def item_weights(ratings: Ratings) -> Array:
-    """Local: sum over users of their weight at each item, a vector of norm 1 a user; shape (n_items,)."""
+def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
+    """Local: sum over users of their weight at each item, a vector of norm <= 1 a user; shape (n_items,)."""
     matrix = ratings.matrix
-    per_cell = np.repeat(unit_weights(ratings), np.diff(matrix.indptr))
+    user_weight = unit_weights(ratings) if user_weight is None else user_weight
+    per_cell = np.repeat(user_weight, np.diff(matrix.indptr))
     return np.bincount(matrix.indices, weights=per_cell, minlength=ratings.domain.n_items)
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
     """Factor <= 1 that brings each norm to at most ``bound`` (rounded so that it never passes it)."""
     return np.minimum(1.0, bound * (1 - 1e-15) / np.maximum(norms, 1e-300))
+
+
+def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 0.01) -> int:
+    """Number of users, released for a share of the budget, to plan with.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        The private rows.
+    accountant : Accountant
+        Charged ``share`` of its budget's mu squared.
+    share : float
+        In (0, 1).
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Privacy
+    -------
+    One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
+    user's rows may be replaced by rows of which none can be used.
+    """
+    budget = accountant.budget
+    planned = Release("number of users", budget.share(share), 1.0, budget.unit, budget.relation)
+    gate = Gate(accountant, Plan(budget, (planned,)))
+    noisy = gate.release("number of users", np.array([float(ratings.n_users)]))
+    return max(1, round(float(noisy[0])))

@@ -93,12 +93,14 @@ class DPALS(Estimator):
     clipping : {"user", "rating"}
         Clip the norm of a user's whole contribution, or every rating's residual (Algorithm 1, line 1).
     bias_clip, factor_clip : float or None
-        Bound of the clip in the bias rounds and in the first factor iteration, in rating units (times
-        ``user_norm`` for ``factor_clip`` with ``clipping="user"``), > 0. None, no clip, only without privacy.
+        Bound of the clip in the first bias round and the first iteration, in units of half the rating range
+        (its square for ``factor_clip`` with ``clipping="user"``, which bounds residuals times factors), > 0.
+        None, no clip, only without privacy.
     bias_clip_decay, factor_clip_decay : float
         Factor of the bound from one round to the next, in (0, 1].
     user_norm : float or None
-        Bound on the norm of a user's factors, > 0 (Gamma_u). None only without privacy.
+        Bound on the norm of a user's factors (Gamma_u), in units of half the rating range, > 0. None only
+        without privacy.
     sampling : {"weights", "uniform", "tail"}
         What enters the sums: all ratings, weighted to norm 1 a user (adaptive weights, 2023); or
         ``max_ratings_per_user`` of a user's ratings, at random or the rarest items first (section 5.1).
@@ -116,7 +118,8 @@ class DPALS(Estimator):
     start : {"random", "spectral"}
         First learned factors: random, or the top eigenvectors of a private item x item matrix (Remark 2).
     start_clip : float or None
-        Bound on a user's weighted residuals in that matrix, in rating units, > 0. None only without privacy.
+        Bound on a user's weighted residuals in that matrix, in units of half the rating range, > 0. None
+        only without privacy.
     orthonormalize : bool
         Algorithm 1, line 13, with ``gramian="item"``.
     unobserved_weight : float
@@ -247,7 +250,7 @@ class DPALS(Estimator):
         rank, iterations, max_ratings_per_user, regularization
             r, T, k and lambda of the paper.
         user_norm, rating_bound : float or None
-            Gamma_u and Gamma_M; None is no clip, only without privacy.
+            Gamma_u and Gamma_M in units of half the rating range; None is no clip, only without privacy.
         **changes
             Heuristics of section 5 and other fields, for example ``sampling="tail"``, ``item_fraction=0.2``,
             ``center="user"`` or ``orthonormalize=True``.
@@ -276,6 +279,40 @@ class DPALS(Estimator):
             **(settings | changes),
         )
 
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> DPALS:
+        """Hyper-parameters chosen from public quantities alone (docs/planning.md).
+
+        Parameters
+        ----------
+        budget : Budget
+            The run's budget.
+        domain : Domain
+            The declared catalogue, rating range and cap per user.
+        n_users : int
+            Declared, or released by :func:`hushrec.algorithms.baselines.release_user_count`.
+        **changes
+            Fields to set otherwise.
+
+        Returns
+        -------
+        DPALS
+        """
+        check_numbers(n_users=(n_users, int, 1, None))
+        signal = budget.mu * n_users / math.sqrt(domain.n_items) / 100  # about mu on MovieLens-1M
+        rank, iterations = (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (min(8, round(signal)), 3)
+        settings: dict[str, Any] = {
+            "rank": rank,
+            "iterations": iterations,
+            "regularization": 20.0,
+            "bias_clip": 0.4,
+            "factor_clip": 0.1,
+            "user_norm": 0.28,
+            "factor_share": 0.3 if rank == 0 else 0.6,
+            "n_users": n_users,
+        }
+        return cls(**(settings | changes))
+
     @property
     def implicit(self) -> bool:  # type: ignore[override]
         """True where the data are likes."""
@@ -301,7 +338,7 @@ class DPALS(Estimator):
             elif label == "item weights" and self.sampling == "weights":
                 planned.append(weights_release(budget, share))
             else:
-                sensitivity = self._sensitivity(label, budget.relation == "replace")
+                sensitivity = self._sensitivity(label, budget.relation == "replace", domain)
                 planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
         return Plan(budget, planned)
 
@@ -353,14 +390,21 @@ class DPALS(Estimator):
         """Bound on a user's sum of squared weights over the items she contributes to (k of the paper)."""
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
-    def _clip(self, label: str) -> float:
-        """Declared bound of a round's clip; infinite where there is none."""
-        step = int(label.split()[-1]) - 1
+    def _clip(self, label: str, domain: Domain) -> float:
+        """Declared bound of a round's clip, in rating units (squared for a joint clip of the factor sums)."""
+        step, unit = int(label.split()[-1]) - 1, domain.half_width
         if label.startswith("item biases"):
-            return math.inf if self.bias_clip is None else self.bias_clip * self.bias_clip_decay**step
-        return math.inf if self.factor_clip is None else self.factor_clip * self.factor_clip_decay**step
+            return math.inf if self.bias_clip is None else unit * self.bias_clip * self.bias_clip_decay**step
+        unit = unit**2 if self.clipping == "user" else unit
+        return (
+            math.inf if self.factor_clip is None else unit * self.factor_clip * self.factor_clip_decay**step
+        )
 
-    def _sensitivity(self, label: str, replace: bool) -> float:
+    def _user_bound(self, domain: Domain) -> float:
+        """Declared bound on the norm of a user's factors, in rating units."""
+        return math.inf if self.user_norm is None else self.user_norm * domain.half_width
+
+    def _sensitivity(self, label: str, replace: bool, domain: Domain) -> float:
         """Most that one user moves a release, in the norm of its scale (docs/proofs/dpals.md).
 
         Under replace, contributions that cannot point away from each other (counts, positive semidefinite
@@ -370,22 +414,17 @@ class DPALS(Estimator):
         if label == "item weights":
             return positive * math.sqrt(self._cells)
         if label == "start":
-            return positive * (self.start_clip or 1.0) ** 2
-        if label.startswith("item biases"):
-            clip = self._clip(label)
-            if not math.isfinite(clip):
-                return 1.0  # no clip and no noise: the budget is infinite
-            return signed * (clip if self.clipping == "user" else clip * math.sqrt(self._cells))
-        if self.user_norm is None or self.factor_clip is None:
-            return 1.0  # likewise
+            return positive * ((self.start_clip or 1.0) * domain.half_width) ** 2
+        if label.startswith("item statistics"):
+            return self._statistics_sensitivity(replace)
+        bound, norm = self._clip(label, domain), 1.0
+        if not label.startswith("item biases"):
+            norm = self._user_bound(domain)
+        if math.isinf(bound) or math.isinf(norm):
+            return 1.0  # no clip, and no noise either: the budget is infinite
         if label.startswith(("gramian", "unobserved gramian")):
-            return positive * self.user_norm**2
-        if label.startswith("item sums"):
-            clip = self._clip(label)
-            return signed * (
-                clip if self.clipping == "user" else clip * self.user_norm * math.sqrt(self._cells)
-            )
-        return self._statistics_sensitivity(replace)
+            return positive * norm**2
+        return signed * (bound if self.clipping == "user" else bound * norm * math.sqrt(self._cells))
 
     def _statistics_sensitivity(self, replace: bool) -> float:
         """Sensitivity of an item-wise release, Gramians and right-hand sides jointly, in scaled units."""
@@ -404,22 +443,18 @@ class DPALS(Estimator):
         sums = 1.0 if self.clipping == "user" else self._cells
         return math.sqrt(self.gramian_share / (1 - self.gramian_share) * sums / self._cells)
 
-    def _statistics_scale(self, clip: float) -> Array | None:
+    def _statistics_scale(self, clip: float, row_norm: float) -> Array | None:
         """Units of an item-wise release: packed Gramian, then right-hand side; None without clips."""
-        if self.user_norm is None or not math.isfinite(clip):
+        if math.isinf(clip) or math.isinf(row_norm):
             return None
-        norm = self._row_norm(self.user_norm)
-        gram = _frobenius_scale(self.rank + self.biases) * self._gram_unit / norm**2
-        bound = clip if self.clipping == "user" else clip * norm
-        return np.concatenate([gram, np.full(self.rank + self.biases, 1 / bound)])
-
-    def _row_norm(self, user_norm: float) -> float:
-        """Bound on the norm of a user's clipped factors beside their constant column."""
-        return math.hypot(user_norm, 1.0) if self.biases else user_norm
+        width = self.rank + self.biases
+        gram = _frobenius_scale(width) * self._gram_unit / row_norm**2
+        bound = clip if self.clipping == "user" else clip * row_norm
+        return np.concatenate([gram, np.full(width, 1 / bound)])
 
     # ------------------------------------------------------------------ training
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Array]:
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 1: bias rounds, then iterations, each ending in a release."""
         center, n_users = self._level(ratings, gate)
         if self.center == "user":
@@ -456,7 +491,12 @@ class DPALS(Estimator):
             label = f"item biases {step}"
             users = self._users(ratings, local.center, items)
             constant = np.hstack([np.ones_like(users), users])
-            sums, _ = local.sums(np.hstack([np.zeros_like(items), items]), constant, None, self._clip(label))
+            sums, _ = local.sums(
+                np.hstack([np.zeros_like(items), items]),
+                constant,
+                math.inf,
+                self._clip(label, ratings.domain),
+            )
             noisy = gate.release(label, sums)
             sampling = _BIAS_SAMPLING * half_width**2
             noise_sd = gate.noise_sd(label)
@@ -473,7 +513,8 @@ class DPALS(Estimator):
         for step in range(1, self.iterations + 1):
             users = self._users(ratings, local.center, items)
             label, sums_label = f"gramian {step}", f"item sums {step}"
-            sums, gram = local.sums(items, users, self.user_norm, self._clip(sums_label))
+            bound = self._user_bound(ratings.domain)
+            sums, gram = local.sums(items, users, bound, self._clip(sums_label, ratings.domain))
             gram = _symmetric(gate.release(label, gram, scale=_frobenius_scale(self._width)))
             gram = _lifted(gram, 0.5 * gate.noise_sd(label) * math.sqrt(self._width)) / n_users
             noisy = gate.release(sums_label, sums)
@@ -495,20 +536,21 @@ class DPALS(Estimator):
 
         ridge = replace(self._user_ridge, regularization=self.item_regularization)
         size = (self.rank + self.biases) * (self.rank + self.biases + 1) // 2
+        bound = self._user_bound(ratings.domain)
+        row_norm = math.hypot(bound, 1.0) if self.biases else bound  # beside the constant column
         for step in range(1, self.iterations + 1):
             users = self._users(ratings, local.center, items)
-            if self.user_norm is not None:  # line 16
-                users[:, :-1] *= clip_factor(_norms(users[:, :-1]), self.user_norm)[:, None]
+            if math.isfinite(bound):  # line 16
+                users[:, :-1] *= clip_factor(_norms(users[:, :-1]), bound)[:, None]
             pull = None
             if self.unobserved_weight:
                 label = f"unobserved gramian {step}"
                 packed = gate.release(label, gramian(users[:, :-1]), scale=_frobenius_scale(self.rank))
                 pull = self.unobserved_weight * project_psd(packed[None])[0]
             label = f"item statistics {step}"
-            clip = self._clip(label)
-            norm = math.inf if self.user_norm is None else self._row_norm(self.user_norm)
-            blocks = (np.hstack(block) for block in local.statistics(items, users, ridge, clip, norm))
-            noisy = gate.release_blocks(label, blocks, scale=self._statistics_scale(clip))
+            clip = self._clip(label, ratings.domain)
+            blocks = (np.hstack(block) for block in local.statistics(items, users, ridge, clip, row_norm))
+            noisy = gate.release_blocks(label, blocks, scale=self._statistics_scale(clip, row_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
             projected = ((project_psd(block[:, :size]), block[:, size:]) for block in noisy)
             solved = solve_statistics(projected, ridge, self.rank, pull)
@@ -606,7 +648,8 @@ class DPALS(Estimator):
         """First item factors beside the biases: released features, then a random or a spectral start."""
         learned = initial_items(len(items), self.rank, seed, items.dtype)[:, :-1]
         if self.rank and self.start == "spectral":
-            packed = local.outer_products(items, self._users(ratings, local.center, items), self.start_clip)
+            clip = math.inf if self.start_clip is None else self.start_clip * ratings.domain.half_width
+            packed = local.outer_products(items, self._users(ratings, local.center, items), clip)
             matrix = _symmetric(gate.release("start", packed, scale=_frobenius_scale(len(items))))
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
             learned = _top_eigenvectors(matrix, self.rank) * _START_SIZE * math.sqrt(len(items))
@@ -635,7 +678,7 @@ class _LocalSums:
             squares = np.bincount(cells, item_weight[rows.matrix.indices] ** 2, minlength=rows.n_users)
             self.user_weight[counts > 0] = 1 / np.sqrt(squares[counts > 0])
 
-    def sums(self, items: Array, users: Array, user_norm: float | None, clip: float) -> tuple[Array, Array]:
+    def sums(self, items: Array, users: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """Every item's sum of weighted, clipped residuals times user factors, and the packed shared Gramian.
 
         With the joint clip a user's contribution to the first, one vector over all items, has norm at most
@@ -645,7 +688,7 @@ class _LocalSums:
         from hushrec.kernels.residuals import residual_norms, residual_sums
 
         factors, offsets = users[:, :-1].astype(np.float64), users[:, -1]
-        within = np.ones(len(users)) if user_norm is None else clip_factor(_norms(factors), user_norm)
+        within = np.ones(len(users)) if math.isinf(user_norm) else clip_factor(_norms(factors), user_norm)
         levels = {"row_offset": items[:, -1] + self.center, "col_offset": offsets}
         if self.clipping == "rating":
             factors, shrink = factors * within[:, None], np.ones(len(users))
@@ -702,13 +745,13 @@ class _LocalSums:
             col_weight=self.user_weight * shrink if weighted else None,
         )
 
-    def outer_products(self, items: Array, users: Array, clip: float | None) -> Array:
+    def outer_products(self, items: Array, users: Array, clip: float) -> Array:
         """Packed item x item sum of outer products of the users' weighted, clipped residual rows."""
         matrix = self.rows.matrix
         cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
         residual = matrix.data - self.center - items[matrix.indices, -1] - users[cells, -1]
         residual = residual * self.item_weight[matrix.indices] * self.user_weight[cells]
-        if clip is not None:
+        if math.isfinite(clip):
             squares = np.bincount(cells, residual**2, minlength=self.rows.n_users)
             residual *= clip_factor(np.sqrt(squares), clip)[cells]
         clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
