@@ -490,13 +490,8 @@ def plan(
             }
         )
     else:
-        click.echo(f"Model:      {model}")
-        settings = estimator.hyper_parameters()
-        click.echo(
-            "Settings:   " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "none")
-        )
-        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n")
-        click.echo(_plan_table(planned))
+        click.echo(f"Model:      {model}\n{_settings_line(estimator)}")
+        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n\n{_plan_table(planned)}")
 
 
 @cli.command()

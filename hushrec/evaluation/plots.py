@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,9 +82,8 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
         shade = "one noise draw, shaded: 95% bootstrap interval over users"
         if rows and rows[0]["draws"] > 1:
             shade = f"mean of {rows[0]['draws']} noise draws, shaded: smallest to largest"
-        figure.supxlabel(
-            f"{comparison.stamp} {shade.capitalize()}.", fontsize=7.5, color="#444444", x=0.01, ha="left"
-        )
+        about = textwrap.fill(f"{comparison.stamp} {shade.capitalize()}.", 120)
+        figure.supxlabel(about, fontsize=7.5, color="#444444", x=0.01, ha="left")
     return figure
 
 

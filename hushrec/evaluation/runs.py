@@ -126,7 +126,7 @@ def train(
     check_run(name, budget, domain, n_users, settings)
     released = n_users is None and needs_user_count(name)
     if released:
-        from hushrec.algorithms.dpals import release_user_count
+        from hushrec.algorithms.baselines import release_user_count
 
         n_users = release_user_count(ratings, accountant)
     estimator = choose(name, budget, domain, n_users=n_users, n_users_released=released, settings=settings)
