@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import InputError
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
     from hushrec.privacy import Accountant, Budget
 
-#: Stands in for the number of users where settings are only checked, before anything is spent.
-_ANY_NUMBER_OF_USERS = 10_000
+#: Stand in for a number of users that is yet to be released, where settings are checked before that.
+_ANY_NUMBERS_OF_USERS = (1, 100, 10_000, 1_000_000, 100_000_000)
 
 
 def choose(
@@ -23,7 +23,6 @@ def choose(
     domain: Domain,
     *,
     n_users: int | None = None,
-    n_users_released: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Estimator:
     """An estimator by name, its hyper-parameters chosen from the budget, the domain and a number of users.
@@ -38,8 +37,6 @@ def choose(
         The declared catalogue and range.
     n_users : int, optional
         Declared or released number of users; needed by models that are tuned to it (dpals).
-    n_users_released : bool
-        Whether part of the budget was spent on that number.
     settings : mapping of str to value, optional
         Hyper-parameters that override the choice.
 
@@ -54,7 +51,7 @@ def choose(
         raise InputError(f"Model {name!r} is not known; pass one of {', '.join(sorted(ESTIMATORS))}.")
     cls = ESTIMATORS[name]
     given = dict(settings or {})
-    known = {field.name: field for field in fields(cls)}
+    known = [field.name for field in fields(cls)]
     for setting in given:
         if setting not in known:
             raise InputError(
@@ -63,15 +60,7 @@ def choose(
     if needs_user_count(name):
         if n_users is None:
             raise InputError(f"{name} is tuned to the number of users; declare it or release it.")
-        chosen = cls.planned(budget, domain, n_users, n_users_released=n_users_released)  # type: ignore[attr-defined]
-        given = {**chosen.hyper_parameters(), **given}
-    missing = [
-        key
-        for key, field in known.items()
-        if key not in given and field.default is MISSING and field.default_factory is MISSING
-    ]
-    if missing:
-        raise InputError(f"{name} needs a value for {', '.join(missing)}.")
+        return cls.planned(budget, domain, n_users, **given)  # type: ignore[attr-defined]
     return cls(**given)
 
 
@@ -86,14 +75,8 @@ def check_run(
     name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
 ) -> None:
     """Refuse a run that could not be completed, before anything is spent on it."""
-    choose(
-        name,
-        budget,
-        domain,
-        n_users=_ANY_NUMBER_OF_USERS if n_users is None else n_users,
-        n_users_released=n_users is None,
-        settings=settings,
-    ).plan(budget, domain)
+    for count in _ANY_NUMBERS_OF_USERS if n_users is None else (n_users,):
+        choose(name, budget, domain, n_users=count, settings=settings).plan(budget, domain)
 
 
 def train(
@@ -118,7 +101,7 @@ def train(
         Its budget is spent.
     n_users : int, optional
         Declared number of users. Without it, a model that is tuned to the number of users first releases
-        that number, for the share of the budget that ``hushrec.algorithms.dpals`` documents.
+        that number, for the share of the budget that ``hushrec.algorithms.baselines`` documents.
     seed, progress
         As in :meth:`hushrec.algorithms.Estimator.fit`.
     """
@@ -129,5 +112,5 @@ def train(
         from hushrec.algorithms.baselines import release_user_count
 
         n_users = release_user_count(ratings, accountant)
-    estimator = choose(name, budget, domain, n_users=n_users, n_users_released=released, settings=settings)
+    estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
     return estimator.fit(ratings, accountant, seed=seed, progress=progress)
