@@ -161,7 +161,7 @@ class Accountant:
             What the promise assumes to be public, in words: the catalogue, the rating range.
         """
         reasons = []
-        if self.budget.epsilon == math.inf:
+        if not self.budget.private:
             reasons.append("the budget is infinite")
         if not self._secure:
             reasons.append("the noise came from an injected source")

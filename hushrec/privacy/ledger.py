@@ -173,7 +173,7 @@ class Ledger:
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
         name("dataset", dataset)
-        if not isinstance(budget, Budget) or budget.epsilon == math.inf:
+        if not isinstance(budget, Budget) or not budget.private:
             raise InputError(f"budget must be a Budget with a finite epsilon, not {shown(budget)}.")
         with self._transaction("IMMEDIATE") as connection:
             current = self._dataset(connection, dataset, budget.unit, budget.relation)

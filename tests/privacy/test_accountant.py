@@ -111,6 +111,18 @@ def test_a_budget_refuses_what_does_not_fit():
     accountant.release(user(0.0), BUDGET.share(0.5), "d")
 
 
+def test_what_is_left_of_a_budget():
+    accountant = Accountant(BUDGET)
+    assert accountant.remaining_fraction == 1.0
+    accountant.release(user(0.0), BUDGET.share(0.3), "a")
+    assert accountant.remaining_fraction == pytest.approx(0.7, rel=1e-12)
+    accountant.release(user(0.0), BUDGET.share(accountant.remaining_fraction), "b")
+    assert 0 <= accountant.remaining_fraction < 1e-12
+    endless = Accountant(Budget(math.inf, 1e-6))
+    endless.release(user(0.0), Gaussian(0.0), "a")
+    assert (endless.remaining_fraction, endless.budget.private, BUDGET.private) == (1.0, False, True)
+
+
 def test_a_plan_is_checked_before_anything_is_spent(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("default", BUDGET)
