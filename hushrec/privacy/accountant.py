@@ -188,7 +188,8 @@ class Accountant:
             return lambda block: noise.flip(numeric_array(block), probability, label)
         amount = np.asarray(mechanism.noise_multiplier * release.sensitivity)
         if scale is not None:
-            amount = amount / scale
+            with np.errstate(over="ignore"):
+                amount = amount / scale
             if release.mu < math.inf and not np.all((amount > SMALLEST_NOISE) & (amount < math.inf)):
                 raise InputError(
                     f"scale makes the noise of release {label!r} vanish or overflow; bring it near 1."

@@ -159,8 +159,9 @@ def test_unit_relation_and_norm_must_match():
 
 def test_scale_that_drowns_the_noise_is_refused():
     accountant = Accountant(BUDGET)
-    with pytest.raises(InputError):
-        accountant.release(user([1.0, 1.0], scale=[1.0, 1e300]), BUDGET.share(0.1), "a")
+    for scale in ([1.0, 1e300], [1.0, 1e-320]):
+        with pytest.raises(InputError):
+            accountant.release(user([1.0, 1.0], scale=scale), BUDGET.share(0.1), "a")
     assert accountant.releases == ()
 
 
