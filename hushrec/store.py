@@ -44,7 +44,11 @@ def save(billboard: Billboard, path: str | Path) -> None:
     InputError
         If the folder does not exist or cannot be written to.
     """
-    target = Path(path)
+    write_atomically(Path(path), to_bytes(billboard))
+
+
+def to_bytes(billboard: Billboard) -> list[bytes]:
+    """The content of a model file, in parts."""
     arrays, payload, offset = [], [], 0
     for name, value in billboard.arrays.items():
         raw = np.ascontiguousarray(value).astype(_DTYPES[value.dtype.name], copy=False).tobytes()
@@ -76,7 +80,7 @@ def save(billboard: Billboard, path: str | Path) -> None:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    write_atomically(target, [*parts, digest.digest()])
+    return [*parts, digest.digest()]
 
 
 def load(path: str | Path) -> Billboard:

@@ -227,7 +227,8 @@ def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
     matrix = ratings.matrix
     user_weight = unit_weights(ratings) if user_weight is None else user_weight
     per_cell = np.repeat(user_weight, np.diff(matrix.indptr))
-    return np.bincount(matrix.indices, weights=per_cell, minlength=ratings.domain.n_items)
+    sums = np.bincount(matrix.indices, weights=per_cell, minlength=ratings.domain.n_items)
+    return sums.astype(np.float64)  # of no rows, bincount makes integers
 
 
 def clip_factor(norms: Array, bound: float) -> Array:

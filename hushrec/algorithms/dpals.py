@@ -300,7 +300,7 @@ class DPALS(Estimator):
         """
         check_numbers(n_users=(n_users, int, 1, None))
         signal = budget.mu * n_users / math.sqrt(domain.n_items) / 100  # about mu on MovieLens-1M
-        rank, iterations = (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (min(8, round(signal)), 3)
+        rank, iterations = (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (round(min(8.0, signal)), 3)
         settings: dict[str, Any] = {
             "rank": rank,
             "iterations": iterations,
