@@ -1,6 +1,6 @@
 """The main job end to end with the command line: train, evaluate, compare, recommend (`make demo`).
 
-Without a file the data are generated in MovieLens-1M's shape and declared public; with one, every run is
+Without a file the data are generated, like MovieLens in shape, and declared public; with one, every run is
 charged in demo-output/ledger.sqlite.
 """
 
@@ -17,10 +17,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
 
 OUTPUT = Path("demo-output")
-SHAPE = (6_000, 2_000, 500_000)
+SHAPE = (12_000, 1_000, 1_000_000)
 
 
 def main() -> None:
@@ -45,7 +46,7 @@ def main() -> None:
     ledger = ["--ledger", OUTPUT / "ledger.sqlite", "--dataset", dataset]
     delta = ["--delta", f"{options.delta:g}"]
     model, train, test = OUTPUT / "model.hush", OUTPUT / "train.parquet", OUTPUT / "test.parquet"
-    run("plan", "--epsilon", f"{options.epsilon:g}", *delta, *domain, "--users", "6000")
+    run("plan", "--epsilon", f"{options.epsilon:g}", *delta, *domain, "--users", "10000")
     budget = ["--epsilon", f"{options.epsilon:g}", *delta]
     run("train", train, "--model", "dpals", *budget, *domain, *ledger, "--out", model, quiet=True)
     mine = json.loads(run("evaluate", model, train, test, "--json", quiet=True))
@@ -59,8 +60,10 @@ def main() -> None:
 
     print("\n" + "=" * 80 + "\n" + statement)
     print(error_table(mine, compared, options.epsilon, public))
-    print(f"\n{ten}")
-    print(f"Table: {compared['files']['md']}\nPlot:  {Path(compared['files']['png']).absolute()}")
+    print(f"\n{ten}", end="")
+    if not public:
+        run("ledger", "show", *ledger)
+    print(f"\nTable: {compared['files']['md']}\nPlot:  {Path(compared['files']['png']).absolute()}")
     print(f"All of it took {time.perf_counter() - start:.0f} s.")
 
 
@@ -85,7 +88,7 @@ def write_data(ratings: Ratings) -> str:
     for name, part in (("ratings", ratings), ("train", train), ("test", test)):
         pq.write_table(part.to_arrow(), OUTPUT / f"{name}.parquet")
     (OUTPUT / "items.txt").write_text("".join(f"{item}\n" for item in ratings.domain.items), encoding="utf-8")
-    return str(train.users[0]) if train.n_users else "newcomer"
+    return canonical_text(train.users[0]) or "newcomer" if train.n_users else "newcomer"
 
 
 def run(*words: object, quiet: bool = False) -> str:
@@ -123,6 +126,7 @@ if __name__ == "__main__":
     try:
         main()
     except InputError as error:
-        sys.exit(f"Error: {error}")
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
     except BrokenPipeError:
         os._exit(1)

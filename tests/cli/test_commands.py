@@ -163,6 +163,11 @@ def test_file_names_are_safe_and_distinct():
             assert unquote(stem, errors="surrogatepass") == str(user)
 
 
+def test_no_id_can_take_the_name_of_another():
+    hashed = _file_names(["x" * 400])[0]
+    assert len(set(_file_names(["x" * 400, hashed.removesuffix(".csv")]))) == 2
+
+
 def test_file_names_reach_the_disk(run, files, tmp_path):
     users = [user for user in NASTY if isinstance(user, str) and user.strip() and user != "\ud800"]
     table = pa.table({"user": users, "item": files.items[:1] * len(users), "rating": [4.0] * len(users)})

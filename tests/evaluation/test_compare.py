@@ -71,6 +71,13 @@ def test_nothing_is_spent_where_not_all_runs_fit(parts, tmp_path):
     assert ledger.summary("default").charges == 0
 
 
+def test_public_data_are_not_charged(parts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    compare(*parts, ["item-bias"], [1], delta=1e-6, settings=ALS, ledger=ledger, data_is_public=True)
+    with pytest.raises(InputError):  # the data set is not even known
+        ledger.summary("default", 1e-6)
+
+
 def test_likes_are_judged_by_recall(parts):
     result = compare(*parts, ["popular"], [1], delta=1e-6, k=5, settings=ALS, data_is_public=True)
     assert [row["model"] for row in result.rows] == ["popular", "als"]
