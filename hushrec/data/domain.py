@@ -181,7 +181,7 @@ class Domain:
             raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
         low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149
         if low == high:
-            low, high = min(low, 0.0), max(high, 0.0) or 1.0
+            low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
         given = given_ids(encoded.values)
         order = sorted(range(len(given)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
         return cls(

@@ -181,6 +181,7 @@ def realistic(
     scores = _scores(rows, columns, n_users, np.log(popularity * n_items), rank, rng)
     # one unit of score is a quarter of the range, so that 1 to 5 keeps its scale
     unit = (domain.high - domain.low) / 4
+    top = domain.low + math.floor((domain.high - domain.low) / step + 1e-9) * step
     for start in range(0, n_ratings, _CELLS):
         part = scores[start : start + _CELLS]
         part *= unit
@@ -190,7 +191,7 @@ def realistic(
         np.rint(part, out=part)
         part *= step
         part += domain.low
-        np.clip(part, domain.low, domain.high, out=part)
+        np.clip(part, domain.low, top, out=part)
     users = pa.array(_names("u", n_users), pa.large_string())
     return Ratings.assemble(domain, Encoded(rows, users, users), columns, scores)
 

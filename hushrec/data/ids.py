@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 
 from hushrec.errors import InputError
 
+_PART = 1 << 20  # rows handled at a time, where a whole column would double the memory
+
 
 def canonical_text(value: Any) -> str | None:
     """The text that identifies an id, or None where there is no id.
@@ -233,7 +235,7 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         codes = _concatenate([_codes(chunk.indices) for chunk in encoded.chunks], np.int32)
         # A dictionary may repeat a value, hold null or hold values that no row uses.
         inner_codes, values = _dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
-        return np.append(inner_codes, np.int32(-1))[codes], values
+        return _by_appearance(np.append(inner_codes, np.int32(-1))[codes], values)
     plain = {
         pa.string_view(): pa.large_string(),
         pa.binary_view(): pa.large_binary(),
@@ -251,6 +253,19 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         raise InputError(f"A column holds {kind}, which cannot be read as ids or ratings.") from None
     codes = _concatenate([_codes(chunk.indices) for chunk in encoded.chunks], np.int32)
     return codes, encoded.chunk(encoded.num_chunks - 1).dictionary
+
+
+def _by_appearance(codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Number values by the first row that holds them: a dictionary's own order may depend on all rows."""
+    first = np.full(len(values) + 1, len(codes), dtype=np.int64)
+    for stop in range(len(codes), 0, -_PART):
+        start = max(0, stop - _PART)
+        first[codes[start:stop][::-1]] = np.arange(stop - 1, start - 1, -1)  # the first row is written last
+    order = np.argsort(first[:-1], kind="stable")
+    order = order[: np.count_nonzero(first[:-1] < len(codes))]  # drop values that no row holds
+    place = np.full(len(values) + 1, -1, dtype=np.int32)
+    place[order] = np.arange(len(order))
+    return place[codes], values.take(pa.array(order))
 
 
 def _codes(indices: pa.Array) -> np.ndarray:
@@ -281,6 +296,16 @@ def plain_values(values: pa.Array) -> list[Any]:
         octets = values.cast(pa.large_binary()).to_pylist()
         return [None if cell is None else cell.decode("utf-8", "backslashreplace") for cell in octets]
     return values.to_pylist()
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary-encoded column of bytes as text, without surrounding blanks."""
+    column = column.unify_dictionaries()
+    if not column.num_chunks:
+        return pa.chunked_array([], pa.large_string())
+    cells = column.chunk(0).dictionary.to_pylist()
+    texts = pa.array([cell.decode("utf-8", "backslashreplace").strip() for cell in cells], pa.large_string())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, texts) for c in column.chunks])
 
 
 def compact(column: pa.Array) -> pa.Array:

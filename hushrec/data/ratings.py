@@ -19,6 +19,8 @@ from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.errors import InputError
 
+_WORD_BITS = 63  # an entry's user, item and position fit in one integer, or are sorted the longer way
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
@@ -408,7 +410,7 @@ def _sorted_unique(
     cell *= n_items
     cell += items
     del users, items
-    if max(1, n_users * n_items).bit_length() + bits <= 63:  # (user, item, position) in one integer
+    if max(1, n_users * n_items).bit_length() + bits <= _WORD_BITS:  # (user, item, position) in one integer
         cell <<= bits
         for part in _parts(n_entries):
             cell[part] |= np.arange(part.start, part.stop)

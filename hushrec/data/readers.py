@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.ids import check_lengths, compact, encode_ratings, parse_rating
+from hushrec.data.ids import as_text, check_lengths, compact, encode_ratings, parse_rating
 from hushrec.data.textfiles import MAX_LINE_BYTES, lines_of, read_fields, read_header
 from hushrec.errors import InputError
 
@@ -97,7 +97,7 @@ def read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> C
             magic = stream.read(4)
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-    kind = format or _guess_format(path, magic)
+    kind = _guess_format(path, magic) if format is None else format
     if kind not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.")
     if kind in ("movielens-100k", "movielens-dat", "jester") and columns is not None:
@@ -110,16 +110,16 @@ def read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> C
                 return _read_jester(stream, implicit)
             if kind in ("movielens-100k", "movielens-dat"):
                 delimiter = "\t" if kind == "movielens-100k" else "::"
-                users, items, ratings = read_fields(stream, 4, [0, 1, 2], delimiter, quoted=False)
-                return from_triples(users, items, ratings, implicit)
+                fields = read_fields(stream, 4, [0, 1, 2], delimiter, quoted=False)
+                return from_triples(as_text(fields[0]), fields[1], fields[2], implicit)
             names, delimiter, rest = read_header(stream, "\t" if kind == "tsv" else None)
             chosen = find_columns(names, columns, implicit)
             wanted = [names.index(name) for name in chosen]
             fields = read_fields(rest, len(names), wanted, delimiter, quoted=delimiter != "::")
-            return from_triples(fields[0], fields[1], None if implicit else fields[2], implicit)
-    except (OSError, EOFError, pa.ArrowException) as error:
-        if isinstance(error, InputError):
-            raise
+            return from_triples(as_text(fields[0]), fields[1], None if implicit else fields[2], implicit)
+    except InputError:
+        raise
+    except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException):
         raise InputError(
             f"{str(path)!r} is not a readable {kind} file; it may be damaged or cut short."
         ) from None

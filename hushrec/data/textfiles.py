@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _CELL = pa.dictionary(pa.int32(), pa.binary())
 _DELIMITERS = (",", "\t", ";", "|")
-_STAND_IN = b"\x1f"  # stands for the two characters of "::"
+_STAND_IN = b"\x1f"  # stands for the two characters of "::"; a line that holds it itself is made malformed
 
 
 class ByteStream(Protocol):
@@ -98,31 +98,30 @@ def read_fields(
         Whether a field may stand in double quotes.
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
+    mark = _STAND_IN if delimiter == "::" else delimiter.encode()
     for block in lines_of(stream):
-        block = _without_long_lines(block)
-        mark = delimiter.encode()
         if delimiter == "::":
-            block, mark = block.replace(_STAND_IN, b"\n").replace(b"::", _STAND_IN), _STAND_IN
+            block = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
+        plain: bytes | None = block
         if quoted and b'"' in block:
             plain = _without_needless_quotes(block, mark)
-            columns = _split_each(block, n_fields, wanted, mark) if plain is None else None
-            block = block if plain is None else plain
+        if plain is None:
+            columns = _split_each(block, n_fields, wanted, mark)
         else:
-            columns = None
-        if columns is None:
-            columns = _split_block(block, n_fields, wanted, mark)
-        for part, column in zip(parts, columns, strict=True):
+            columns = _split_block(_well_formed(plain, n_fields, mark), n_fields, wanted, mark)
+        for part, column in zip(parts, columns):
             part.append(column)
     return [pa.chunked_array(part, _CELL) for part in parts]
 
 
-def _without_long_lines(block: bytes) -> bytes:
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
-    starts = np.append(0, ends[:-1])
-    long = ends - starts > MAX_LINE_BYTES + 1
-    if not long.any():
-        return block
-    return b"".join([block[starts[k] : ends[k]] for k in np.flatnonzero(~long)])
+def _well_formed(block: bytes, n_fields: int, mark: bytes) -> bytes:
+    """The lines that have the right number of fields and are not too long."""
+    octets = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(octets == 10) + 1
+    lengths = np.diff(ends, prepend=0)
+    marks = np.diff(np.searchsorted(np.flatnonzero(octets == mark[0]), ends), prepend=0)
+    good = (marks == n_fields - 1) & (lengths <= MAX_LINE_BYTES + 1)
+    return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
@@ -145,7 +144,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
     """Split many lines without quotes at once."""
     from pyarrow import csv as arrow_csv
 
-    if not block.strip(b"\n"):
+    if not block:
         return [pa.array([], _CELL) for _ in wanted]
     names = [str(position) for position in range(n_fields)]
     kept = list(dict.fromkeys(str(position) for position in wanted))
@@ -157,8 +156,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
             quote_char=False,
             escape_char=False,
             newlines_in_values=False,
-            ignore_empty_lines=True,
-            invalid_row_handler=lambda row: "skip",
+            ignore_empty_lines=False,
         ),
         convert_options=arrow_csv.ConvertOptions(
             include_columns=kept,
@@ -176,6 +174,8 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
     delimiter = mark.decode()
     rows: list[list[bytes]] = []
     for line in block.split(b"\n"):
+        if len(line) > MAX_LINE_BYTES:
+            continue
         if b'"' not in line:
             fields = line.split(mark)
         else:

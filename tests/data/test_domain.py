@@ -1,0 +1,217 @@
+import json
+import math
+import uuid
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from hushrec.data import Domain
+from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER
+from hushrec.errors import InputError
+
+RANGE = (1.0, 5.0)
+
+
+def test_what_is_declared_is_what_is_there():
+    domain = Domain(["a", "b"], rating_range=(1, 4))
+    assert domain.items == ("a", "b")
+    assert (domain.n_items, domain.low, domain.high) == (2, 1.0, 4.0)
+    assert (domain.midpoint, domain.half_width) == (2.5, 1.5)
+    assert domain.max_ratings_per_user == DEFAULT_MAX_RATINGS_PER_USER == 10_000
+    assert domain.declared
+
+
+def test_it_is_frozen_and_hashable():
+    domain = Domain(["a"], rating_range=RANGE)
+    with pytest.raises(AttributeError):
+        domain.declared = False
+    assert hash(domain) == hash(Domain(["a"], rating_range=RANGE))
+    assert domain == Domain(("a",), rating_range=[1, 5])
+    assert domain != Domain(["a"], rating_range=RANGE, declared=False)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        7,
+        np.int64(7),
+        np.uint8(7),
+        "7",
+        7.0,
+        np.float32(7),
+        "7.0",
+        b"7",
+        " 7 ",
+        "7\n",
+        __import__("decimal").Decimal("7.00"),
+    ],
+)
+def test_one_id_however_it_is_stored(same):
+    domain = Domain([3, 7, 70, "x"], rating_range=RANGE)
+    assert domain.index([same]).tolist() == [1]
+    assert Domain([same], rating_range=RANGE).index([7, "7"]).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "other", ["07", "7.00", "7.5", 7.5, "+7", "7a", "Seven", -7, None, math.nan, [], "", "7e0"]
+)
+def test_other_ids_are_other_ids(other):
+    assert Domain([7], rating_range=RANGE).index([other]).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [10, 30, 20],
+        np.array([10, 30, 20], np.int32),
+        np.array([10.0, 30.0, 20.0]),
+        np.array(["10", "30", "20"]),
+        np.array([10, "30", 20.0], object),
+        pa.array([10, 30, 20]),
+        pa.chunked_array([[10], [30, 20]]),
+        pa.array(["10", "30", "20"]).dictionary_encode(),
+        pa.array(["10", "30", "20"], pa.string_view()),
+        pa.array([b"10", b"30", b"20"]),
+        pd.Series([10, 30, 20]),
+        pd.Series(["10", "30", "20"]),
+        pd.Series(["10", "30", "20"], dtype="category"),
+        pd.Series([10, 30, 20], dtype="Int64"),
+        (10, "30", 20),
+    ],
+)
+def test_index_takes_any_column(ids):
+    found = Domain(range(10, 30, 10), rating_range=RANGE).index(ids)
+    assert found.dtype == np.int64
+    assert found.tolist() == [0, -1, 1]
+
+
+def test_index_of_one_id_and_of_none():
+    domain = Domain(["a", "b"], rating_range=RANGE)
+    assert domain.index("b").tolist() == [1]
+    assert domain.index([]).tolist() == []
+
+
+def test_ids_of_many_types_come_back_as_declared():
+    items = (1, "b", uuid.UUID(int=9), b"z", 2.5)
+    domain = Domain(items, rating_range=RANGE)
+    assert domain.items == items
+    assert domain.index([str(uuid.UUID(int=9)), "z", "2.5"]).tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ([], "empty"),
+        (None, "missing"),
+        ("abc", "sequence"),
+        (7, "sequence"),
+        (["a", "a"], "twice"),
+        ([7, "7"], "twice"),
+        ([7, 7.0], "twice"),
+        (["a", " a"], "twice"),
+        (["a", ""], "Item 2"),
+        ([None], "Item 1"),
+        ([1, math.nan], "Item 2"),
+        ([[1]], "Item 1"),
+    ],
+)
+def test_a_catalogue_that_cannot_number_items_is_refused(items, words):
+    with pytest.raises(InputError, match=words) as caught:
+        Domain(items, rating_range=RANGE)
+    assert str(caught.value).count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [None, 5, "15", (1,), (1, 2, 3), (5, 1), (1, 1), (math.nan, 5), (1, math.nan), (-math.inf, 5),
+     (1, math.inf), ("1", "5"), (True, 5), (None, 5), (1, 10**400), (-1e308, 1e308), (1.0, 1.0 + 1e-12), (1j, 5)],
+)  # fmt: skip
+def test_a_range_that_bounds_nothing_is_refused(bad):
+    with pytest.raises(InputError, match="rating range"):
+        Domain(["a"], rating_range=bad)
+
+
+@pytest.mark.parametrize("cap", [0, -1, 1.5, "9", None, True, math.nan, math.inf])
+def test_a_cap_that_is_no_count_is_refused(cap):
+    with pytest.raises(InputError, match="max_ratings_per_user"):
+        Domain(["a"], rating_range=RANGE, max_ratings_per_user=cap)
+
+
+def test_catalogue_file(tmp_path):
+    path = tmp_path / "items.txt"
+    path.write_bytes(b"\xef\xbb\xbf10\r\n\r\n  20 \nfilm \xc3\xa9\n\n")
+    assert Domain.read_catalogue(path) == ["10", "20", "film é"]
+    assert Domain(Domain.read_catalogue(path), rating_range=RANGE).index([20]).tolist() == [1]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xff\xfea\x00", None])
+def test_catalogue_that_cannot_be_read(tmp_path, content):
+    path = tmp_path / "items.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match="catalogue"):
+        Domain.read_catalogue(path)
+    with pytest.raises(InputError, match="catalogue"):
+        Domain.read_catalogue(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [(1, 2), ("a", "é", "\ud800"), (uuid.UUID(int=5), b"\x00\xff", "x", 3, 2.5), (np.int64(4), np.str_("s"))],
+)
+def test_json_round_trip(items):
+    domain = Domain(items, rating_range=(-1.5, 2), max_ratings_per_user=7)
+    again = Domain.from_dict(json.loads(json.dumps(domain.to_dict())))
+    assert again.items == items
+    assert again == domain
+    assert again.fingerprint == domain.fingerprint
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"items": ["a"]}, {"items": 3}, "x", None, {"items": [{"uuid": "zz"}]}]
+)
+def test_damaged_json(broken):
+    with pytest.raises(InputError):
+        Domain.from_dict(broken)
+    good = Domain(["a"], rating_range=RANGE).to_dict()
+    with pytest.raises(InputError):
+        Domain.from_dict({**good, "declared": "yes"})
+    with pytest.raises(InputError):
+        Domain.from_dict({**good, "rating_range": [5, 1]})
+
+
+def test_fingerprint_tells_what_is_public_apart():
+    base = Domain(["a", "b"], rating_range=RANGE)
+    assert base.fingerprint == Domain(("a", "b"), rating_range=(1.0, 5)).fingerprint
+    assert Domain([1], rating_range=RANGE).fingerprint == Domain(["1"], rating_range=RANGE).fingerprint
+    others = [
+        Domain(["b", "a"], rating_range=RANGE),
+        Domain(["ab"], rating_range=RANGE),
+        Domain(["a", "b"], rating_range=(1, 4)),
+        Domain(["a", "b"], rating_range=RANGE, max_ratings_per_user=9),
+    ]
+    assert len({base.fingerprint, *[other.fingerprint for other in others]}) == 5
+    assert len(base.fingerprint) == 64
+
+
+def test_observed_reads_what_occurs_and_says_so():
+    domain = Domain.observed((["u", "u", "v"], [10, 9, 100], [0.1, 4.5, math.nan]))
+    assert domain.items == (9, 10, 100)
+    assert (domain.low, domain.high) == (0.1, 4.5)
+    assert not domain.declared
+    assert "declared=False" in repr(domain)
+    assert Domain.from_dict(domain.to_dict()).declared is False
+
+
+def test_observed_with_one_rating_value():
+    assert Domain.observed((["u"], ["i"], [5])).rating_range == (0.0, 5.0)
+    assert Domain.observed((["u"], ["i"], [0])).rating_range == (0.0, 1.0)
+    assert Domain.observed((["u"], ["i"], [-2])).rating_range == (-2.0, 0.0)
+    assert Domain.observed({"user": ["u"], "item": ["i"]}, implicit=True).rating_range == (0.0, 1.0)
+
+
+def test_observed_of_nothing():
+    with pytest.raises(InputError, match="declare"):
+        Domain.observed(([], [], []))

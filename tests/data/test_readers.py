@@ -1,0 +1,316 @@
+import csv
+import gzip
+import io
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from data_oracle import as_dictionary, lines
+
+from hushrec.data import Domain, Ratings, textfiles
+from hushrec.errors import InputError
+
+DOMAIN = Domain(range(1, 9), rating_range=(1, 5))
+EXPECTED = {"u": {1: 1.0, 2: 4.0}, "v": {0: 5.0}}
+
+
+def read(path, content, **options):
+    path.write_bytes(content)
+    return as_dictionary(Ratings.read(path, DOMAIN, **options))
+
+
+CSV_FORMS = {
+    "plain": b"user,item,rating\nu,3,4\nv,1,5\nu,2,1\n",
+    "no last line break": b"user,item,rating\nu,3,4\nv,1,5\nu,2,1",
+    "movielens ratings.csv": b"userId,movieId,rating,timestamp\r\nu,3,4.0,9\r\nv,1,5.0,8\r\nu,2,1.0,7\r\n",
+    "other order": b"rating,movie_id,x,USER\n4,3,,u\n5,1,,v\n1,2,,u\n",
+    "byte-order mark": b"\xef\xbb\xbfuser,item,rating\nu,3,4\nv,1,5\nu,2,1\n",
+    "quoted": b'"user","item","rating"\n"u","3","4"\n"v","1","5"\n"u","2","1"\n',
+    "partly quoted": b'user,item,rating,title\nu,3,4,"a, ""b"""\nv,1,5,c\nu,2,1,"d"\n',
+    "semicolons": b"user;item;rating\nu;3;4\nv;1;5\nu;2;1\n",
+    "tabs": b"user\titem\trating\nu\t3\t4\nv\t1\t5\nu\t2\t1\n",
+    "bars": b"user|item|rating\nu|3|4\nv|1|5\nu|2|1\n",
+    "old Mac line breaks": b"user,item,rating\ru,3,4\rv,1,5\ru,2,1\r",
+    "blank lines": b"user,item,rating\n\nu,3,4\n\n\nv,1,5\nu,2,1\n\n",
+    "spaces": b" user , item , rating \n u , 3 , 4 \nv, 1, 5\nu ,2 ,1\n",
+    "integers with a hole": b"user,item,rating\nu,3.0,4.0\nv,1.0,5\n,2.0,3\nu,2.0,1\n",
+    "bad lines": b"user,item,rating\nu,3,4\nu,2\nv,1,5\nv,1,2,2\nu,A7,3\nu,2,n/a\nu,2,1\nv\n",
+    "double colons": b"user::item::rating\nu::3::4\nv::1::5\nu::2::1\n",
+}
+
+
+@pytest.mark.parametrize("content", [pytest.param(c, id=name) for name, c in CSV_FORMS.items()])
+def test_csv_forms(tmp_path, content):
+    assert read(tmp_path / "ratings.csv", content) == EXPECTED
+    assert read(tmp_path / "ratings", content) == EXPECTED
+    with gzip.open(tmp_path / "ratings.csv.gz", "wb") as file:
+        file.write(content)
+    assert as_dictionary(Ratings.read(tmp_path / "ratings.csv.gz", DOMAIN)) == EXPECTED
+
+
+def test_text_ids_stay_text(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,rating\n7,3,4\n08,1,5\n")
+    assert Ratings.read(path, DOMAIN).users.tolist() == ["7", "08"]
+    path.write_bytes(b"user,item,rating\n\xff ,3,4\n")
+    assert Ratings.read(path, DOMAIN).users.tolist() == ["\\xff"]
+
+
+def test_movielens_100k(tmp_path):
+    content = b"u\t3\t4\t881250949\nv\t1\t5\t891717742\nu\t2\t1\t878887116\n"
+    for name in ("u.data", "u1.base", "ua.test"):
+        assert read(tmp_path / name, content) == EXPECTED
+    assert read(tmp_path / "other", content, format="movielens-100k") == EXPECTED
+
+
+def test_movielens_dat(tmp_path):
+    content = b"u::3::4::978300760\nv::1::5::978302109\nu::2::1::978301968\nbad::1::3\nbad::1::\x1f3::4\n"
+    assert read(tmp_path / "ratings.dat", content) == EXPECTED
+
+
+def test_a_headerless_first_line_is_a_row(tmp_path):
+    path = tmp_path / "u.data"
+    path.write_bytes(b"u\t3\t4\t1\n")
+    assert Ratings.read(path, DOMAIN).n_ratings == 1
+
+
+class TestJester:
+    domain = Domain(range(1, 101), rating_range=(-10, 10))
+
+    def line(self, ratings):
+        row = ["99"] * 100
+        for joke, rating in ratings.items():
+            row[joke - 1] = str(rating)
+        return ",".join([str(len(ratings)), *row])
+
+    def test_published_form(self, tmp_path):
+        path = tmp_path / "jester-data-1.csv"
+        path.write_text("\n".join([self.line({1: -7.82, 100: 8.79}), self.line({}), self.line({5: 0.0})]))
+        ratings = Ratings.read(path, self.domain)
+        assert as_dictionary(ratings) == {"1": {0: np.float32(-7.82), 99: np.float32(8.79)}, "3": {4: 0.0}}
+        assert ratings.users.tolist() == [1, 3]
+
+    def test_bad_lines_are_users_without_ratings(self, tmp_path):
+        path = tmp_path / "jokes.txt"
+        good = self.line({1: 5})
+        path.write_text(
+            "\n".join(["", "nonsense", good, good + ",99", self.line({2: "n/a", 3: "1e999", 4: 11}), good])
+        )
+        assert list(as_dictionary(Ratings.read(path, self.domain, format="jester"))) == ["3", "6"]
+
+    def test_semicolons_and_a_mark(self, tmp_path):
+        path = tmp_path / "jester-data-2.csv"
+        path.write_bytes(b"\xef\xbb\xbf" + self.line({7: 1}).replace(",", ";").encode())
+        assert as_dictionary(Ratings.read(path, self.domain)) == {"1": {6: 1.0}}
+
+    def test_nobody(self, tmp_path):
+        path = tmp_path / "jester-data-3.csv"
+        path.write_bytes(b"")
+        assert Ratings.read(path, self.domain).n_users == 0
+
+
+class TestParquet:
+    table = pa.table(
+        {"user": ["u", "v", "u"], "item": [3, 1, 2], "rating": [4.0, 5.0, 1.0], "extra": [[1], [2], [3]]}
+    )
+
+    @pytest.mark.parametrize(
+        "kind", [pa.int8(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.decimal128(21, 1)]
+    )
+    @pytest.mark.parametrize("group", [1, 100])
+    def test_types(self, tmp_path, kind, group):
+        path = tmp_path / "r.parquet"
+        items = self.table["item"].cast(pa.string() if kind == pa.binary() else kind).cast(kind)
+        pq.write_table(self.table.set_column(1, "item", items), path, row_group_size=group)
+        assert as_dictionary(Ratings.read(path, DOMAIN)) == EXPECTED
+        path.rename(tmp_path / "named-otherwise.csv")
+        assert as_dictionary(Ratings.read(tmp_path / "named-otherwise.csv", DOMAIN)) == EXPECTED
+
+    def test_categories_and_many_batches(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("hushrec.data.readers._BATCH_ROWS", 7)
+        rng = np.random.default_rng(0)
+        users, items = rng.integers(0, 40, 500), rng.integers(1, 9, 500)
+        values = rng.integers(1, 6, 500)
+        expected = as_dictionary(Ratings.from_triples(users, items, values, DOMAIN))
+        for user, item in (
+            (pa.array(users), pa.array(items)),
+            (pa.array(users).cast(pa.string()), pa.array(items).cast(pa.string()).dictionary_encode()),
+            (pa.array([None, *users[1:]]), pa.array(items, pa.float32())),
+        ):
+            path = tmp_path / "r.parquet"
+            pq.write_table(pa.table({"user": user, "item": item, "rating": values}), path, row_group_size=50)
+            found = as_dictionary(Ratings.read(path, DOMAIN))
+            if not user.null_count:
+                assert found == expected
+                assert list(found) == list(expected)
+
+    def test_no_rows(self, tmp_path):
+        path = tmp_path / "r.parquet"
+        pq.write_table(self.table.slice(0, 0), path)
+        assert Ratings.read(path, DOMAIN).n_users == 0
+
+    def test_text_that_is_not_utf8(self, tmp_path):
+        path = tmp_path / "r.parquet"
+        broken = pa.Array.from_buffers(
+            pa.string(), 3, pa.array([b"\xff\xfe", b"v", b"\xff"], pa.binary()).buffers()
+        )
+        pq.write_table(self.table.set_column(0, "user", broken).set_column(1, "item", broken), path)
+        assert Ratings.read(path, DOMAIN).n_users == 0
+        pq.write_table(self.table.set_column(0, "user", broken), path)
+        ratings = Ratings.read(path, DOMAIN)
+        assert ratings.users.tolist() == ["\\xff\\xfe", "v", "\\xff"]
+        assert len(ratings.to_arrow()) == 3
+        assert len(ratings.user_keys) == 3
+
+    @pytest.mark.parametrize("keep", [0, 3, 4, 8, 0.3, 0.7, -1, -4, -8])
+    def test_cut_short(self, tmp_path, keep):
+        path = tmp_path / "r.parquet"
+        pq.write_table(self.table, path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else keep])
+        with pytest.raises(InputError, match="parquet") as caught:
+            Ratings.read(path, DOMAIN)
+        assert "\n" not in str(caught.value)
+
+    def test_damaged(self, tmp_path):
+        """A flipped byte is found or is not, but it never brings anything but an InputError."""
+        path = tmp_path / "r.parquet"
+        pq.write_table(self.table, path)
+        whole = path.read_bytes()
+        dice = random.Random(0)
+        for _ in range(300):
+            broken = bytearray(whole)
+            for _ in range(dice.choice([1, 1, 5])):
+                broken[dice.randrange(4, len(whole))] = dice.randrange(256)
+            path.write_bytes(broken)
+            try:
+                Ratings.read(path, DOMAIN)
+            except InputError as error:
+                assert "\n" not in str(error)
+
+
+class TestWhatCannotBeRead:
+    def test_nothing_there(self, tmp_path):
+        with pytest.raises(InputError, match="No such file"):
+            Ratings.read(tmp_path / "none.parquet", DOMAIN)
+
+    def test_a_folder(self, tmp_path):
+        with pytest.raises(InputError, match="folder"):
+            Ratings.read(tmp_path, DOMAIN)
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"\n", b"\xff\xfe\x00", b"\x00" * 100, b"x" * 1_000_000, b"<html></html>"]
+    )
+    @pytest.mark.parametrize("name", ["r.csv", "r.parquet", "r.tsv", "r.csv.gz"])
+    def test_no_table(self, tmp_path, content, name):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(InputError) as caught:
+            Ratings.read(path, DOMAIN)
+        assert len(str(caught.value)) < 1000
+        assert "\n" not in str(caught.value)
+
+    def test_gzip_cut_short(self, tmp_path):
+        path = tmp_path / "r.csv.gz"
+        body = gzip.compress(b"user,item,rating\n" + b"".join(b"u%d,1,4\n" % k for k in range(10_000)))
+        path.write_bytes(body[: len(body) // 2])
+        with pytest.raises(InputError, match="cut short"):
+            Ratings.read(path, DOMAIN)
+
+    def test_missing_columns(self, tmp_path):
+        path = tmp_path / "r.csv"
+        path.write_bytes(b"user,film,rating\nu,1,4\n")
+        with pytest.raises(InputError, match=r"items.*'user', 'film', 'rating'"):
+            Ratings.read(path, DOMAIN)
+        assert Ratings.read(path, DOMAIN, columns={"item": "film"}).n_users == 1
+        assert (
+            Ratings.read(
+                path, Domain([1], rating_range=(0, 1)), columns={"item": "film"}, implicit=True
+            ).n_users
+            == 1
+        )
+
+    def test_a_first_line_that_is_a_row_is_not_shown(self, tmp_path):
+        path = tmp_path / "r.csv"
+        path.write_bytes(b"alice@example.org,1193,5\nbob,1,4\n")
+        with pytest.raises(InputError) as caught:
+            Ratings.read(path, DOMAIN)
+        assert "alice" not in str(caught.value)
+
+    def test_wrong_format(self, tmp_path):
+        path = tmp_path / "r.csv"
+        path.write_bytes(CSV_FORMS["plain"])
+        for wrong in ("xlsx", 3, "", "CSV"):
+            with pytest.raises(InputError, match="format"):
+                Ratings.read(path, DOMAIN, format=wrong)
+        with pytest.raises(InputError, match="parquet"):
+            Ratings.read(path, DOMAIN, format="parquet")
+        with pytest.raises(InputError, match="column names"):
+            Ratings.read(path, DOMAIN, format="jester", columns={"user": "u"})
+        with pytest.raises(InputError, match="format"):
+            Ratings.from_any(pa.table({}), DOMAIN, format="csv")
+
+
+def reference_fields(data, n_fields, delimiter, quoted):
+    """Fields of each line by the csv module, one reader a line."""
+    rows = []
+    for line in lines(data):
+        if len(line) > textfiles.MAX_LINE_BYTES:
+            continue
+        text = line.decode("latin-1")
+        if quoted and '"' in text:
+            fields = next(csv.reader([text], delimiter=delimiter))
+        else:
+            fields = text.split(delimiter)
+        if len(fields) == n_fields:
+            rows.append([field.encode("latin-1") for field in fields])
+    return rows
+
+
+@pytest.mark.parametrize("block", [16, 61, 1 << 20])
+@pytest.mark.parametrize("quoted", [True, False])
+def test_fields_against_the_csv_module(monkeypatch, block, quoted):
+    monkeypatch.setattr(textfiles, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(textfiles, "MAX_LINE_BYTES", 40)
+    dice = random.Random(block)
+    pieces = [
+        '"',
+        '"',
+        ",",
+        ",",
+        ",",
+        "a",
+        "b1",
+        "\n",
+        "\n",
+        "\r",
+        "\r\n",
+        ";",
+        " ",
+        "\x00",
+        "\x1f",
+        "\xff",
+        '""',
+        '"c"',
+        "x" * 45,
+    ]
+    for _ in range(600):
+        plain = dice.random() < 0.3
+        data = "".join(
+            dice.choice(pieces[2:16] if plain else pieces) for _ in range(dice.randrange(60))
+        ).encode("latin-1")
+        columns = textfiles.read_fields(io.BytesIO(data), 3, [0, 2], ",", quoted)
+        found = list(zip(*[column.to_pylist() for column in columns], strict=True))
+        assert found == [(row[0], row[2]) for row in reference_fields(data, 3, ",", quoted)], data
+
+
+def test_a_line_without_end_is_skipped(tmp_path):
+    path = tmp_path / "r.csv"
+    with path.open("wb") as file:
+        file.write(b"user,item,rating\nu,3,4\n")
+        for _ in range(48):
+            file.write(b'"' + b"x" * (1 << 20))
+        file.write(b"\nv,1,5\nu,2,1\n")
+    assert as_dictionary(Ratings.read(path, DOMAIN)) == EXPECTED

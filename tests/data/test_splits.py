@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from data_oracle import as_dictionary, item_order
+from test_sampling import some_ratings
+
+from hushrec.data import leave_k_out, split_ratings, strong_generalization
+from hushrec.errors import InputError
+
+
+def together(*parts):
+    """All ratings of the parts, which must not share one."""
+    whole = {}
+    for part in parts:
+        for user, own in as_dictionary(part).items():
+            assert own, "a user without ratings"
+            known = whole.setdefault(user, {})
+            assert not known.keys() & own.keys()
+            known |= own
+    return whole
+
+
+class TestSplitRatings:
+    def test_parts_are_the_whole(self):
+        ratings = some_ratings()
+        parts = split_ratings(ratings, seed=0)
+        assert together(*parts) == as_dictionary(ratings)
+        sizes = [part.n_ratings for part in parts]
+        assert np.abs(np.array(sizes) - np.array([0.8, 0.1, 0.1]) * ratings.n_ratings).max() <= 1
+
+    def test_seeds(self):
+        ratings = some_ratings()
+        first, again, other = (split_ratings(ratings, (0.5, 0.5), seed=seed)[0] for seed in (0, 0, 1))
+        assert as_dictionary(first) == as_dictionary(again) != as_dictionary(other)
+
+    def test_it_is_random_by_rating(self):
+        ratings = some_ratings(500)
+        test = split_ratings(ratings, (0.7, 0.3), seed=0)[1].aligned_to(ratings)
+        lengths, drawn = np.diff(ratings.matrix.indptr), np.diff(test.matrix.indptr)
+        deviation = (drawn - 0.3 * lengths) / np.sqrt(0.21 * lengths)
+        assert abs(deviation.mean()) < 4 / math.sqrt(500)
+        assert 0.8 < deviation.std() < 1.2
+
+    def test_many_parts(self):
+        ratings = some_ratings()
+        assert len(split_ratings(ratings, [0.05] * 20, seed=0)) == 20
+        assert split_ratings(ratings, [1], seed=0)[0].n_ratings == ratings.n_ratings
+
+    @pytest.mark.parametrize(
+        "bad", [(0.8, 0.1), (1.2, -0.2), (0, 1), (math.nan, 1), ("a", "b"), (), (True,), (0.5, 0.6)]
+    )
+    def test_bad_fractions(self, bad):
+        with pytest.raises(InputError, match="fractions"):
+            split_ratings(some_ratings(3), bad, seed=0)
+
+
+class TestLeaveKOut:
+    @pytest.mark.parametrize("k", [1, 3])
+    def test_each_user(self, k):
+        ratings = some_ratings()
+        train, test = leave_k_out(ratings, k, seed=4)
+        full, held = as_dictionary(ratings), as_dictionary(test)
+        assert together(train, test) == full
+        assert list(as_dictionary(train)) == list(full)
+        for user, own in full.items():
+            chosen = item_order(user, own, 4, "leave-k-out")[:k] if len(own) > k else []
+            assert set(held.get(user, {})) == set(chosen)
+
+    @pytest.mark.parametrize("bad", [0, -1, 1.5, None, True])
+    def test_bad_k(self, bad):
+        with pytest.raises(InputError, match="k must"):
+            leave_k_out(some_ratings(3), bad, seed=0)
+
+
+class TestStrongGeneralization:
+    def test_protocol(self):
+        ratings = some_ratings()
+        parts = strong_generalization(ratings, 20, fold_in=0.8, seed=2)
+        train, fold_in, target = map(as_dictionary, parts)
+        assert together(*parts) == as_dictionary(ratings)
+        assert len(train) == 40
+        assert len(fold_in) == 20
+        assert not train.keys() & fold_in.keys()
+        assert target.keys() <= fold_in.keys()
+        for user, own in fold_in.items():
+            n_all = len(own) + len(target.get(user, {}))
+            assert len(target.get(user, {})) == n_all // 5  # rounded down, as in Liang et al.'s code
+
+    def test_twice_for_validation_users(self):
+        ratings = some_ratings()
+        test = strong_generalization(ratings, 10, seed=0)
+        validation = strong_generalization(test.train, 10, seed=0)
+        assert validation.train.n_users == 40
+        assert together(*validation) == as_dictionary(test.train)
+
+    def test_users_do_not_depend_on_their_order(self):
+        ratings = some_ratings()
+        shuffled = ratings.rows(np.random.default_rng(0).permutation(ratings.n_users))
+        for one, two in zip(
+            strong_generalization(ratings, 9, seed=1), strong_generalization(shuffled, 9, seed=1), strict=True
+        ):
+            assert as_dictionary(one) == as_dictionary(two)
+
+    @pytest.mark.parametrize("bad", [0, 60, 61, -1, 1.5, True, None])
+    def test_bad_numbers_of_users(self, bad):
+        with pytest.raises(InputError, match="n_heldout"):
+            strong_generalization(some_ratings(), bad, seed=0)
+
+    @pytest.mark.parametrize("bad", [0, 1, -0.5, 1.5, math.nan, "0.8", None, True])
+    def test_bad_shares(self, bad):
+        with pytest.raises(InputError, match="fold_in"):
+            strong_generalization(some_ratings(), 5, fold_in=bad, seed=0)
