@@ -100,7 +100,7 @@ class ALS(Estimator):
         return {
             "center": np.float64(center),
             "item_bias": released[:, self.rank].astype(np.float64),
-            "item_factors": released[:, : self.rank],
+            "item_factors": released[:, : self.rank].astype(np.float32),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

@@ -300,7 +300,9 @@ class DPALS(Estimator):
         """
         check_numbers(n_users=(n_users, int, 1, None))
         signal = budget.mu * n_users / math.sqrt(domain.n_items) / 100  # about mu on MovieLens-1M
-        rank, iterations = (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (round(min(8.0, signal)), 3)
+        rank, iterations = (
+            (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (round(min(8.0, signal)), 3)
+        )
         settings: dict[str, Any] = {
             "rank": rank,
             "iterations": iterations,
@@ -357,7 +359,8 @@ class DPALS(Estimator):
         """Every release's part of the budget, before scaling to 1, in order of release."""
         factors = self._width > 0 and self.iterations > 0
         parts = {}
-        if self.center == "level" or (factors and self.gramian == "shared" and self.n_users is None):
+        shared = factors and self.gramian == "shared"
+        if (self.center == "level" and not self.implicit) or (shared and self.n_users is None):
             parts["level"] = self.level_share
         if (
             self.gramian == "shared"
@@ -475,11 +478,17 @@ class DPALS(Estimator):
             self._frequent_rows(ratings, sampled, frequent, weights, seed), relative, center, self.clipping
         )
         items = self._start(ratings, local, items, weights, frequent, gate, seed)
-        if self.gramian == "shared":
+        if self._width == 0:
+            pass
+        elif self.gramian == "shared":
             items = self._shared_rounds(ratings, local, items, slopes * frequent, n_users, gate)
         else:
             items = self._item_rounds(ratings, local, items, frequent, gate)
-        return {"center": np.float64(center), "item_bias": items[:, -1], "item_factors": items[:, :-1]}
+        return {
+            "center": np.float64(center),
+            "item_bias": items[:, -1].astype(np.float64),
+            "item_factors": items[:, :-1].astype(np.float32),
+        }
 
     def _bias_rounds(
         self, ratings: Ratings, local: _LocalSums, items: Array, slopes: Array, gate: Gate
@@ -507,8 +516,6 @@ class DPALS(Estimator):
         self, ratings: Ratings, local: _LocalSums, items: Array, slopes: Array, n_users: float, gate: Gate
     ) -> Array:
         """Iterations with one Gramian for all items and updates by residuals."""
-        if self._width == 0:
-            return items
         belief = _Belief.prior((len(items), self._width), _FACTOR_PRIOR * ratings.domain.half_width)
         for step in range(1, self.iterations + 1):
             users = self._users(ratings, local.center, items)
@@ -592,7 +599,7 @@ class DPALS(Estimator):
         if gate.plans("level"):
             noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
             released, n_users = level(noisy, domain)
-            center = released if self.center == "level" else center
+            center = released if self.center == "level" and not self.implicit else center
         return center, n_users if self.n_users is None else float(self.n_users)
 
     def _item_weights(self, sampled: Ratings, gate: Gate) -> Array:

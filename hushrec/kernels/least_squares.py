@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from hushrec.kernels import simd, threads
+from hushrec.kernels.arrays import Array, check_csr, float_type, padded, vector
+from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, load4, scratch
+from hushrec.kernels.projection import project_psd
+
+__all__ = ["normal_equations", "project_psd", "ridge_solve", "solve_rows"]
 
 TILE = 8  # rows of a Gramian that are accumulated in registers together
-SIDE = 4  # rows and columns of a Cholesky block kept in registers
 BLOCK_BYTES = 24576  # gathered factor rows: they stay in the first-level cache
-
-Array = NDArray[np.floating]
 
 
 def normal_equations(
@@ -148,50 +149,6 @@ def solve_rows(
     return solution
 
 
-def project_psd(gram: Array) -> Array:
-    """The nearest positive semidefinite matrices: negative eigenvalues become zero.
-
-    A matrix whose Cholesky factorization succeeds is returned as it is, bit for bit; only the others pay for
-    their eigenvalues. Rounding is forgiven: 8 * d * machine epsilon of the largest entry.
-
-    Parameters
-    ----------
-    gram : (n_rows, d * (d + 1) // 2) array
-        Packed lower triangles; not changed.
-
-    Returns
-    -------
-    (n_rows, d * (d + 1) // 2) array
-    """
-    gram = np.array(gram, order="C")
-    dtype = float_type(gram)
-    n_rows, size = gram.shape
-    rank = int((2 * size + 0.25) ** 0.5)
-    if size != rank * (rank + 1) // 2:
-        raise ValueError(f"gram has {size} columns, which is no packed triangle.")
-    tolerance = np.asarray(8 * rank * np.finfo(dtype).eps, dtype)
-    failed = np.empty(n_rows, np.bool_)
-
-    def attempt(first: int, last: int) -> None:
-        _attempt_range(gram[first:last], rank, tolerance, failed[first:last])
-
-    threads.run(attempt, np.full(n_rows, _solve_work(rank)))
-    bad = np.flatnonzero(failed)
-    lower = np.tril_indices(rank)
-
-    def clamp(first: int, last: int) -> None:
-        part = bad[first:last]
-        full = np.zeros((len(part), rank, rank), np.float64)
-        full[:, lower[0], lower[1]] = gram[part]
-        eigenvalues, vectors = np.linalg.eigh(full, UPLO="L")
-        projected = (vectors * np.maximum(eigenvalues, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
-        gram[part] = projected[:, lower[0], lower[1]]
-
-    with threadpool_limits(1, "blas"):  # one small matrix shared by several threads takes ten times as long
-        threads.run(clamp, np.full(len(bad), 40.0 * rank**3))
-    return gram
-
-
 class _Rows:
     """The arguments of the compiled functions: contiguous, of few types, factors padded to registers."""
 
@@ -220,74 +177,8 @@ class _Rows:
         self.work = np.diff(indptr) * (self.rank * (self.rank + 3.0) / 2.0)
 
 
-def check_csr(
-    indptr: NDArray[np.integer], indices: NDArray[np.integer], values: Array, n_cols: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """The CSR arrays with the types that the compiled functions take, safe to index with."""
-    starts = np.ascontiguousarray(indptr, np.int64)
-    columns = np.ascontiguousarray(indices, np.int32)
-    values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)
-    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or (np.diff(starts) < 0).any():
-        raise ValueError("indptr must not decrease and must stay within the entries.")
-    if values.shape != columns.shape:
-        raise ValueError(f"{len(values)} values do not fit {len(columns)} indices.")
-    used = columns[starts[0] : starts[-1]].view(np.uint32)  # a negative index is a large one
-    if len(used) and used.max() >= n_cols:
-        raise ValueError(f"a column index is not among the {n_cols} columns.")
-    return starts, columns, values
-
-
-def padded(factors: Array, scale: Array | None = None) -> Array:
-    """Factors (times `scale`, row by row) with zero columns up to whole registers, rows on cache lines."""
-    dtype = factors.dtype
-    lanes = simd.BYTES // dtype.itemsize
-    n_rows, rank = factors.shape
-    width = -(-rank // lanes) * lanes
-    memory = np.zeros(n_rows * width + lanes, dtype)
-    skip = -memory.ctypes.data % simd.BYTES // dtype.itemsize
-    table = memory[skip : skip + n_rows * width].reshape(n_rows, width)
-    if scale is None:
-        table[:, :rank] = factors
-    else:
-        np.multiply(factors, scale[:, None], out=table[:, :rank])
-    return table
-
-
-def float_type(array: Array) -> np.dtype:
-    if array.dtype not in (np.float32, np.float64):
-        raise ValueError(f"float32 or float64 expected, not {array.dtype}.")
-    return array.dtype
-
-
-def vector(value: Array | float | None, size: int, dtype: np.dtype, default: float, name: str) -> Array:
-    if value is None:
-        return np.full(size, default, dtype)
-    value = np.asarray(value, dtype)
-    if value.shape not in ((), (size,)):
-        raise ValueError(f"{name} has shape {value.shape} instead of ({size},).")
-    return np.array(np.broadcast_to(value, (size,)))  # never read-only, which numba takes for another type
-
-
 def _solve_work(rank: int) -> float:
     return (rank + 1.0) ** 3 / 6.0 + 2.0 * rank**2
-
-
-@simd.compiled
-def _load4(work, at, step):
-    return (
-        simd.load(work, at),
-        simd.load(work, at + step),
-        simd.load(work, at + 2 * step),
-        simd.load(work, at + 3 * step),
-    )
-
-
-@simd.compiled
-def _store4(work, at, step, registers):
-    simd.store(work, at, registers[0])
-    simd.store(work, at + step, registers[1])
-    simd.store(work, at + 2 * step, registers[2])
-    simd.store(work, at + 3 * step, registers[3])
 
 
 @simd.compiled
@@ -298,7 +189,7 @@ def combine(coefficients, first, step, block, width, count, columns, out, at):
         k = 0
         while k + 4 <= count:
             i = first + k * step
-            b0, b1, b2, b3 = _load4(block, k * width + c, width)
+            b0, b1, b2, b3 = load4(block, k * width + c, width)
             s0 = simd.multiply_add(simd.splat(coefficients, i), b0, s0)
             s1 = simd.multiply_add(simd.splat(coefficients, i + step), b1, s1)
             s2 = simd.multiply_add(simd.splat(coefficients, i + 2 * step), b2, s2)
@@ -342,10 +233,10 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, start
     lanes = simd.lanes(table)
     flat = table.reshape(-1)
     size = max(BLOCK_BYTES // (width * flat.itemsize), 8)
-    block = np.empty(size * width, table.dtype)
+    block = simd.aligned(table, size * width)
     targets = np.empty(size, table.dtype)
-    square = np.empty(rank * width, table.dtype)
-    total = np.empty(width, table.dtype)
+    square = simd.aligned(table, rank * width)
+    total = simd.aligned(table, width)
     for row in range(start, stop):
         square[:] = 0.0
         total[:] = 0.0
@@ -368,129 +259,12 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, start
 
 
 @simd.compiled
-def _finish(sums, l10, l20, l21, l30, l31, l32, inverse, at, lanes):
-    """One row of a Cholesky block: what is left of its 4 columns, solved against the diagonal block."""
-    s0, s1, s2, s3 = sums
-    x0 = simd.multiply(s0, simd.load(inverse, at))
-    x1 = simd.multiply(simd.subtract_product(s1, x0, l10), simd.load(inverse, at + lanes))
-    s2 = simd.subtract_product(simd.subtract_product(s2, x0, l20), x1, l21)
-    x2 = simd.multiply(s2, simd.load(inverse, at + 2 * lanes))
-    s3 = simd.subtract_product(simd.subtract_product(simd.subtract_product(s3, x0, l30), x1, l31), x2, l32)
-    x3 = simd.multiply(s3, simd.load(inverse, at + 3 * lanes))
-    return x0, x1, x2, x3
-
-
-@simd.compiled
-def _remainder(work, a, b, pitch, lanes):
-    """The 4 x 4 block (a, b) less the product of the factor's rows before column b."""
-    at = a * pitch + b * lanes
-    sums = (
-        _load4(work, at, lanes)
-        + _load4(work, at + pitch, lanes)
-        + _load4(work, at + 2 * pitch, lanes)
-        + _load4(work, at + 3 * pitch, lanes)
-    )
-    for k in range(0, b * lanes, lanes):
-        left, right = _load4(work, a * pitch + k, pitch), _load4(work, b * pitch + k, pitch)
-        sums = simd.subtract_outer(sums, left, right)
-    return sums
-
-
-@simd.compiled
-def _cholesky(work, order, floor, inverse):
-    """Factor one matrix per lane in place (strict lower triangle), the inverse diagonal into `inverse`.
-
-    `work` holds rows of `order` registers, a multiple of 4. Pivots not above `floor` count as zero.
-    """
-    lanes = simd.lanes(work)
-    pitch = order * lanes
-    for a in range(0, order, SIDE):
-        for b in range(0, a, SIDE):
-            sums = _remainder(work, a, b, pitch, lanes)
-            at = b * pitch + b * lanes
-            l10, l20, l30 = _load4(work, at, pitch)[1:]
-            l21, l31 = _load4(work, at + lanes, pitch)[2:]
-            l32 = simd.load(work, at + 3 * pitch + 2 * lanes)
-            for_row = a * pitch + b * lanes
-            x = _finish(sums[0:4], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            _store4(work, for_row, lanes, x)
-            x = _finish(sums[4:8], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            _store4(work, for_row + pitch, lanes, x)
-            x = _finish(sums[8:12], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            _store4(work, for_row + 2 * pitch, lanes, x)
-            x = _finish(sums[12:16], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            _store4(work, for_row + 3 * pitch, lanes, x)
-        sums = _remainder(work, a, a, pitch, lanes)
-        f0, f1, f2, f3 = _load4(floor, a * lanes, lanes)
-        i0 = simd.inverse_root(sums[0], f0)
-        l10, l20, l30 = simd.multiply(sums[4], i0), simd.multiply(sums[8], i0), simd.multiply(sums[12], i0)
-        i1 = simd.inverse_root(simd.subtract_product(sums[5], l10, l10), f1)
-        l21 = simd.multiply(simd.subtract_product(sums[9], l20, l10), i1)
-        l31 = simd.multiply(simd.subtract_product(sums[13], l30, l10), i1)
-        pivot = simd.subtract_product(simd.subtract_product(sums[10], l20, l20), l21, l21)
-        i2 = simd.inverse_root(pivot, f2)
-        rest = simd.subtract_product(simd.subtract_product(sums[14], l30, l20), l31, l21)
-        l32 = simd.multiply(rest, i2)
-        pivot = simd.subtract_product(simd.subtract_product(sums[15], l30, l30), l31, l31)
-        i3 = simd.inverse_root(simd.subtract_product(pivot, l32, l32), f3)
-        _store4(inverse, a * lanes, lanes, (i0, i1, i2, i3))
-        at = a * pitch + a * lanes
-        simd.store(work, at + pitch, l10)
-        simd.store(work, at + 2 * pitch, l20)
-        simd.store(work, at + 2 * pitch + lanes, l21)
-        simd.store(work, at + 3 * pitch, l30)
-        simd.store(work, at + 3 * pitch + lanes, l31)
-        simd.store(work, at + 3 * pitch + 2 * lanes, l32)
-
-
-@simd.compiled
-def _back_substitute(work, order, rank, inverse):
-    """Replace row `rank` of the factor (the solution of L y = rhs) by the solution of L^T x = y."""
-    lanes = simd.lanes(work)
-    pitch = order * lanes
-    y = rank * pitch
-    for b in range((rank - 1) // SIDE * SIDE, -1, -SIDE):
-        at = b * pitch + b * lanes
-        i0, i1, i2, i3 = _load4(inverse, b * lanes, lanes)
-        y0, y1, y2, y3 = _load4(work, y + b * lanes, lanes)
-        l10, l20, l30 = _load4(work, at, pitch)[1:]
-        l21, l31 = _load4(work, at + lanes, pitch)[2:]
-        l32 = simd.load(work, at + 3 * pitch + 2 * lanes)
-        x3 = simd.multiply(y3, i3)
-        x2 = simd.multiply(simd.subtract_product(y2, l32, x3), i2)
-        x1 = simd.multiply(simd.subtract_product(simd.subtract_product(y1, l31, x3), l21, x2), i1)
-        rest = simd.subtract_product(simd.subtract_product(y0, l30, x3), l20, x2)
-        x0 = simd.multiply(simd.subtract_product(rest, l10, x1), i0)
-        _store4(work, y + b * lanes, lanes, (x0, x1, x2, x3))
-        for k in range(0, b * lanes, lanes):
-            l0, l1, l2, l3 = _load4(work, b * pitch + k, pitch)
-            rest = simd.subtract_product(simd.subtract_product(simd.load(work, y + k), l0, x0), l1, x1)
-            simd.store(work, y + k, simd.subtract_product(simd.subtract_product(rest, l2, x2), l3, x3))
-
-
-@simd.compiled
-def _interleave(gram, first, count, rank, order, work):
-    """One matrix per lane: work[a, b, lane] = gram[first + lane] (a, b); other lanes and rows are zero."""
-    lanes = simd.lanes(work)
-    if count < lanes:
-        work[:] = 0.0
-    work[rank * order * lanes :] = 0.0
-    position = 0
-    for a in range(rank):
-        for b in range(a + 1):
-            at = (a * order + b) * lanes
-            for lane in range(count):
-                work[at + lane] = gram[first + lane, position]
-            position += 1
-
-
-@simd.compiled
 def _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floor, inverse):
     """Rows first, ..., first + count - 1, at most one per lane."""
     lanes = simd.lanes(work)
     rank = ridge.shape[0]
     order = inverse.shape[0] // lanes
-    _interleave(gram, first, count, rank, order, work)
+    interleave(gram, first, count, rank, order, work)
     small = work.dtype.type(rank * np.finfo(work.dtype).eps)
     for a in range(rank):
         for lane in range(count):
@@ -498,27 +272,16 @@ def _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floo
             work[at] += ridge[a] * row_ridge[first + lane]
             floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
             work[(rank * order + a) * lanes + lane] = rhs[first + lane, a]
-    _cholesky(work, order, floor, inverse)
-    _back_substitute(work, order, rank, inverse)
+    cholesky(work, order, floor, inverse)
+    back_substitute(work, order, rank, inverse)
     for lane in range(count):
         for a in range(rank):
             solution[first + lane, a] = work[(rank * order + a) * lanes + lane]
 
 
 @simd.compiled
-def _scratch(array, rank):
-    """work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row of its own)."""
-    lanes = simd.lanes(array)
-    order = (rank + SIDE) // SIDE * SIDE
-    work = np.zeros(order * order * lanes, array.dtype)
-    floor = np.zeros(order * lanes, array.dtype)
-    floor[rank * lanes :] = np.inf  # the rows beyond are no unknowns
-    return work, floor, np.empty(order * lanes, array.dtype)
-
-
-@simd.compiled
 def _ridge_range(gram, rhs, ridge, row_ridge, solution):
-    work, floor, inverse = _scratch(gram, len(ridge))
+    work, floor, inverse = scratch(gram, len(ridge))
     lanes = simd.lanes(work)
     for first in range(0, len(gram), lanes):
         count = min(lanes, len(gram) - first)
@@ -530,7 +293,7 @@ def _solve_range(
     indptr, indices, values, table, columns, offset, weight, ridge, row_ridge, start, stop, solution
 ):
     rank = len(ridge)
-    work, floor, inverse = _scratch(table, rank)
+    work, floor, inverse = scratch(table, rank)
     lanes = simd.lanes(work)
     gram = np.empty((lanes, rank * (rank + 1) // 2), table.dtype)
     rhs = np.empty((lanes, rank), table.dtype)
@@ -540,24 +303,3 @@ def _solve_range(
         rows = slice(first, last)
         count = last - first
         _solve_lanes(gram, rhs, 0, count, ridge, row_ridge[rows], solution[rows], work, floor, inverse)
-
-
-@simd.compiled
-def _attempt_range(gram, rank, tolerance, failed):
-    work, floor, inverse = _scratch(gram, rank)
-    lanes = simd.lanes(work)
-    order = inverse.shape[0] // lanes
-    for first in range(0, len(gram), lanes):
-        count = min(lanes, len(gram) - first)
-        _interleave(gram, first, count, rank, order, work)
-        for lane in range(count):
-            largest = np.abs(gram[first + lane]).max()
-            for a in range(rank):
-                work[(a * order + a) * lanes + lane] += tolerance[()] * largest
-            failed[first + lane] = largest > 0
-        _cholesky(work, order, floor, inverse)
-        for lane in range(count):
-            lowest = inverse[lane]
-            for a in range(1, rank):
-                lowest = min(lowest, inverse[a * lanes + lane])
-            failed[first + lane] = failed[first + lane] and lowest == 0

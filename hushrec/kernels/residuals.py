@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.least_squares import check_csr, combine, padded, vector
+from hushrec.kernels.arrays import Array, check_csr, padded, vector
+from hushrec.kernels.least_squares import combine
 
 BLOCK = 64  # entries gathered at a time
-
-Array = NDArray[np.floating]
 
 
 def residual_sums(
@@ -166,9 +165,9 @@ def _residual_range(
     lanes = simd.lanes(offset)
     width = -(-right.shape[1] // lanes) * lanes
     flat, rows = right.reshape(-1), left.reshape(-1)
-    block, row = np.empty(BLOCK * width), np.empty(width)
+    block, row = simd.aligned(offset, BLOCK * width), simd.aligned(offset, width)
     residuals = np.empty(BLOCK)
-    total = np.empty(width)
+    total = simd.aligned(offset, width)
     for i in range(start, stop):
         total[:] = 0.0
         norm = 0.0

@@ -100,7 +100,7 @@ def test_a_plan_that_does_not_fit_the_ledger_is_refused_before_anything_is_spent
 def test_the_noise_that_is_added_is_the_noise_that_is_charged(case: Case) -> None:
     """Pooled residuals over the declared sd are standard normal (spec A3: 6 sigma on the variance)."""
     noise = RecordingNoise(SystemNoise())
-    while sum(call.residual.size for call in noise.calls) < 3000:
+    while sum(call.residual.size for call in noise.calls) < 500:
         case.estimator.fit(RATINGS, Accountant(case.budget("add-remove"), noise=noise))
     residuals = np.concatenate([call.residual for call in noise.calls])
     assert abs(residuals.var() - 1) < 6 * math.sqrt(2 / residuals.size)
