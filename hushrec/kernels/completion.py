@@ -1,0 +1,190 @@
+"""Completion of a low-rank matrix from some of its entries: alternating minimisation and the nuclear norm.
+
+Both take the observed entries as the stored entries of a CSR matrix (a stored zero is an observed zero), in
+float64. Neither knows whether it works on plain or on masked entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from hushrec.kernels.least_squares import solve_rows
+from hushrec.kernels.residuals import predict_pairs, residual_norms
+
+Array = NDArray[Any]
+
+_STALLED = 1e-6  # a sweep that lowers the residual by less than this part is the last
+_HELD_OUT = 20  # one observed entry in so many judges a rank
+_FIRST_THRESHOLD = 0.8  # of singular values, in units of the largest
+_PENALTY_GROWTH = 1.1  # of the constraint's penalty, a step: thresholds fall by as much
+
+
+class Completion(NamedTuple):
+    """A completed matrix ``left @ right.T`` and how it was found.
+
+    Attributes
+    ----------
+    left, right : ndarray of shape (n_rows, rank) and (n_columns, rank)
+    iterations : int
+        Sweeps, or steps, that were made.
+    residual : float
+        Norm of the misfit at the observed entries, relative to theirs.
+    """
+
+    left: Array
+    right: Array
+    iterations: int
+    residual: float
+
+    @property
+    def matrix(self) -> Array:
+        """The completed matrix."""
+        return self.left @ self.right.T
+
+
+def alternating_minimization(
+    observed: sp.csr_array, rank: int, *, tolerance: float = 1e-9, iterations: int = 1000
+) -> Completion:
+    """Alternate least squares between rows and columns, from the leading singular vectors.
+
+    Source: Jain, Netrapalli and Sanghavi 2013, Algorithm 1, without its splitting of the entries. One side is
+    orthonormal in every half sweep, so ill-conditioned matrices (a mask beside small ratings) converge alike.
+
+    Parameters
+    ----------
+    observed : csr_array of shape (n_rows, n_columns)
+    rank : int
+        From 1 to min(n_rows, n_columns) - 1.
+    tolerance : float
+        Stop when the relative residual at the observed entries is below it, or falls no more.
+    iterations : int
+        Most sweeps.
+
+    Returns
+    -------
+    Completion
+    """
+    _, _, leading = svds(observed, k=rank, v0=np.ones(min(observed.shape)))
+    return _sweeps(observed, observed.T.tocsr(), leading.T, tolerance, iterations)
+
+
+def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e-6) -> int:
+    """Rank that predicts held-out entries best: one in twenty is held out, and the rank grows from 1.
+
+    Growth stops when the held-out entries are predicted to ``tolerance``, or at ``largest``. The next rank
+    starts from the last fit and the leading singular vector of what it left.
+    """
+    held_out = np.zeros(observed.nnz, dtype=bool)
+    held_out[_HELD_OUT // 2 :: _HELD_OUT] = True
+    rows = _rows(observed)
+    kept, test = ~held_out, held_out
+    fit_part = sp.csr_array((observed.data[kept], (rows[kept], observed.indices[kept])), shape=observed.shape)
+    transposed = fit_part.T.tocsr()
+    size = np.linalg.norm(observed.data[test])
+    best, least = 1, np.inf
+    residual, right = fit_part, np.zeros((observed.shape[1], 0))
+    for rank in range(1, largest + 1):
+        _, _, leading = svds(residual, k=1, v0=np.ones(min(observed.shape)))
+        fit = _sweeps(fit_part, transposed, np.hstack([right, leading.T]), tolerance / 10, 100)
+        right = fit.right
+        error = np.linalg.norm(_at(fit, rows[test], observed.indices[test]) - observed.data[test]) / size
+        if error < least:
+            best, least = rank, error
+        if error <= tolerance:
+            break
+        left_over = fit_part.data - _at(fit, rows[kept], fit_part.indices)
+        residual = sp.csr_array((left_over, fit_part.indices, fit_part.indptr), shape=observed.shape)
+    return best
+
+
+def nuclear_norm_minimization(
+    observed: sp.csr_array, *, tolerance: float = 1e-8, iterations: int = 1000
+) -> Completion:
+    """The matrix of least nuclear norm that agrees with the observed entries.
+
+    Augmented Lagrangian with singular value thresholding (Lin, Chen and Ma 2010, Algorithm 6), the singular
+    values from the Gramian of the shorter side: only those above the threshold are computed. Where the
+    minimum is a matrix of low rank it is found; elsewhere its norm is met to about one part in a thousand.
+
+    Parameters
+    ----------
+    observed : csr_array of shape (n_rows, n_columns)
+    tolerance : float
+        Stop when the constraint holds to this, relative to the norm of the observed entries.
+    iterations : int
+        Most steps.
+
+    Returns
+    -------
+    Completion
+    """
+    if observed.shape[0] > observed.shape[1]:
+        flipped = nuclear_norm_minimization(observed.T.tocsr(), tolerance=tolerance, iterations=iterations)
+        return flipped._replace(left=flipped.right, right=flipped.left)
+    cells = _rows(observed), observed.indices
+    size = max(float(np.linalg.norm(observed.data)), np.finfo(float).tiny)
+    threshold = float(svds(observed, k=1, v0=np.ones(observed.shape[0]), return_singular_vectors=False)[0])
+    threshold *= _FIRST_THRESHOLD
+    dual = np.zeros(observed.nnz)  # of "agrees with the observed entries", in units of the threshold
+    estimate = np.zeros(observed.shape)
+    for step in range(1, iterations + 1):  # noqa: B007
+        estimate[cells] = observed.data + dual
+        left, right = _thresholded(estimate, threshold)
+        np.matmul(left, right.T, out=estimate)
+        misfit = observed.data - estimate[cells]
+        residual = float(np.linalg.norm(misfit)) / size
+        if residual <= tolerance:
+            break
+        threshold /= _PENALTY_GROWTH
+        dual = (dual + misfit) / _PENALTY_GROWTH
+    return Completion(left, right, step, residual)
+
+
+def _sweeps(
+    by_row: sp.csr_array, by_column: sp.csr_array, right: Array, tolerance: float, iterations: int
+) -> Completion:
+    """Half sweeps over rows and columns from column factors; stops at the tolerance or when it stalls."""
+    size = max(float(np.linalg.norm(by_row.data)), np.finfo(float).tiny)
+    residual = np.inf
+    for sweep in range(1, iterations + 1):  # noqa: B007
+        left = np.linalg.qr(_half_sweep(by_row, np.linalg.qr(right)[0]))[0]
+        right = _half_sweep(by_column, left)
+        last, residual = residual, _misfit(by_row, left, right) / size
+        if residual <= tolerance or last - residual <= _STALLED * residual:
+            break
+    return Completion(left, right, sweep, residual)
+
+
+def _half_sweep(matrix: sp.csr_array, factors: Array) -> Array:
+    """Least squares of every row on the other side's factors."""
+    return solve_rows(matrix.indptr, matrix.indices, matrix.data, factors, 0.0)
+
+
+def _misfit(observed: sp.csr_array, left: Array, right: Array) -> float:
+    """Norm of the difference at the observed entries."""
+    arrays = observed.indptr, observed.indices, observed.data
+    return float(np.linalg.norm(residual_norms(*arrays, left, right)))
+
+
+def _thresholded(matrix: Array, threshold: float) -> tuple[Array, Array]:
+    """Factors of the matrix with its singular values lowered by the threshold, those below it dropped."""
+    values, vectors = scipy.linalg.eigh(
+        matrix @ matrix.T, subset_by_value=(threshold**2, np.inf), check_finite=False, overwrite_a=True
+    )
+    return vectors * (1.0 - threshold / np.sqrt(values)), matrix.T @ vectors
+
+
+def _rows(matrix: sp.csr_array) -> NDArray[np.integer]:
+    """Row of every stored entry."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _at(fit: Completion, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
+    """The fit at some entries."""
+    return predict_pairs(rows, columns, fit.left, fit.right)
