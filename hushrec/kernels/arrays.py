@@ -1,0 +1,58 @@
+"""What the compiled functions take: contiguous arrays of few types, safe to index with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.kernels import simd
+
+Array = NDArray[np.floating]
+
+
+def float_type(array: Array) -> np.dtype:
+    if array.dtype not in (np.float32, np.float64):
+        raise ValueError(f"float32 or float64 expected, not {array.dtype}.")
+    return array.dtype
+
+
+def vector(value: Array | float | None, size: int, dtype: np.dtype, default: float, name: str) -> Array:
+    if value is None:
+        return np.full(size, default, dtype)
+    value = np.asarray(value, dtype)
+    if value.shape not in ((), (size,)):
+        raise ValueError(f"{name} has shape {value.shape} instead of ({size},).")
+    return np.array(np.broadcast_to(value, (size,)))  # never read-only, which numba takes for another type
+
+
+def check_csr(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], values: Array, n_cols: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
+    """The CSR arrays with the types that the compiled functions take, safe to index with."""
+    starts = np.ascontiguousarray(indptr, np.int64)
+    columns = np.ascontiguousarray(indices, np.int32)
+    values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)
+    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or (np.diff(starts) < 0).any():
+        raise ValueError("indptr must not decrease and must stay within the entries.")
+    if values.shape != columns.shape:
+        raise ValueError(f"{len(values)} values do not fit {len(columns)} indices.")
+    used = columns[starts[0] : starts[-1]].view(np.uint32)  # a negative index is a large one
+    if len(used) and used.max() >= n_cols:
+        raise ValueError(f"a column index is not among the {n_cols} columns.")
+    return starts, columns, values
+
+
+def padded(factors: Array, scale: Array | None = None) -> Array:
+    """Factors (times `scale`, row by row) with zero columns up to whole registers, rows on cache lines."""
+    dtype = factors.dtype
+    lanes = simd.BYTES // dtype.itemsize
+    n_rows, rank = factors.shape
+    width = -(-rank // lanes) * lanes
+    memory = np.zeros(n_rows * width + lanes, dtype)
+    skip = -memory.ctypes.data % simd.BYTES // dtype.itemsize
+    table = memory[skip : skip + n_rows * width].reshape(n_rows, width)
+    if scale is None:
+        table[:, :rank] = factors
+    else:
+        np.multiply(factors, scale[:, None], out=table[:, :rank])
+    return table
