@@ -1,0 +1,117 @@
+"""The billboard as people use it: one user, many users, unknown users, wrong ids."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import DPALS, Billboard, GlobalMean
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget
+
+RATINGS = realistic(200, 60, 5000, seed=0)
+MODEL = DPALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)
+ITEMS = RATINGS.domain.items
+
+
+def history_of(row: int) -> dict:
+    matrix = RATINGS.matrix
+    part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    return {ITEMS[item]: float(value) for item, value in zip(matrix.indices[part], matrix.data[part])}
+
+
+def test_one_user_is_served_as_in_a_batch_and_as_by_hand() -> None:
+    history = history_of(7)
+    scores = MODEL.predict(history, ITEMS)
+    state = MODEL.fold_in(Ratings.of_user(history, RATINGS.domain))
+    by_hand = (
+        MODEL.arrays["center"]
+        + state.offset[0]
+        + MODEL.item_bias
+        + MODEL.item_factors.astype(float) @ state.factors[0]
+    )
+    np.testing.assert_allclose(scores, np.clip(by_hand, 1, 5), rtol=1e-9)
+    best = MODEL.recommend(history, 10)
+    assert not {item for item, _ in best} & set(history)
+    unseen = [(score, item) for score, item in zip(by_hand, ITEMS) if item not in history]
+    assert [item for item, _ in best] == [item for _, item in sorted(unseen, reverse=True)[:10]]
+    table = MODEL.recommend_batch(RATINGS, 10).to_pydict()
+    rows = [index for index, user in enumerate(table["user"]) if user == RATINGS.users[7]]
+    assert [table["item"][row] for row in rows] == [item for item, _ in best]
+    assert [table["rank"][row] for row in rows] == list(range(1, 11))
+
+
+def test_filters() -> None:
+    history = history_of(3)
+    allowed = list(ITEMS[:9])
+    best = MODEL.recommend(history, 50, items=allowed, exclude_seen=False)
+    assert {item for item, _ in best} == set(allowed)
+    assert len(MODEL.recommend(history, 50, items=allowed)) == 9 - len(set(allowed) & set(history))
+
+
+def test_a_new_user_without_history_gets_the_released_values() -> None:
+    base = MODEL.arrays["center"] + MODEL.item_bias
+    np.testing.assert_allclose(MODEL.predict({}, ITEMS), np.clip(base, 1, 5))
+    assert MODEL.recommend({}, 1)[0][0] == ITEMS[int(np.argmax(base))]
+    stranger = Ratings.from_triples(["nobody"], [ITEMS[2]], [3.0], RATINGS.domain)
+    np.testing.assert_allclose(MODEL.predict_pairs(RATINGS, stranger), np.clip(base[2], 1, 5), rtol=1e-12)
+
+
+def test_no_users_at_all() -> None:
+    nobody = Ratings.from_triples([], [], [], RATINGS.domain)
+    model = DPALS(rank=3).fit(nobody, Accountant(Budget(1.0, 1e-6)))
+    assert np.isfinite(model.predict({}, ITEMS)).all()
+    assert MODEL.recommend_batch(nobody, 5).num_rows == 0
+    assert MODEL.predict_pairs(nobody, nobody).size == 0
+
+
+def test_similar_items_by_cosine() -> None:
+    factors = MODEL.item_factors.astype(float)
+    cosines = factors @ factors[4] / (np.linalg.norm(factors, axis=1) * np.linalg.norm(factors[4]))
+    cosines[4] = -9
+    found = MODEL.similar_items(ITEMS[4], 3)
+    assert [item for item, _ in found] == [ITEMS[i] for i in np.argsort(-cosines)[:3]]
+    with pytest.raises(InputError, match="no item factors"):
+        GlobalMean().fit(RATINGS, Accountant(Budget(1.0, 1e-6))).similar_items(ITEMS[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: MODEL.predict({}, ["no such item"]), "no such item"),
+        (lambda: MODEL.predict({}, "i1"), "list"),
+        (lambda: MODEL.recommend({}, 0), "n=0"),
+        (lambda: MODEL.recommend(RATINGS, 5), "recommend_batch"),
+        (lambda: MODEL.similar_items("no such item"), "no such item"),
+        (lambda: DPALS().fit(RATINGS, Accountant(Budget(1, 1e-6)), seed=-1), "seed"),
+        (lambda: DPALS().fit(RATINGS, Accountant(Budget(1, 1e-6, unit="rating"))), "unit"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(call, words: str) -> None:
+    with pytest.raises(InputError, match=words) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_another_catalogue_is_refused() -> None:
+    other = Ratings.from_triples(["a"], ["x"], [3.0], Domain(items=["x"], rating_range=(1, 5)))
+    with pytest.raises(InputError, match="catalogue"):
+        MODEL.fold_in(other)
+
+
+def test_a_billboard_cannot_be_changed_and_shows_no_rows() -> None:
+    assert isinstance(MODEL, Billboard)
+    with pytest.raises(ValueError):
+        MODEL.item_bias[0] = 1
+    with pytest.raises(TypeError):
+        MODEL.arrays["item_bias"] = np.zeros(3)
+    assert "200" not in repr(MODEL)
+
+
+def test_runs_are_reproducible_but_for_the_noise() -> None:
+    nothing = Budget(math.inf, 1e-6)
+    again = DPALS(rank=3).fit(RATINGS, Accountant(nothing), seed=1)
+    assert again.item_factors.tobytes() == MODEL.item_factors.tobytes()
+    private = [DPALS(rank=3).fit(RATINGS, Accountant(Budget(1.0, 1e-6)), seed=1) for _ in range(2)]
+    assert np.all(private[0].item_bias != private[1].item_bias)
