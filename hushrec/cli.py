@@ -6,7 +6,9 @@ stderr. With ``--json`` stdout is one JSON object, infinity the string "inf", un
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -34,7 +36,12 @@ _PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish non
 _LONGEST_NAME = 120
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
+_POSITIVE = click.IntRange(min=1)
+
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+Reader = Callable[[str, "Domain"], "Ratings"]
+Charging = Callable[[], dict[str, Any]]
 
 
 class _Group(click.Group):
@@ -88,590 +95,6 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-# ---------------------------------------------------------------------- options that commands share
-
-
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-_epsilon = click.option(
-    "--epsilon", type=float, help="Privacy: smaller is safer, > 0; the word inf asks for none. No default."
-)
-_delta = click.option(
-    "--delta", type=float, help="Chance left over by epsilon: well below one over the number of users."
-)
-_relation = click.option(
-    "--relation",
-    type=click.Choice(["add-remove", "replace"]),
-    default="add-remove",
-    show_default=True,
-    help="What one user is protected from: being known to be in the data, or any change of her ratings.",
-)
-_domain_options = _options(
-    click.option(
-        "--rating-range",
-        type=(float, float),
-        metavar="LOW HIGH",
-        help="Declared lowest and highest rating; others are dropped.",
-    ),
-    click.option("--catalogue", metavar="FILE", help="Declared items: a text file, one item id a line."),
-    click.option(
-        "--max-ratings-per-user",
-        type=int,
-        help="Declared cap; a user's further ratings are sampled away.  [default: 10000]",
-    ),
-)
-_reading_options = _options(
-    click.option(
-        "--columns",
-        metavar="ROLE=NAME,...",
-        help="Names of the columns, for example user=uid,item=movie,rating=stars; usual names are found.",
-    ),
-    click.option(
-        "--format",
-        "file_format",
-        help="parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.",
-    ),
-    click.option("--implicit", is_flag=True, help="Every row is a like of 1; a rating column is not needed."),
-)
-_users = click.option(
-    "--users",
-    "n_users",
-    type=click.IntRange(min=1),
-    help="Declared number of users, if it is public; else it is released for a small share of the budget.",
-)
-_seed = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of initialisation, sampling and splits; privacy noise has none.",
-)
-_set = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a hyper-parameter, for example --set rank=16; repeatable.",
-)
-_dataset = click.option(
-    "--dataset",
-    default="default",
-    show_default=True,
-    help="Name of these users in the ledger: runs on the same users must share it.",
-)
-_ledger_options = _options(
-    click.option(
-        "--ledger",
-        "ledger_path",
-        metavar="FILE",
-        help="Where charges are recorded.  [default: one ledger for this account]",
-    ),
-    _dataset,
-)
-_public = click.option(
-    "--data-is-public",
-    is_flag=True,
-    help="Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.",
-)
-_no_progress = click.option("--no-progress", is_flag=True, help="No progress bar (none without a terminal).")
-
-
-@click.group(
-    cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input.",
-)
-@click.version_option(__version__, message="hushrec %(version)s")
-def cli() -> None:
-    """Train, judge and use recommenders under user-level differential privacy.
-
-    A model file holds only values that were released with noise, so it may be published. Every user is
-    served by folding her own ratings in.
-
-    \b
-    hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
-    hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
-                  --catalogue items.txt --out model.hush
-    hushrec report model.hush
-    hushrec recommend model.hush history.parquet --user 42
-    """
-
-
-def main() -> None:
-    """Entry point of the ``hushrec`` command."""
-    cli()
-
-
-# ---------------------------------------------------------------------- commands
-
-
-@cli.command()
-@click.argument("ratings_path", metavar="RATINGS")
-@click.option(
-    "--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean, popular or als."
-)
-@_epsilon
-@_delta
-@_domain_options
-@click.option("--out", "out_path", metavar="FILE", help="Where the model goes.")
-@_relation
-@_users
-@_set
-@_seed
-@_reading_options
-@_ledger_options
-@_public
-@_no_progress
-@_json
-def train(
-    ratings_path: str,
-    model: str,
-    epsilon: float | None,
-    delta: float | None,
-    rating_range: tuple[float, float] | None,
-    catalogue: str | None,
-    max_ratings_per_user: int | None,
-    out_path: str | None,
-    relation: str,
-    n_users: int | None,
-    overrides: tuple[str, ...],
-    seed: int,
-    columns: str | None,
-    file_format: str | None,
-    implicit: bool,
-    ledger_path: str | None,
-    dataset: str,
-    data_is_public: bool,
-    no_progress: bool,
-    as_json: bool,
-) -> None:
-    """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
-
-    The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
-    that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
-    run spends is charged in the ledger before it is released, and stays charged if the run fails.
-
-    \b
-    hushrec train ratings.parquet --model dpals --epsilon 5 --delta 1e-6 \\
-                  --rating-range 1 5 --catalogue items.txt --out model.hush
-    hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
-                  --rating-range 0 1 --catalogue items.txt --out popular.hush
-    """
-    from hushrec.evaluation.runs import check_run
-    from hushrec.evaluation.runs import train as run
-    from hushrec.privacy import Accountant
-
-    budget = _budget(epsilon, delta, relation)
-    domain = _domain(catalogue, rating_range, max_ratings_per_user)
-    settings = _settings(overrides)
-    check_run(model, budget, domain, n_users, settings)
-    out = _output_file(out_path, "--out model.hush", ratings_path, catalogue)
-    ratings = _read(ratings_path, domain, columns, file_format, implicit)
-    ledger = None if data_is_public else _ledger(ledger_path)
-    accountant = Accountant(budget, ledger=ledger, dataset=dataset, data_is_public=data_is_public)
-    billboard = run(
-        model,
-        ratings,
-        accountant,
-        n_users=n_users,
-        settings=settings,
-        seed=seed,
-        progress=not no_progress and sys.stderr.isatty(),
-    )
-    try:
-        billboard.save(out)
-    except InputError as error:  # too late for bad input: the budget is spent
-        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
-    if as_json:
-        _print_json({"file": str(out), **_described(billboard)})
-    else:
-        click.echo(f"Trained {model} and wrote {out}\n{_about(billboard)}")
-
-
-@cli.command()
-@click.argument("model_path", metavar="MODEL")
-@click.argument("history_path", metavar="HISTORY")
-@click.argument("test_path", metavar="TEST")
-@click.option(
-    "-k", "k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists."
-)
-@click.option(
-    "--relevant-from", type=float, help="Held-out ratings from here up are relevant; by default all are."
-)
-@click.option(
-    "--resamples",
-    type=click.IntRange(min=0),
-    default=1000,
-    show_default=True,
-    help="Bootstrap resamples behind the intervals.",
-)
-@_seed
-@_reading_options
-@_json
-def evaluate(
-    model_path: str,
-    history_path: str,
-    test_path: str,
-    k: int,
-    relevant_from: float | None,
-    resamples: int,
-    seed: int,
-    columns: str | None,
-    file_format: str | None,
-    implicit: bool,
-    as_json: bool,
-) -> None:
-    """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
-
-    RMSE and MAE over all held-out ratings, Recall, NDCG and catalogue coverage of the lists, each with a 95%
-    bootstrap interval over users. Users without a history are served from the released values alone. The
-    figures are computed without noise: keep them to yourself.
-
-    \b
-    hushrec evaluate model.hush train.parquet test.parquet
-    hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json
-    """
-    from hushrec.evaluation import evaluate as measure
-
-    billboard = _model(model_path)
-    history = _read(history_path, billboard.domain, columns, file_format, implicit)
-    targets = _read(test_path, billboard.domain, columns, file_format, implicit)
-    result = measure(
-        billboard, history, targets, k=k, relevant_from=relevant_from, resamples=resamples, seed=seed
-    )
-    if as_json:
-        _print_json({"model": billboard.estimator.name, **result.to_dict()})
-    else:
-        click.echo(result.text())
-
-
-@cli.command()
-@click.argument("model_path", metavar="MODEL")
-@click.argument("history_path", metavar="HISTORY")
-@click.option("--user", help="Serve this user; one without ratings in HISTORY gets the list for newcomers.")
-@click.option("--all-users", is_flag=True, help="Serve every user in HISTORY; needs --out-dir or --out.")
-@click.option("-n", "n", type=click.IntRange(min=1), default=10, show_default=True, help="Items per user.")
-@click.option("--items", "items_path", metavar="FILE", help="Recommend among these only: one item id a line.")
-@click.option("--include-seen", is_flag=True, help="Allow items that the user has rated.")
-@click.option("--out-dir", metavar="DIR", help="One CSV file per user, named by her percent-encoded id.")
-@click.option(
-    "--out", "out_path", metavar="FILE.parquet", help="One file for all users, marked private inside."
-)
-@_reading_options
-@_json
-def recommend(
-    model_path: str,
-    history_path: str,
-    user: str | None,
-    all_users: bool,
-    n: int,
-    items_path: str | None,
-    include_seen: bool,
-    out_dir: str | None,
-    out_path: str | None,
-    columns: str | None,
-    file_format: str | None,
-    implicit: bool,
-    as_json: bool,
-) -> None:
-    """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
-
-    A user's list is computed from her own ratings: show it to her alone. For many users there is one file
-    per user, or one file marked private.
-
-    \b
-    hushrec recommend model.hush history.parquet --user 42 -n 10
-    hushrec recommend model.hush history.parquet --all-users --out-dir lists/
-    hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
-    """
-    from hushrec.data import Domain
-
-    if (user is None) == (not all_users):
-        raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
-    if all_users and (out_dir is None) == (out_path is None):
-        raise InputError(
-            "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
-        )
-    if user is not None and (out_dir or out_path):
-        raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
-    billboard = _model(model_path)
-    items = None if items_path is None else Domain.read_catalogue(items_path)
-    folder = None if out_dir is None else _output_folder(out_dir, "--out-dir")
-    out = None if out_path is None else _output_file(out_path, "--out", model_path, history_path, items_path)
-    history = _read(history_path, billboard.domain, columns, file_format, implicit)
-    if user is not None:
-        _recommend_one(billboard, history, user, n, not include_seen, items, as_json)
-        return
-    table = billboard.recommend_batch(history, n, exclude_seen=not include_seen, items=items)
-    if folder is not None:
-        _write_files(table, folder)
-        target = folder
-    else:
-        assert out is not None
-        _write_private_table(table, out)
-        target = out
-    if as_json:
-        _print_json({"users": history.n_users, "path": str(target), "note": _PRIVATE_TABLE})
-    else:
-        click.echo(f"Wrote the lists of {history.n_users:,} users to {target}\n{_PRIVATE_TABLE}.")
-
-
-@cli.command()
-@click.argument("model_path", metavar="MODEL")
-@_json
-def report(model_path: str, as_json: bool) -> None:
-    """Say what MODEL is and what it promises. Reads the model file and nothing else.
-
-    \b
-    hushrec report model.hush
-    hushrec report model.hush --json
-    """
-    billboard = _model(model_path)
-    if as_json:
-        _print_json(_described(billboard))
-        return
-    click.echo(f"Model:      {billboard.estimator.name}\n{_about(billboard)}")
-
-
-@cli.command()
-@click.option("--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean or popular.")
-@_epsilon
-@_delta
-@_domain_options
-@_relation
-@_users
-@_set
-@_json
-def plan(
-    model: str,
-    epsilon: float | None,
-    delta: float | None,
-    rating_range: tuple[float, float] | None,
-    catalogue: str | None,
-    max_ratings_per_user: int | None,
-    relation: str,
-    n_users: int | None,
-    overrides: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Show the noise that a configuration would add and what it would cost, without any data.
-
-    mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
-    share is a release's part of that sum.
-
-    \b
-    hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
-    hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
-    """
-    from hushrec.evaluation.runs import choose, needs_user_count
-
-    budget = _budget(epsilon, delta, relation)
-    domain = _domain(catalogue, rating_range, max_ratings_per_user)
-    if n_users is None and needs_user_count(model):
-        raise InputError(
-            f"{model} is tuned to the number of users: say for how many, for example --users 6000."
-        )
-    estimator = choose(model, budget, domain, n_users=n_users, settings=_settings(overrides))
-    planned = estimator.plan(budget, domain)
-    if as_json:
-        _print_json(
-            {
-                "model": model,
-                "hyper_parameters": estimator.hyper_parameters(),
-                **_planned(planned),
-            }
-        )
-    else:
-        click.echo(f"Model:      {model}\n{_settings_line(estimator)}")
-        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n\n{_plan_table(planned)}")
-
-
-@cli.command()
-@click.argument("ratings_path", metavar="RATINGS")
-@click.option("--models", default="dpals,item-bias", show_default=True, help="Models, separated by commas.")
-@click.option(
-    "--epsilons", help="Privacy levels, separated by commas; inf adds the non-private reference. No default."
-)
-@_delta
-@_domain_options
-@click.option("--out-dir", metavar="DIR", help="Where table and plot go.")
-@click.option(
-    "--holdout", type=float, default=0.2, show_default=True, help="Share of the ratings to test on."
-)
-@click.option("--draws", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
-@click.option(
-    "-k", "k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists."
-)
-@click.option("--relevant-from", type=float, help="Held-out ratings from here up are relevant.")
-@_relation
-@_users
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="MODEL.NAME=VALUE",
-    help="Set a hyper-parameter of a model, for example --set dpals.rank=16; repeatable.",
-)
-@_seed
-@_reading_options
-@_ledger_options
-@_public
-@_no_progress
-@_json
-def compare(
-    ratings_path: str,
-    models: str,
-    epsilons: str | None,
-    delta: float | None,
-    rating_range: tuple[float, float] | None,
-    catalogue: str | None,
-    max_ratings_per_user: int | None,
-    out_dir: str | None,
-    holdout: float,
-    draws: int,
-    k: int,
-    relevant_from: float | None,
-    relation: str,
-    n_users: int | None,
-    overrides: tuple[str, ...],
-    seed: int,
-    columns: str | None,
-    file_format: str | None,
-    implicit: bool,
-    ledger_path: str | None,
-    dataset: str,
-    data_is_public: bool,
-    no_progress: bool,
-    as_json: bool,
-) -> None:
-    """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
-
-    Part of the ratings is held out for testing. The baselines that every private model must beat are always
-    in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
-    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
-
-    \b
-    hushrec compare ratings.parquet --models dpals,item-bias --epsilons 1,5,10 --delta 1e-6 \\
-                    --rating-range 1 5 --catalogue items.txt --out-dir comparison
-    hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
-                    --catalogue items.txt --data-is-public --out-dir comparison
-    """
-    from hushrec.data.splits import split_ratings
-    from hushrec.evaluation import compare as run
-
-    grid = _numbers(epsilons)
-    if not 0 < holdout < 1:
-        raise InputError(
-            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
-        )
-    smallest = _budget(min(grid), delta, relation)
-    domain = _domain(catalogue, rating_range, max_ratings_per_user)
-    names = [name.strip() for name in models.split(",") if name.strip()]
-    settings = _settings_by_model(overrides)
-    folder = _output_folder(out_dir, "--out-dir")
-    ratings = _read(ratings_path, domain, columns, file_format, implicit)
-    train_part, test_part = split_ratings(ratings, (1 - holdout, holdout), seed=seed)
-    ledger = None if data_is_public else _ledger(ledger_path)
-    show = not no_progress and sys.stderr.isatty()
-    comparison = run(
-        train_part,
-        test_part,
-        names,
-        grid,
-        delta=smallest.delta,
-        relation=relation,
-        n_users=n_users,
-        settings=settings,
-        draws=draws,
-        k=k,
-        relevant_from=relevant_from,
-        ledger=ledger,
-        dataset=dataset,
-        data_is_public=data_is_public,
-        seed=seed,
-        on_run=_say_run if show else None,
-    )
-    paths = comparison.write(folder)
-    if as_json:
-        files = {kind: str(path) for kind, path in paths.items()}
-        _print_json({**comparison.to_dict(), "files": files})
-    else:
-        click.echo(comparison.markdown())
-        click.echo(f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}")
-
-
-@cli.group()
-def ledger() -> None:
-    """Look at what was charged to a data set, or give it a budget.
-
-    \b
-    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
-    hushrec ledger show --dataset shop
-    """
-
-
-@ledger.command("show")
-@_ledger_options
-@click.option(
-    "--delta", type=float, help=f"At which epsilon is given.  [default: the budget's, else {_SHOWN_DELTA:g}]"
-)
-@_json
-def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_json: bool) -> None:
-    """Print what all runs on a data set have been charged together.
-
-    \b
-    hushrec ledger show
-    hushrec ledger show --ledger team.sqlite --dataset shop --json
-    """
-    book = _ledger(ledger_path, create=False)
-    try:
-        summary = book.summary(dataset, delta)
-    except InputError:
-        if delta is not None:
-            raise
-        summary = book.summary(dataset, _SHOWN_DELTA)
-    if as_json:
-        _print_json({"ledger": str(book.path), **summary.to_dict()})
-    else:
-        click.echo(f"{summary}.\nLedger: {book.path}")
-
-
-@ledger.command("open")
-@_ledger_options
-@_epsilon
-@_delta
-@_relation
-@_json
-def ledger_open(
-    ledger_path: str | None,
-    dataset: str,
-    epsilon: float | None,
-    delta: float | None,
-    relation: str,
-    as_json: bool,
-) -> None:
-    """Give a data set a budget that all its runs share; later it can be lowered, never raised.
-
-    \b
-    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
-    """
-    budget = _budget(epsilon, delta, relation)
-    book = _ledger(ledger_path)
-    book.open_dataset(dataset, budget)
-    if as_json:
-        _print_json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
-    else:
-        click.echo(f'Data set "{dataset}" has the budget {budget}.\nLedger: {book.path}')
-
-
 # ---------------------------------------------------------------------- from arguments to values
 
 
@@ -713,11 +136,15 @@ def _domain(
     return Domain(items, rating_range=rating_range, max_ratings_per_user=max_ratings_per_user)
 
 
-def _read(path: str, domain: Domain, columns: str | None, file_format: str | None, implicit: bool) -> Ratings:
-    from hushrec.data import Ratings
-
+def _reader(columns: str | None, file_format: str | None, implicit: bool) -> Reader:
     names = None if columns is None else _pairs(columns.split(","), "--columns", "user=uid,item=movie")
-    return Ratings.read(path, domain, columns=names, format=file_format, implicit=implicit)
+
+    def read(path: str, domain: Domain) -> Ratings:
+        from hushrec.data import Ratings
+
+        return Ratings.read(path, domain, columns=names, format=file_format, implicit=implicit)
+
+    return read
 
 
 def _model(path: str) -> Billboard:
@@ -730,6 +157,20 @@ def _ledger(path: str | None, create: bool = True) -> Ledger:
     from hushrec.privacy import Ledger, default_path
 
     return Ledger(path or default_path(), create=create)
+
+
+def _charging(ledger_path: str | None, dataset: str, data_is_public: bool) -> Charging:
+    """Where a run is charged; called when all else has been checked, since it may create the ledger."""
+
+    def charge_to() -> dict[str, Any]:
+        ledger = None if data_is_public else _ledger(ledger_path)
+        return {"ledger": ledger, "dataset": dataset, "data_is_public": data_is_public}
+
+    return charge_to
+
+
+def _shown(no_progress: bool) -> bool:
+    return not no_progress and sys.stderr.isatty()
 
 
 def _settings(overrides: Iterable[str]) -> dict[str, Any]:
@@ -772,16 +213,18 @@ def _value(text: str) -> Any:
     return text
 
 
-def _numbers(text: str | None) -> list[float]:
-    if text is None:
-        raise InputError(
-            "--epsilons is missing: say which privacy levels to compare, for example --epsilons 1,5,10."
-        )
+def _words(models: str) -> list[str]:
+    return [name.strip() for name in models.split(",") if name.strip()]
+
+
+def _numbers(epsilons: str | None) -> list[float]:
+    if epsilons is None:
+        raise InputError("--epsilons is missing: say which to compare, for example --epsilons 1,5,10.")
     try:
-        return [float(part) for part in text.split(",")]
+        return [float(part) for part in epsilons.split(",")]
     except ValueError:
         raise InputError(
-            f"--epsilons {text!r} is not a list of numbers; write for example 1,5,10,inf."
+            f"--epsilons {epsilons!r} is not a list of numbers; write for example 1,5,10,inf."
         ) from None
 
 
@@ -826,6 +269,572 @@ def _check_writable(folder: Path) -> None:
             f"Cannot write to {str(folder)!r} ({error.strerror});"
             " pass a path in a folder that exists and is writable."
         ) from None
+
+
+# ---------------------------------------------------------------------- options that commands share
+
+
+def _bundle(name: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
+    """Options that reach a command as one value, ``name=make(...)`` of what was given for them."""
+
+    def add(command: Command) -> Command:
+        def bundled(**arguments: Any) -> Any:
+            given = {key: arguments.pop(key) for key in inspect.signature(make).parameters}
+            return command(**arguments, **{name: make(**given)})
+
+        wrapped: Command = functools.wraps(command)(bundled)
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+_model_name = click.option(
+    "--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean, popular or als."
+)
+_k = click.option("-k", "k", type=_POSITIVE, default=20, show_default=True, help="Length of the lists.")
+_relevant_from = click.option(
+    "--relevant-from", type=float, help="Held-out ratings from here up are relevant; by default all are."
+)
+_delta = click.option(
+    "--delta", type=float, help="Chance left over by epsilon: well below one over the number of users."
+)
+_relation = click.option(
+    "--relation",
+    type=click.Choice(["add-remove", "replace"]),
+    default="add-remove",
+    show_default=True,
+    help="What one user is protected from: being known to be in the data, or any change of her ratings.",
+)
+_budget_options = _bundle(
+    "budget",
+    _budget,
+    click.option(
+        "--epsilon",
+        type=float,
+        help="Privacy: smaller is safer, > 0; the word inf asks for none. No default.",
+    ),
+    _delta,
+    _relation,
+)
+_domain_options = _bundle(
+    "domain",
+    _domain,
+    click.option(
+        "--rating-range",
+        type=(float, float),
+        metavar="LOW HIGH",
+        help="Declared lowest and highest rating; others are dropped.",
+    ),
+    click.option("--catalogue", metavar="FILE", help="Declared items: a text file, one item id a line."),
+    click.option(
+        "--max-ratings-per-user",
+        type=int,
+        help="Declared cap; a user's further ratings are sampled away.  [default: 10000]",
+    ),
+)
+_reading_options = _bundle(
+    "read",
+    _reader,
+    click.option(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        help="Names of the columns, for example user=uid,item=movie,rating=stars; usual names are found.",
+    ),
+    click.option(
+        "--format",
+        "file_format",
+        help="parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.",
+    ),
+    click.option("--implicit", is_flag=True, help="Every row is a like of 1; a rating column is not needed."),
+)
+_users = click.option(
+    "--users",
+    "n_users",
+    type=_POSITIVE,
+    help="Declared number of users, if it is public; else it is released for a small share of the budget.",
+)
+_seed = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of initialisation, sampling and splits; privacy noise has none.",
+)
+_settings_options = _bundle(
+    "settings",
+    _settings,
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a hyper-parameter, for example --set rank=16; repeatable.",
+    ),
+)
+_ledger_path = click.option(
+    "--ledger",
+    "ledger_path",
+    metavar="FILE",
+    help="Where charges are recorded.  [default: one ledger for this account]",
+)
+_dataset = click.option(
+    "--dataset",
+    default="default",
+    show_default=True,
+    help="Name of these users in the ledger: runs on the same users must share it.",
+)
+_charge_options = _bundle(
+    "charge_to",
+    _charging,
+    _ledger_path,
+    _dataset,
+    click.option(
+        "--data-is-public",
+        is_flag=True,
+        help="Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.",
+    ),
+)
+_progress = _bundle(
+    "progress",
+    _shown,
+    click.option("--no-progress", is_flag=True, help="No progress bar (none without a terminal)."),
+)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input.",
+)
+@click.version_option(__version__, message="hushrec %(version)s")
+def cli() -> None:
+    """Train, judge and use recommenders under user-level differential privacy.
+
+    A model file holds only values that were released with noise, so it may be published. Every user is
+    served by folding her own ratings in.
+
+    \b
+    hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+    hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+                  --catalogue items.txt --out model.hush
+    hushrec report model.hush
+    hushrec recommend model.hush history.parquet --user 42
+    """
+
+
+def main() -> None:
+    """Entry point of the ``hushrec`` command."""
+    cli()
+
+
+# ---------------------------------------------------------------------- commands
+
+
+@cli.command()
+@click.argument("ratings_path", metavar="RATINGS")
+@_model_name
+@_budget_options
+@_domain_options
+@click.option("--out", "out_path", metavar="FILE", help="Where the model goes.")
+@_users
+@_settings_options
+@_seed
+@_reading_options
+@_charge_options
+@_progress
+@_json
+def train(
+    ratings_path: str,
+    model: str,
+    budget: Budget,
+    domain: Domain,
+    out_path: str | None,
+    n_users: int | None,
+    settings: dict[str, Any],
+    seed: int,
+    read: Reader,
+    charge_to: Charging,
+    progress: bool,
+    as_json: bool,
+) -> None:
+    """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
+
+    The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
+    that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
+    run spends is charged in the ledger before it is released, and stays charged if the run fails.
+
+    \b
+    hushrec train ratings.parquet --model dpals --epsilon 5 --delta 1e-6 \\
+                  --rating-range 1 5 --catalogue items.txt --out model.hush
+    hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
+                  --rating-range 0 1 --catalogue items.txt --out popular.hush
+    """
+    from hushrec.evaluation.runs import check_run
+    from hushrec.evaluation.runs import train as run
+    from hushrec.privacy import Accountant
+
+    check_run(model, budget, domain, n_users, settings)
+    out = _output_file(out_path, "--out model.hush", ratings_path)
+    ratings = read(ratings_path, domain)
+    accountant = Accountant(budget, **charge_to())
+    billboard = run(
+        model, ratings, accountant, n_users=n_users, settings=settings, seed=seed, progress=progress
+    )
+    try:
+        billboard.save(out)
+    except InputError as error:  # too late for bad input: the budget is spent
+        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
+    if as_json:
+        _print_json({"file": str(out), **_described(billboard)})
+    else:
+        click.echo(f"Trained {model} and wrote {out}\n{_about(billboard)}")
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@click.argument("history_path", metavar="HISTORY")
+@click.argument("test_path", metavar="TEST")
+@_k
+@_relevant_from
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="Bootstrap resamples behind the intervals.",
+)
+@_seed
+@_reading_options
+@_json
+def evaluate(
+    model_path: str,
+    history_path: str,
+    test_path: str,
+    k: int,
+    relevant_from: float | None,
+    resamples: int,
+    seed: int,
+    read: Reader,
+    as_json: bool,
+) -> None:
+    """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
+
+    RMSE and MAE over all held-out ratings, Recall, NDCG and catalogue coverage of the lists, each with a 95%
+    bootstrap interval over users. Users without a history are served from the released values alone. The
+    figures are computed without noise: keep them to yourself.
+
+    \b
+    hushrec evaluate model.hush train.parquet test.parquet
+    hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json
+    """
+    from hushrec.evaluation import evaluate as measure
+
+    billboard = _model(model_path)
+    history = read(history_path, billboard.domain)
+    targets = read(test_path, billboard.domain)
+    result = measure(
+        billboard, history, targets, k=k, relevant_from=relevant_from, resamples=resamples, seed=seed
+    )
+    if as_json:
+        _print_json({"model": billboard.estimator.name, **result.to_dict()})
+    else:
+        click.echo(result.text())
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@click.argument("history_path", metavar="HISTORY")
+@click.option("--user", help="Serve this user; one without ratings in HISTORY gets the list for newcomers.")
+@click.option("--all-users", is_flag=True, help="Serve every user in HISTORY; needs --out-dir or --out.")
+@click.option("-n", "n", type=_POSITIVE, default=10, show_default=True, help="Items per user.")
+@click.option("--items", "items_path", metavar="FILE", help="Recommend among these only: one item id a line.")
+@click.option("--include-seen", is_flag=True, help="Allow items that the user has rated.")
+@click.option("--out-dir", metavar="DIR", help="One CSV file per user, named by her percent-encoded id.")
+@click.option(
+    "--out", "out_path", metavar="FILE.parquet", help="One file for all users, marked private inside."
+)
+@_reading_options
+@_json
+def recommend(
+    model_path: str,
+    history_path: str,
+    user: str | None,
+    all_users: bool,
+    n: int,
+    items_path: str | None,
+    include_seen: bool,
+    out_dir: str | None,
+    out_path: str | None,
+    read: Reader,
+    as_json: bool,
+) -> None:
+    """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
+
+    A user's list is computed from her own ratings: show it to her alone. For many users there is one file
+    per user, or one file marked private.
+
+    \b
+    hushrec recommend model.hush history.parquet --user 42 -n 10
+    hushrec recommend model.hush history.parquet --all-users --out-dir lists/
+    hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+    """
+    from hushrec.data import Domain
+
+    if (user is None) == (not all_users):
+        raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+    if all_users and (out_dir is None) == (out_path is None):
+        raise InputError(
+            "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
+        )
+    if user is not None and (out_dir or out_path):
+        raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
+    billboard = _model(model_path)
+    items = None if items_path is None else Domain.read_catalogue(items_path)
+    folder = None if out_dir is None else _output_folder(out_dir, "--out-dir")
+    out = None if out_path is None else _output_file(out_path, "--out", model_path, history_path, items_path)
+    history = read(history_path, billboard.domain)
+    if user is not None:
+        _recommend_one(billboard, history, user, n, not include_seen, items, as_json)
+        return
+    table = billboard.recommend_batch(history, n, exclude_seen=not include_seen, items=items)
+    if folder is not None:
+        _write_files(table, folder)
+        target = folder
+    else:
+        assert out is not None
+        _write_private_table(table, out)
+        target = out
+    if as_json:
+        _print_json({"users": history.n_users, "path": str(target), "note": _PRIVATE_TABLE})
+    else:
+        click.echo(f"Wrote the lists of {history.n_users:,} users to {target}\n{_PRIVATE_TABLE}.")
+
+
+@cli.command()
+@click.argument("model_path", metavar="MODEL")
+@_json
+def report(model_path: str, as_json: bool) -> None:
+    """Say what MODEL is and what it promises. Reads the model file and nothing else.
+
+    \b
+    hushrec report model.hush
+    hushrec report model.hush --json
+    """
+    billboard = _model(model_path)
+    if as_json:
+        _print_json(_described(billboard))
+        return
+    click.echo(f"Model:      {billboard.estimator.name}\n{_about(billboard)}")
+
+
+@cli.command()
+@_model_name
+@_budget_options
+@_domain_options
+@_users
+@_settings_options
+@_json
+def plan(
+    model: str, budget: Budget, domain: Domain, n_users: int | None, settings: dict[str, Any], as_json: bool
+) -> None:
+    """Show the noise that a configuration would add and what it would cost, without any data.
+
+    mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
+    share is a release's part of that sum.
+
+    \b
+    hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+    hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+    """
+    from hushrec.evaluation.runs import choose, needs_user_count
+
+    if n_users is None and needs_user_count(model):
+        raise InputError(
+            f"{model} is tuned to the number of users: say for how many, for example --users 6000."
+        )
+    estimator = choose(model, budget, domain, n_users=n_users, settings=settings)
+    planned = estimator.plan(budget, domain)
+    if as_json:
+        _print_json(
+            {
+                "model": model,
+                "hyper_parameters": estimator.hyper_parameters(),
+                **_planned(planned),
+            }
+        )
+    else:
+        click.echo(f"Model:      {model}\n{_settings_line(estimator)}")
+        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n\n{_plan_table(planned)}")
+
+
+@cli.command()
+@click.argument("ratings_path", metavar="RATINGS")
+@_bundle(
+    "models",
+    _words,
+    click.option(
+        "--models", default="dpals,item-bias", show_default=True, help="Models, separated by commas."
+    ),
+)
+@_bundle(
+    "epsilons",
+    _numbers,
+    click.option(
+        "--epsilons",
+        help="Privacy levels, separated by commas; inf adds the non-private reference. No default.",
+    ),
+)
+@_delta
+@_domain_options
+@click.option("--out-dir", metavar="DIR", help="Where table and plot go.")
+@click.option(
+    "--holdout", type=float, default=0.2, show_default=True, help="Share of the ratings to test on."
+)
+@click.option("--draws", type=_POSITIVE, default=1, show_default=True, help="Runs of each cell.")
+@_k
+@_relevant_from
+@_relation
+@_users
+@_bundle(
+    "settings",
+    _settings_by_model,
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="MODEL.NAME=VALUE",
+        help="Set a hyper-parameter of a model, for example --set dpals.rank=16; repeatable.",
+    ),
+)
+@_seed
+@_reading_options
+@_charge_options
+@_progress
+@_json
+def compare(
+    ratings_path: str,
+    models: list[str],
+    epsilons: list[float],
+    delta: float | None,
+    domain: Domain,
+    out_dir: str | None,
+    holdout: float,
+    draws: int,
+    k: int,
+    relevant_from: float | None,
+    relation: str,
+    n_users: int | None,
+    settings: dict[str, dict[str, Any]],
+    seed: int,
+    read: Reader,
+    charge_to: Charging,
+    progress: bool,
+    as_json: bool,
+) -> None:
+    """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
+
+    Part of the ratings is held out for testing. The baselines that every private model must beat are always
+    in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
+    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
+
+    \b
+    hushrec compare ratings.parquet --models dpals,item-bias --epsilons 1,5,10 --delta 1e-6 \\
+                    --rating-range 1 5 --catalogue items.txt --out-dir comparison
+    hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
+                    --catalogue items.txt --data-is-public --out-dir comparison
+    """
+    from hushrec.data.splits import split_ratings
+    from hushrec.evaluation import compare as run
+
+    delta = _budget(min(epsilons), delta, relation).delta
+    if not 0 < holdout < 1:
+        raise InputError(
+            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
+        )
+    folder = _output_folder(out_dir, "--out-dir")
+    train_part, test_part = split_ratings(read(ratings_path, domain), (1 - holdout, holdout), seed=seed)
+    comparison = run(
+        train_part,
+        test_part,
+        models,
+        epsilons,
+        delta=delta,
+        relation=relation,
+        n_users=n_users,
+        settings=settings,
+        draws=draws,
+        k=k,
+        relevant_from=relevant_from,
+        seed=seed,
+        on_run=_say_run if progress else None,
+        **charge_to(),
+    )
+    paths = comparison.write(folder)
+    if as_json:
+        files = {kind: str(path) for kind, path in paths.items()}
+        _print_json({**comparison.to_dict(), "files": files})
+    else:
+        click.echo(comparison.markdown())
+        click.echo(f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}")
+
+
+@cli.group()
+def ledger() -> None:
+    """Look at what was charged to a data set, or give it a budget.
+
+    \b
+    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+    hushrec ledger show --dataset shop
+    """
+
+
+@ledger.command("show")
+@_ledger_path
+@_dataset
+@click.option(
+    "--delta", type=float, help=f"At which epsilon is given.  [default: the budget's, else {_SHOWN_DELTA:g}]"
+)
+@_json
+def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_json: bool) -> None:
+    """Print what all runs on a data set have been charged together.
+
+    \b
+    hushrec ledger show
+    hushrec ledger show --ledger team.sqlite --dataset shop --json
+    """
+    book = _ledger(ledger_path, create=False)
+    try:
+        summary = book.summary(dataset, delta)
+    except InputError:
+        if delta is not None:
+            raise
+        summary = book.summary(dataset, _SHOWN_DELTA)
+    if as_json:
+        _print_json({"ledger": str(book.path), **summary.to_dict()})
+    else:
+        click.echo(f"{summary}.\nLedger: {book.path}")
+
+
+@ledger.command("open")
+@_ledger_path
+@_dataset
+@_budget_options
+@_json
+def ledger_open(ledger_path: str | None, dataset: str, budget: Budget, as_json: bool) -> None:
+    """Give a data set a budget that all its runs share; later it can be lowered, never raised.
+
+    \b
+    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+    """
+    book = _ledger(ledger_path)
+    book.open_dataset(dataset, budget)
+    if as_json:
+        _print_json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
+    else:
+        click.echo(f'Data set "{dataset}" has the budget {budget}.\nLedger: {book.path}')
 
 
 # ---------------------------------------------------------------------- from values to output

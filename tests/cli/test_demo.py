@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -38,6 +40,7 @@ def assert_complete(done, tmp_path):
     return end
 
 
+@pytest.mark.full  # `make demo` runs it on more data
 def test_generated_data(tmp_path):
     end = assert_complete(demo(tmp_path), tmp_path)
     assert "als, no privacy" in end
