@@ -23,7 +23,9 @@ from urllib.parse import quote
 import click
 
 from hushrec import __version__
+from hushrec.audit import commands as _audit
 from hushrec.errors import HushrecError, InputError
+from hushrec.outsourcing import commands as _outsourcing
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
@@ -36,6 +38,9 @@ _PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish non
 _LONGEST_NAME = 120
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
+_INPUTS = (
+    "catalogue", "ratings_path", "model_path", "history_path", "test_path", "items_path", "ledger_path"
+)  # fmt: skip
 _POSITIVE = click.IntRange(min=1)
 
 Command = Callable[..., Any]
@@ -228,24 +233,23 @@ def _numbers(epsilons: str | None) -> list[float]:
         ) from None
 
 
-def _output_file(path: str | None, option: str, *inputs: str | None) -> Path:
-    """A path that can be written, found out before anything is spent."""
+def _output_file(path: str | None, option: str) -> Path:
+    """A path that can be written and is none of the command's inputs, found out before anything is spent."""
     if path is None:
         raise InputError(f"{option.split()[0]} is missing: say where the result goes, for example {option}.")
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{path!r} is a folder; pass the name of a file in it.")
-    if any(
-        other is not None and target.exists() and Path(other).exists() and target.samefile(other)
-        for other in inputs
-    ):
+    given = click.get_current_context().params
+    inputs = [Path(value) for name, value in given.items() if value and name in _INPUTS]
+    if target.exists() and any(other.exists() and target.samefile(other) for other in inputs):
         raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
     _check_writable(target.parent)
     return target
 
 
 def _output_folder(path: str | None, option: str) -> Path:
-    """A folder that exists or was made (its owner's only), and can be written to."""
+    """A folder that can be written to, or can be made."""
     if path is None:
         raise InputError(
             f"{option} is missing: say which folder the result goes to, for example {option} results."
@@ -253,10 +257,7 @@ def _output_folder(path: str | None, option: str) -> Path:
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path!r} is a file; pass a folder.")
-    if not folder.exists():
-        _check_writable(folder.parent)
-        folder.mkdir(mode=0o700)
-    _check_writable(folder)
+    _check_writable(folder if folder.exists() else folder.parent)
     return folder
 
 
@@ -477,7 +478,7 @@ def train(
     from hushrec.privacy import Accountant
 
     check_run(model, budget, domain, n_users, settings)
-    out = _output_file(out_path, "--out model.hush", ratings_path)
+    out = _output_file(out_path, "--out model.hush")
     ratings = read(ratings_path, domain)
     accountant = Accountant(budget, **charge_to())
     billboard = run(
@@ -594,7 +595,7 @@ def recommend(
     billboard = _model(model_path)
     items = None if items_path is None else Domain.read_catalogue(items_path)
     folder = None if out_dir is None else _output_folder(out_dir, "--out-dir")
-    out = None if out_path is None else _output_file(out_path, "--out", model_path, history_path, items_path)
+    out = None if out_path is None else _output_file(out_path, "--out")
     history = read(history_path, billboard.domain)
     if user is not None:
         _recommend_one(billboard, history, user, n, not include_seen, items, as_json)
@@ -772,6 +773,7 @@ def compare(
         on_run=_say_run if progress else None,
         **charge_to(),
     )
+    folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
     if as_json:
         files = {kind: str(path) for kind, path in paths.items()}
@@ -835,6 +837,11 @@ def ledger_open(ledger_path: str | None, dataset: str, budget: Budget, as_json: 
         _print_json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
     else:
         click.echo(f'Data set "{dataset}" has the budget {budget}.\nLedger: {book.path}')
+
+
+cli.add_command(_outsourcing.serve_completion)
+cli.add_command(_outsourcing.node)
+cli.add_command(_audit.audit)
 
 
 # ---------------------------------------------------------------------- from values to output
@@ -989,6 +996,7 @@ def _write_files(table: Any, folder: Path) -> None:
 
     users, items = table["user"].to_pylist(), table["item"].to_pylist()
     ranks, scores = table["rank"].to_pylist(), table["score"].to_pylist()
+    folder.mkdir(mode=0o700, exist_ok=True)
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
     names = _file_names([users[start] for start in starts])
     for name, start, stop in zip(names, starts, [*starts[1:], len(users)], strict=True):

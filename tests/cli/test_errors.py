@@ -152,9 +152,17 @@ def test_wrong_tables(write, files, run, tmp_path):
     assert_refused(run(*arguments(files, ratings=str(path))), run)
 
 
-def test_ratings_are_not_overwritten(files, run):
-    result = run(*arguments(files, out=files.ratings))
-    assert result.exit_code == 2 and "overwritten" in result.stderr
+def test_inputs_are_not_overwritten(files, run):
+    for path in (files.ratings, files.catalogue):
+        before = Path(path).read_bytes()
+        assert_refused(run(*arguments(files, out=path)), run, says="overwritten")
+        assert Path(path).read_bytes() == before
+    assert run("ledger", "open", "--epsilon", "5", "--delta", "1e-6").exit_code == 0
+    assert_refused(
+        run(*arguments(files, out=str(run.ledger), ledger=str(run.ledger))), run, says="overwritten"
+    )
+    line = ["recommend", files.model, files.train, "--all-users", "--out", files.train]
+    assert_refused(run(*line), run, says="overwritten")
 
 
 def damaged_models(files):
@@ -274,8 +282,6 @@ def test_wrong_commands(line, files, run):
     names = {"MODEL": [files.model], "TRAIN": [files.train], "TEST": [files.test]}
     names |= {"CATALOGUE": [files.catalogue], "DOMAIN": files.domain}
     result = run(*(part for word in line for part in names.get(word, [word])))
-    for left in run.folder.glob("o"):  # a folder for results may have been made, but it is empty
-        left.rmdir()
     assert_refused(result, run)
 
 
