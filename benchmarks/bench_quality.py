@@ -1,7 +1,7 @@
 """Quality with and without privacy, against the targets of this project (`make bench-quality`).
 
 MovieLens-1M (from the folder ``HUSHREC_DATA``) and DPALS's synthetic data. Hyper-parameters are fixed per
-epsilon below or come from ``DPALS.planned``. Every private figure is the mean over noise draws of the test RMSE;
+epsilon below or come from ``DPALS.planned``. Every private figure is a test RMSE, the mean over noise draws;
 user-level privacy, add/remove, delta 1e-5. The data sets are public: the runs are charged to no ledger.
 """
 
