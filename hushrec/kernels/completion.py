@@ -87,13 +87,14 @@ def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e
     fit_part = sp.csr_array((observed.data[kept], (rows[kept], observed.indices[kept])), shape=observed.shape)
     transposed = fit_part.T.tocsr()
     size = np.linalg.norm(observed.data[test])
-    best, least = 1, np.inf
+    best, least = 1, float("inf")
     residual, right = fit_part, np.zeros((observed.shape[1], 0))
     for rank in range(1, largest + 1):
         _, _, leading = svds(residual, k=1, v0=np.ones(min(observed.shape)))
         fit = _sweeps(fit_part, transposed, np.hstack([right, leading.T]), tolerance / 10, 100)
         right = fit.right
-        error = np.linalg.norm(_at(fit, rows[test], observed.indices[test]) - observed.data[test]) / size
+        wrong = _at(fit, rows[test], observed.indices[test]) - observed.data[test]
+        error = float(np.linalg.norm(wrong)) / size
         if error < least:
             best, least = rank, error
         if error <= tolerance:

@@ -1,0 +1,1 @@
+"""Attacks and tests that show what a release gives away."""

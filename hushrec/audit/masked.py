@@ -1,0 +1,133 @@
+"""Reconstruction of the ratings behind one masked upload, as the server can do it.
+
+The upload of a node is ``ratings + K_rows @ coefficients`` with the public ``K``. On the orthogonal
+complement of the columns of ``K_rows`` the mask vanishes, which leaves ``n_ratings - mask_rank`` exact linear
+equations for the ratings. These are integers on a known grid, so a reduced lattice basis (LLL) gives the
+one solution; whatever the noise of the mask was, it never enters. A window of at most 40 ratings is
+enough: its ratings give the coefficients, and these all the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+
+Array = NDArray[Any]
+
+#: Ratings that the lattice is built on, unless the mask needs more.
+WINDOW = 40
+#: Ratings in a window as a multiple of the mask's rank, at least: fewer equations leave the lattice no gap.
+_MARGIN = 1.5
+#: Weight of the equations in the lattice: the least error outweighs all ratings.
+_PRECISION = 1 << 36
+#: A solution must meet every equation to this part of a rating step.
+_AGREEMENT = 1e-5
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What was computed from one upload.
+
+    Attributes
+    ----------
+    ratings : ndarray of shape (n_ratings,) or None
+        The exact ratings, or None where they were not found.
+    exact_combinations : int
+        Linear combinations of the ratings that the upload gives exactly, whether or not the ratings follow.
+    n_ratings : int
+    reason : str
+        Why ``ratings`` is None, else empty.
+    """
+
+    ratings: Array | None
+    exact_combinations: int
+    n_ratings: int
+    reason: str = ""
+
+    @property
+    def recovered(self) -> int:
+        """Ratings that are known exactly."""
+        return 0 if self.ratings is None else len(self.ratings)
+
+
+def reconstruct(
+    upload: Array, public_rows: Array, *, rating_range: tuple[float, float], step: float = 1.0
+) -> Reconstruction:
+    """Compute the ratings behind one masked upload.
+
+    Parameters
+    ----------
+    upload : ndarray of shape (n_ratings,)
+        Masked values, float64.
+    public_rows : ndarray of shape (n_ratings, mask_rank)
+        Rows of the public key at the uploaded items; of a two-round upload those of both rounds side by side.
+    rating_range : (float, float)
+        Lowest and highest rating.
+    step : float
+        Ratings are low, low + step, ... up to high; 0.5 for half stars.
+
+    Returns
+    -------
+    Reconstruction
+        The ratings found meet every exact equation, so they are the true ones but for a coincidence.
+    """
+    upload = np.asarray(upload, dtype=np.float64)
+    n_ratings, mask_rank = public_rows.shape
+    low, high = rating_range
+    if upload.shape != (n_ratings,) or not step > 0 or not high > low:
+        raise InputError("Pass one masked value a public row, rating_range=(low, high) and step > 0.")
+    combinations = max(0, n_ratings - mask_rank)
+    if combinations == 0:
+        return Reconstruction(None, 0, n_ratings, f"at most {mask_rank} ratings were uploaded")
+    if find_spec("flint") is None:
+        reason = "install python-flint (pip install 'hushrec[audit]') for the lattice step"
+        return Reconstruction(None, combinations, n_ratings, reason)
+    middle = round((high - low) / step / 2)
+    scaled = (upload - low) / step - middle  # the ratings are now integers around zero
+    window = min(n_ratings, max(WINDOW, int(_MARGIN * mask_rank)))
+    part = slice(0, window)
+    found = _solve(*_equations(scaled[part], public_rows[part]), bound=middle + 1)
+    if found is not None:
+        coefficients = np.linalg.lstsq(public_rows[part], scaled[part] - found, rcond=None)[0]
+        every = np.rint(scaled - public_rows @ coefficients)
+        equations, targets = _equations(scaled, public_rows)
+        ratings = low + step * (every + middle)
+        if (
+            np.abs(equations @ every - targets).max() < _AGREEMENT
+            and ((ratings >= low) & (ratings <= high + step / 2)).all()
+        ):
+            return Reconstruction(ratings, combinations, n_ratings)
+    return Reconstruction(None, combinations, n_ratings, "no ratings on this grid meet the equations")
+
+
+def _equations(scaled: Array, public_rows: Array) -> tuple[Array, Array]:
+    """Orthonormal equations, free of the mask, that the ratings meet: ``equations @ ratings = targets``."""
+    left, _, _ = np.linalg.svd(public_rows)
+    equations = left[:, public_rows.shape[1] :].T
+    return equations, equations @ scaled
+
+
+def _solve(equations: Array, targets: Array, bound: int) -> Array | None:
+    """The integer vector within the bound that meets the equations, by LLL on Kannan's embedding."""
+    from flint import fmpz_mat
+
+    count, size = equations.shape
+    weighted = np.rint(_PRECISION * np.vstack([equations.T, -targets])).astype(object)
+    left = np.eye(size + 1, dtype=object)
+    left[size, size] = bound
+    reduced = fmpz_mat([[int(entry) for entry in row] for row in np.hstack([left, weighted])]).lll()
+    for row in np.array(reduced.tolist(), dtype=object):
+        if abs(int(row[size])) == bound:
+            candidate = np.array([int(entry) for entry in row[:size]], dtype=np.float64)
+            candidate *= np.sign(int(row[size]))
+            if np.abs(candidate).max() <= bound and (
+                np.abs(equations @ candidate - targets).max() < _AGREEMENT
+            ):
+                return candidate
+    return None

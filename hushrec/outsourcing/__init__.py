@@ -1,0 +1,1 @@
+"""Work that is handed to a server: masked completion (obfuscation) and secure aggregation (private)."""

@@ -1,0 +1,165 @@
+"""A node of masked completion (Algorithm 2): masks its ratings, uploads them once, decrypts what comes back.
+
+The private key, token and mask coefficients, is written to a file that its owner alone can read, before
+anything is sent. An upload that is repeated is the same to the last bit: two masks over one column would give
+their difference away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+from hushrec.outsourcing.masking import draw_coefficients, masked, unmasked
+from hushrec.outsourcing.messages import Accepted, Column, Task, Upload, check_name
+from hushrec.outsourcing.transport import Connection
+
+Array = NDArray[Any]
+
+
+@dataclass
+class PrivateKey:
+    """A node's secrets for one task, and the file they are kept in.
+
+    Attributes
+    ----------
+    path : Path
+    node : str
+    token : str
+        What the server knows the node by.
+    catalogue : str
+        Of the task.
+    coefficients : list of ndarray
+        Mask coefficients of each round.
+    uploads : list of str
+        Digest of what was, or is about to be, sent in each round.
+    """
+
+    path: Path
+    node: str
+    token: str
+    catalogue: str
+    coefficients: list[Array] = field(default_factory=list)
+    uploads: list[str] = field(default_factory=list)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], node: str, catalogue: str) -> PrivateKey:
+        """A new key with a token of its own; nothing is written yet."""
+        check_name(node)
+        return cls(Path(path), node, secrets.token_urlsafe(32), catalogue)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PrivateKey:
+        """Read a key file; one that others may read is refused."""
+        try:
+            with Path(path).open(encoding="utf-8") as file:
+                shared = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
+                entries = json.load(file)
+            key = cls(
+                Path(path),
+                str(entries["node"]),
+                str(entries["token"]),
+                str(entries["catalogue"]),
+                [np.array(part, dtype=np.float64) for part in entries["coefficients"]],
+                [str(digest) for digest in entries["uploads"]],
+            )
+        except OSError as error:
+            raise InputError(f"Cannot read the key file {str(path)!r} ({error.strerror}).") from None
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{str(path)!r} is no key file of `hushrec node submit`.") from None
+        if shared:
+            raise InputError(
+                f"Others may read the key file {str(path)!r}; close it with: chmod 600 {str(path)!r}"
+            )
+        return key
+
+    def save(self) -> None:
+        """Write the file for its owner's eyes only, on the disk before this returns."""
+        entries = {
+            "node": self.node,
+            "token": self.token,
+            "catalogue": self.catalogue,
+            "coefficients": [part.tolist() for part in self.coefficients],
+            "uploads": self.uploads,
+        }
+        write_private(self.path, json.dumps(entries))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, replacing an older one whole."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"Cannot write {str(path)!r} ({error.strerror}); pass another path.") from None
+
+
+def submit(connection: Connection, key: PrivateKey, items: Array, values: Array) -> tuple[Task, Upload]:
+    """Mask a node's ratings with its key, and upload them for the round that is open.
+
+    Parameters
+    ----------
+    connection : Connection
+    key : PrivateKey
+        Extended by the coefficients of the round and saved before anything is sent; called again, the same
+        upload is sent again.
+    items, values : ndarray of shape (n_ratings,)
+        Ascending positions in the catalogue, and ratings.
+
+    Returns
+    -------
+    (Task, Upload)
+        What the server published and what was sent: the view of an eavesdropper.
+    """
+    task = connection.get(Task, "task")
+    if task.catalogue != key.catalogue:
+        raise InputError("The server works on another catalogue; pass the one it was started with.")
+    round = len(task.keys)
+    while len(key.coefficients) < round:
+        key.coefficients.append(draw_coefficients(task.keys[len(key.coefficients)].shape[1], task.noise_sd))
+    values = masked(values, items, task.keys, key.coefficients[:round])
+    upload = Upload(key.node, round, np.asarray(items, dtype=np.int32), values)
+    if len(key.uploads) < round - 1:
+        raise InputError("The server is in round 2 and this node was not in round 1; it cannot join.")
+    if len(key.uploads) < round:
+        key.uploads.append(upload.fingerprint())
+        key.save()
+    elif key.uploads[round - 1] != upload.fingerprint():
+        raise InputError(
+            "These are not the ratings that this key file was used for, and a second mask over them would"
+            " give the first away; use the same ratings, or another key file and node name."
+        )
+    connection.post(upload, Accepted, "columns", token=key.token)
+    return task, upload
+
+
+def fetch(connection: Connection, key: PrivateKey) -> Array:
+    """The node's completed column, decrypted, shape (n_items,); waits within the connection's patience."""
+    values = connection.get(Column, "columns", key.node, token=key.token).values
+    task = connection.get(Task, "task")
+    return unmasked(values, task.keys, key.coefficients)
+
+
+def wait_for_round(connection: Connection, round: int, seconds: float) -> Task:
+    """The task, once its round has begun."""
+    deadline = time.monotonic() + seconds
+    while True:
+        task = connection.get(Task, "task")
+        if len(task.keys) >= round or time.monotonic() > deadline:
+            return task
+        time.sleep(0.1)

@@ -1,0 +1,183 @@
+"""The scheme of "Homomorphic Matrix Completion" (Liu, Li and Wang 2022): low-rank masks over low-rank data.
+
+A column of ratings is uploaded with a random combination of public columns added at its observed entries;
+the server completes the masked matrix, whose rank is larger by the mask's, and the node subtracts its
+combination from the column it gets back.
+
+This is obfuscation. :class:`MaskingStatement` says what the server learns, docs/homomorphic.md shows it, and
+:mod:`hushrec.audit.masked` does it.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+from hushrec.privacy.noise import SystemNoise
+
+Array = NDArray[Any]
+
+
+def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
+    """The public columns K of the masks (Algorithm 1, line 1), orthonormal.
+
+    The paper leaves the scale of K open; with orthonormal columns a mask coefficient of standard deviation s
+    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/errata.md).
+
+    Parameters
+    ----------
+    n_items : int
+    mask_rank : int
+        From 1 to n_items: k of the paper.
+    seed : int
+        The key is public, so the seed is too.
+
+    Returns
+    -------
+    ndarray of shape (n_items, mask_rank)
+    """
+    if not 1 <= mask_rank <= n_items:
+        raise InputError(f"mask_rank={mask_rank!r} is out of range; pass an integer from 1 to {n_items}.")
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n_items, mask_rank)))[0]
+
+
+def draw_coefficients(mask_rank: int, noise_sd: float) -> Array:
+    """A node's private key R_j (Algorithm 2, line 2), from the operating system's generator."""
+    if not 0 < noise_sd < math.inf:
+        raise InputError(f"noise_sd={noise_sd!r} is out of range; pass a finite number > 0.")
+    return SystemNoise().add_gaussian(np.zeros(mask_rank), noise_sd, "mask")
+
+
+def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Sequence[Array]) -> Array:
+    """What a node uploads (Algorithm 2, line 3): its ratings plus the mask of every round so far.
+
+    Parameters
+    ----------
+    values, items : ndarray of shape (n_ratings,)
+        Ratings and their positions in the catalogue.
+    keys : sequence of ndarrays of shape (n_items, mask_rank)
+        Public columns of each round.
+    coefficients : sequence of ndarrays of shape (mask_rank,)
+        The private key of each round.
+
+    Returns
+    -------
+    ndarray of shape (n_ratings,)
+    """
+    mask = sum(key[items] @ part for key, part in zip(keys, coefficients, strict=True))
+    return np.asarray(values, dtype=np.float64) + mask
+
+
+def unmasked(column: Array, keys: Sequence[Array], coefficients: Sequence[Array]) -> Array:
+    """The node's completed column (Algorithm 2, line 7), shape (n_items,)."""
+    return column - sum(key @ part for key, part in zip(keys, coefficients, strict=True))
+
+
+def column_space(left: Array) -> Array:
+    """Orthonormal basis of a completed matrix's columns: the second round's public key (section 5)."""
+    return np.linalg.qr(left)[0]
+
+
+def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> float:
+    """Standard deviation that Theorem 4 asks for: ``2 c L sqrt(2 ln(2/delta)) / epsilon``.
+
+    The theorem's c is ``sqrt(2 ln(1.25/delta))``. The guarantee it states does not hold against the server
+    (docs/errata.md, docs/homomorphic.md); what the number buys is a mask about ``1/epsilon`` times as large
+    as the ratings.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 1), as the theorem demands.
+    delta : float
+        In (0, 1).
+    column_norm : float
+        Declared bound L on the norm of a node's full column, > 0.
+    """
+    if not 0 < epsilon < 1 or not 0 < delta < 1 or not 0 < column_norm < math.inf:
+        raise InputError(
+            f"Theorem 4 needs epsilon and delta in (0, 1) and column_norm > 0, not {epsilon!r}, {delta!r} and"
+            f" {column_norm!r}."
+        )
+    constant = math.sqrt(2 * math.log(1.25 / delta))
+    return 2 * constant * column_norm * math.sqrt(2 * math.log(2 / delta)) / epsilon
+
+
+def coherence(basis: Array) -> float:
+    """Definition 5: ``n / r`` times the largest squared row norm of an orthonormal basis; 1 is best."""
+    n_rows, rank = basis.shape
+    return float(n_rows / rank * (basis**2).sum(axis=1).max())
+
+
+def masked_coherence(rank: int, mask_rank: int, n_users: int, plain_coherence: float = 1.0) -> float:
+    """Lemma 4 with its constant taken as 1: a bound on the coherence under a random mask."""
+    total = rank + mask_rank
+    return (rank * plain_coherence + max(mask_rank, math.log(n_users))) / total
+
+
+def masked_fraction(
+    plain_fraction: float, rank: int, mask_rank: int, *, coherence_ratio: float = 1.0
+) -> float:
+    """Observed fraction that masked completion needs where plain completion needs ``plain_fraction``.
+
+    Theorem 3 asks for a fraction in proportion to coherence times rank, so the mask multiplies it by
+    ``coherence_ratio * (rank + mask_rank) / rank``; above 1 it cannot be met.
+    """
+    return plain_fraction * coherence_ratio * (rank + mask_rank) / rank
+
+
+@dataclass(frozen=True)
+class MaskingStatement:
+    """What masked completion promises: nothing that has an epsilon.
+
+    Attributes
+    ----------
+    mask_rank : int
+        Public columns that each mask combines.
+    rounds : int
+        1 or 2. The server holds round one when round two begins, so the second adds no protection from it.
+    """
+
+    mask_rank: int
+    rounds: int = 1
+
+    #: There is none, for any unit, relation or noise scale.
+    epsilon: None = None
+
+    def text(self) -> str:
+        """The statement for a terminal, at most 80 columns wide."""
+        paragraphs = (
+            "PRIVACY STATEMENT: obfuscation, NOT PRIVATE. Epsilon: None.",
+            "Masked completion protects against casual inspection only. It is not differential privacy, and"
+            " no amount of mask noise makes it so.",
+            f"The server, and anybody else who sees the public key and an upload, can compute ratings exactly"
+            f" where more than {self.mask_rank} are uploaded: `hushrec audit masked` does it. Two rounds do"
+            " not help: the server holds the first.",
+            "The list of items a node has rated is sent in clear.",
+            "Still of use: where the server is trusted not to look, or is entitled to the data and merely"
+            " should not store them as they are. For a promise against the server use secure aggregation"
+            " (docs/secure-aggregation.md).",
+        )
+        return "\n".join(line for part in paragraphs for line in textwrap.wrap(part, 80))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement for JSON."""
+        return {
+            "kind": "obfuscation / outsourced computation",
+            "private": False,
+            "epsilon": None,
+            "delta": None,
+            "mask_rank": self.mask_rank,
+            "rounds": self.rounds,
+            "server_learns": [
+                "the items each node rated",
+                "every rating of a node that uploads more than mask_rank ratings",
+            ],
+        }

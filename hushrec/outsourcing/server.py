@@ -1,0 +1,343 @@
+"""The server of masked completion (Algorithm 1): collects masked columns, completes, hands each node its own.
+
+Everything received is in an SQLite file before it is acknowledged, so a server that is killed and started
+again on the same file loses nothing. It serves
+
+    GET  /task             what is to be done and the public key
+    POST /columns          a node's masked column, once a round; the same upload again is acknowledged again
+    GET  /columns/<node>   the node's completed column, for the bearer of the token it uploaded with
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.errors import HushrecError, InputError
+from hushrec.kernels.completion import (
+    alternating_minimization,
+    estimate_rank,
+    nuclear_norm_minimization,
+)
+from hushrec.outsourcing.masking import column_space, public_key
+from hushrec.outsourcing.messages import Accepted, Column, Message, Task, Upload, from_json
+from hushrec.outsourcing.service import Refusal
+
+Array = NDArray[Any]
+_SHORTEST_TOKEN = 32
+_RANK_ROOM = 30  # beyond the mask's rank, where the rank is estimated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a completion server is set up for; all of it is public.
+
+    Attributes
+    ----------
+    catalogue : str
+        SHA-256 of the item ids in order.
+    n_items, n_nodes : int
+        Rows and columns of the matrix at most.
+    enough : int
+        Columns that start the completion when no other arrives for ``wait`` seconds; all start it at once.
+    wait : float
+        Seconds.
+    mask_rank : int
+        Public columns: k of the paper.
+    noise_sd : float
+        Of the mask coefficients.
+    rank : int or None
+        Rank of the ratings; None estimates it.
+    solver : {"am", "nn"}
+        Alternating minimisation or nuclear-norm minimisation.
+    rounds : int
+        1 or 2.
+    seed : int
+        Of the public key.
+    """
+
+    catalogue: str
+    n_items: int
+    n_nodes: int
+    enough: int
+    wait: float = 5.0
+    mask_rank: int = 10
+    noise_sd: float = 100.0
+    rank: int | None = None
+    solver: str = "am"
+    rounds: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.enough <= self.n_nodes:
+            raise InputError(f"enough={self.enough} must be from 2 to n_nodes={self.n_nodes}.")
+        smallest = min(self.n_items, self.enough)
+        if not 1 <= self.mask_rank < smallest:
+            raise InputError(
+                f"mask_rank={self.mask_rank} must be from 1 to {smallest - 1}, below the items and the nodes."
+            )
+        if self.rank is not None and not 1 <= self.rank < smallest - self.mask_rank:
+            raise InputError(
+                f"rank={self.rank} must be from 1 to {smallest - self.mask_rank - 1}, so that it fits in"
+                " with the mask."
+            )
+        if self.rounds not in (1, 2) or self.solver not in ("am", "nn"):
+            raise InputError("rounds is 1 or 2, solver 'am' or 'nn'.")
+        if not self.noise_sd > 0 or not self.wait >= 0:
+            raise InputError("noise_sd must be above 0 and wait not below.")
+
+
+class Store:
+    """What a server has received and computed, in an SQLite file (write-ahead log, synchronous).
+
+    Parameters
+    ----------
+    path : path
+        Made if missing. A file of a server with other settings is refused.
+    settings : Settings
+    """
+
+    def __init__(self, path: str | Path, settings: Settings) -> None:
+        self._lock = threading.Lock()
+        try:
+            self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._file.executescript(
+                "CREATE TABLE IF NOT EXISTS settings (line TEXT);"
+                "CREATE TABLE IF NOT EXISTS uploads (round INTEGER, node TEXT, token BLOB, message BLOB,"
+                " PRIMARY KEY (round, node));"
+                "CREATE TABLE IF NOT EXISTS completions (round INTEGER PRIMARY KEY, nodes TEXT, rank INTEGER,"
+                " left BLOB, right BLOB);"
+            )
+            stored = self._file.execute("SELECT line FROM settings").fetchone()
+            if stored is None:
+                self._file.execute("INSERT INTO settings VALUES (?)", (repr(settings),))
+        except sqlite3.Error as error:
+            raise InputError(f"Cannot use {str(path)!r} as the server's store ({error}).") from None
+        if stored is not None and stored[0] != repr(settings):
+            raise InputError(
+                f"{str(path)!r} belongs to a server with other settings; start it with those or another file."
+            )
+
+    def add(self, upload: Upload, token: bytes) -> tuple[bytes, bytes]:
+        """Store an upload unless the node has one in the round; return what is stored: token and message."""
+        with self._lock:
+            self._file.execute(
+                "INSERT OR IGNORE INTO uploads VALUES (?, ?, ?, ?)",
+                (upload.round, upload.node, token, upload.to_json()),
+            )
+            return self._file.execute(
+                "SELECT token, message FROM uploads WHERE round = ? AND node = ?", (upload.round, upload.node)
+            ).fetchone()
+
+    def token(self, round: int, node: str) -> bytes | None:
+        """Digest of the token that a node uploaded with."""
+        with self._lock:
+            row = self._file.execute(
+                "SELECT token FROM uploads WHERE round = ? AND node = ?", (round, node)
+            ).fetchone()
+        return None if row is None else row[0]
+
+    def count(self, round: int) -> int:
+        """Number of uploads of a round."""
+        with self._lock:
+            row = self._file.execute("SELECT COUNT(*) FROM uploads WHERE round = ?", (round,)).fetchone()
+        return int(row[0])
+
+    def uploads(self, round: int) -> list[Upload]:
+        """All uploads of a round, by node."""
+        with self._lock:
+            rows = self._file.execute(
+                "SELECT message FROM uploads WHERE round = ? ORDER BY node", (round,)
+            ).fetchall()
+        return [from_json(Upload, raw) for (raw,) in rows]
+
+    def add_completion(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
+        """Store the factors of a round's completed matrix, nodes by items."""
+        with self._lock:
+            self._file.execute(
+                "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?)",
+                (round, "\n".join(nodes), left.shape[1], left.tobytes(), right.tobytes()),
+            )
+
+    def completion(self, round: int) -> tuple[list[str], Array, Array] | None:
+        """Nodes and factors of a round's completed matrix, or None."""
+        with self._lock:
+            row = self._file.execute(
+                "SELECT nodes, rank, left, right FROM completions WHERE round = ?", (round,)
+            ).fetchone()
+        if row is None:
+            return None
+        left, right = (np.frombuffer(raw).reshape(-1, row[1]) for raw in row[2:])
+        return row[0].split("\n"), left, right
+
+
+class CompletionServer:
+    """Answers nodes and completes each round in a thread of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    store : Store
+    """
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = settings
+        self._store = store
+        self._lock = threading.RLock()
+        self._arrival = threading.Event()
+        self._keys = [public_key(settings.n_items, settings.mask_rank, settings.seed)]
+        self._columns: dict[str, Array] = {}
+        self._trouble = ""
+        for round in range(1, settings.rounds + 1):
+            if (done := store.completion(round)) is not None:
+                self._finish(round, *done)
+        threading.Thread(target=self._work, daemon=True).start()
+
+    @property
+    def finished(self) -> bool:
+        """Whether columns are handed out."""
+        return bool(self._columns)
+
+    def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
+        """Reply to one request (see `hushrec.outsourcing.service`)."""
+        match method, path:
+            case "GET", ["task"]:
+                return self.task()
+            case "POST", ["columns"]:
+                return self.accept(from_json(Upload, body), token)
+            case "GET", ["columns", node]:
+                return self.column(node, token)
+        raise Refusal(404, "There is no such page; see /task.")
+
+    def task(self) -> Task:
+        """What is to be done, and the public key."""
+        settings = self.settings
+        with self._lock:
+            return Task(
+                catalogue=settings.catalogue,
+                keys=tuple(self._keys),
+                noise_sd=settings.noise_sd,
+                rounds=settings.rounds,
+                open=not self._columns and not self._trouble,
+            )
+
+    def accept(self, upload: Upload, token: str) -> Accepted:
+        """Take a masked column, once; the same upload with the same token is acknowledged again."""
+        settings = self.settings
+        if len(token) < _SHORTEST_TOKEN:
+            raise Refusal(401, f"An upload needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
+        if upload.items[-1] >= settings.n_items:
+            raise InputError(f"An upload's items are positions in a catalogue of {settings.n_items} items.")
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            known = self._store.token(upload.round, upload.node)
+            if known is None:
+                self._check_open(upload, digest)
+            stored_token, stored = self._store.add(upload, digest)
+        if not hmac.compare_digest(stored_token, digest):
+            raise Refusal(403, "This node has uploaded already, with another token.")
+        if stored != upload.to_json():
+            raise Refusal(
+                409, "This node has uploaded another column already; a column is taken once a round."
+            )
+        self._arrival.set()
+        return Accepted(upload.fingerprint())
+
+    def _check_open(self, upload: Upload, token: bytes) -> None:
+        if self._columns or self._trouble or upload.round < len(self._keys):
+            raise Refusal(409, f"Round {upload.round} is closed.")
+        if upload.round > len(self._keys):
+            raise Refusal(409, f"Round {upload.round} has not begun.")
+        if upload.round == 2:
+            first = self._store.token(1, upload.node)
+            if first is None or not hmac.compare_digest(first, token):
+                raise Refusal(403, "Round 2 is for the nodes of round 1, with the same token.")
+        elif self._store.count(1) >= self.settings.n_nodes:
+            raise Refusal(409, f"All {self.settings.n_nodes} nodes have uploaded.")
+
+    def column(self, node: str, token: str) -> Column:
+        """The node's completed column, for the bearer of its token."""
+        known = self._store.token(1, node)
+        digest = hashlib.sha256(token.encode()).digest()
+        if known is None or not hmac.compare_digest(known, digest):
+            raise Refusal(403, "This token is not that of this node.")
+        with self._lock:
+            if self._trouble:
+                raise Refusal(409, self._trouble)
+            if not self._columns:
+                raise Refusal(425, "The matrix is not complete yet.")
+            if node not in self._columns:
+                raise Refusal(409, "This node's last column came too late, or never.")
+            return Column(self._columns[node])
+
+    def _work(self) -> None:
+        """Complete one round after the other, each when all or enough columns are there."""
+        while not self.finished:
+            round = len(self._keys)
+            arrived = self._wait(round)
+            try:
+                uploads = self._store.uploads(round)
+                left, right = complete(uploads, self.settings)
+            except (HushrecError, ValueError, ArithmeticError) as error:
+                with self._lock:
+                    self._trouble = f"The matrix of {arrived} columns could not be completed: {error}"
+                return
+            nodes = [upload.node for upload in uploads]
+            self._store.add_completion(round, nodes, left, right)
+            self._finish(round, nodes, left, right)
+
+    def _wait(self, round: int) -> int:
+        """Wait for all columns of a round, or for enough and then silence."""
+        settings = self.settings
+        wanted = settings.n_nodes if round == 1 else self._store.count(1)
+        last, since = -1, time.monotonic()
+        while True:
+            self._arrival.clear()
+            arrived = self._store.count(round)
+            if arrived != last:
+                last, since = arrived, time.monotonic()
+            quiet = time.monotonic() - since
+            if arrived >= wanted or (arrived >= settings.enough and quiet >= settings.wait):
+                return arrived
+            self._arrival.wait(timeout=max(0.01, settings.wait - quiet) if arrived >= settings.enough else 60)
+
+    def _finish(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
+        """Open the second round, or hand out the columns."""
+        with self._lock:
+            if round < self.settings.rounds:
+                self._keys.append(column_space(right))
+            else:
+                self._columns = {node: right @ row for node, row in zip(nodes, left, strict=True)}
+
+
+def complete(uploads: list[Upload], settings: Settings) -> tuple[Array, Array]:
+    """Complete the matrix of the uploads, nodes by items; returns its factors."""
+    counts = [len(upload.items) for upload in uploads]
+    observed = sp.csr_array(
+        (
+            np.concatenate([upload.values for upload in uploads]),
+            np.concatenate([upload.items for upload in uploads]),
+            np.concatenate([[0], np.cumsum(counts)]),
+        ),
+        shape=(len(uploads), settings.n_items),
+    )
+    if settings.solver == "nn":
+        completed = nuclear_norm_minimization(observed)
+    else:
+        largest = min(observed.shape) - 1
+        room = min(largest, settings.mask_rank + _RANK_ROOM)
+        rank = estimate_rank(observed, room) if settings.rank is None else settings.rank + settings.mask_rank
+        completed = alternating_minimization(observed, min(rank, largest))
+    return completed.left, completed.right
