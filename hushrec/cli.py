@@ -24,7 +24,9 @@ import click
 
 from hushrec import __version__
 from hushrec.audit import commands as _audit
+from hushrec.audit import commands as _audit
 from hushrec.errors import HushrecError, InputError
+from hushrec.outsourcing import commands as _outsourcing
 from hushrec.outsourcing import commands as _outsourcing
 
 if TYPE_CHECKING:
@@ -837,6 +839,11 @@ def ledger_open(ledger_path: str | None, dataset: str, budget: Budget, as_json: 
         _print_json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
     else:
         click.echo(f'Data set "{dataset}" has the budget {budget}.\nLedger: {book.path}')
+
+
+cli.add_command(_outsourcing.serve_completion)
+cli.add_command(_outsourcing.node)
+cli.add_command(_audit.audit)
 
 
 cli.add_command(_outsourcing.serve_completion)
