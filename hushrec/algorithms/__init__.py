@@ -3,11 +3,29 @@
 from hushrec.algorithms.als import ALS
 from hushrec.algorithms.base import Billboard, Estimator, Gate, UserState
 from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
+from hushrec.algorithms.cleansed_svd import CleansedSVD
 from hushrec.algorithms.dpals import DPALS
+from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
+from hushrec.algorithms.oja import private_pca
+from hushrec.algorithms.private_svd import PrivateSVD
+from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
 
 #: Every estimator by the name it has on the command line and in model files.
 ESTIMATORS: dict[str, type[Estimator]] = {
-    cls.name: cls for cls in (ALS, DPALS, ItemBias, GlobalMean, Popular)
+    cls.name: cls
+    for cls in (
+        ALS,
+        DPALS,
+        FrankWolfe,
+        PrivateFrankWolfe,
+        PrivateSVD,
+        ProjectedGradient,
+        PrivateProjectedGradient,
+        CleansedSVD,
+        ItemBias,
+        GlobalMean,
+        Popular,
+    )
 }
 
 __all__ = [
@@ -15,10 +33,17 @@ __all__ = [
     "DPALS",
     "ESTIMATORS",
     "Billboard",
+    "CleansedSVD",
     "Estimator",
+    "FrankWolfe",
     "Gate",
     "GlobalMean",
     "ItemBias",
     "Popular",
+    "PrivateFrankWolfe",
+    "PrivateProjectedGradient",
+    "PrivateSVD",
+    "ProjectedGradient",
     "UserState",
+    "private_pca",
 ]

@@ -1,0 +1,116 @@
+"""Rows of a sparse matrix: their norms, and the local step of Frank-Wolfe on them.
+
+Everything is in float64. A row belongs to one thread and is summed in the order of its entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.kernels import simd, threads
+
+Array = NDArray[Any]
+
+
+def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
+    """Values with every row scaled down to Euclidean norm ``bound`` where it is longer.
+
+    Parameters
+    ----------
+    indptr : (n_rows + 1,) array
+    values : (n_entries,) array
+    bound : float
+        Not negative; infinite leaves the values as they are.
+
+    Returns
+    -------
+    (n_entries,) float64 array
+    """
+    clipped = np.array(values, dtype=np.float64)
+
+    def clip(start: int, stop: int) -> None:
+        _clip_range(indptr, clipped, float(bound), start, stop)
+
+    if np.isfinite(bound):
+        threads.run(clip, np.diff(indptr) * 2.0)
+    return clipped
+
+
+def frank_wolfe_rows(
+    indptr: Array,
+    indices: Array,
+    residual: Array,
+    iterate: Array,
+    direction: Array,
+    keep: float,
+    gain: float,
+    bound: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One step of every row: ``Pi(keep * iterate - gain * (residual . direction) direction)``.
+
+    Pi scales a row down to norm ``bound`` on its entries (Jain, Thakkar and Thakurta 2018, Algorithm 1).
+
+    Parameters
+    ----------
+    indptr, indices : arrays
+        Structure of a CSR matrix.
+    residual, iterate : (n_entries,) float64 arrays
+        Iterate less target, and iterate, on the entries. The iterate is overwritten.
+    direction : (n_cols,) float64 array
+    keep, gain, bound : float
+
+    Returns
+    -------
+    scale, coefficient : (n_rows,) float64 arrays
+        The new row, off its entries too, is ``scale * old row + coefficient * direction``.
+    """
+    n_rows = len(indptr) - 1
+    scale, coefficient = np.empty(n_rows), np.empty(n_rows)
+
+    def step(start: int, stop: int) -> None:
+        _step_range(
+            indptr, indices, residual, iterate, direction, keep, gain, bound, start, stop, scale, coefficient
+        )
+
+    threads.run(step, np.diff(indptr) * 4.0 + 1.0)
+    return scale, coefficient
+
+
+@simd.compiled
+def _shrink(values, begin, end, bound):
+    """Scale a row down to a norm; returns the factor."""
+    square = 0.0
+    for k in range(begin, end):
+        square += values[k] * values[k]
+    norm = np.sqrt(square)
+    if norm <= bound * (1 - 1e-15):
+        return 1.0
+    factor = bound * (1 - 1e-15) / norm
+    for k in range(begin, end):
+        values[k] *= factor
+    return factor
+
+
+@simd.compiled
+def _clip_range(indptr, values, bound, start, stop):
+    for row in range(start, stop):
+        _shrink(values, indptr[row], indptr[row + 1], bound)
+
+
+@simd.compiled
+def _step_range(
+    indptr, indices, residual, iterate, direction, keep, gain, bound, start, stop, scale, coefficient
+):
+    for row in range(start, stop):
+        begin, end = indptr[row], indptr[row + 1]
+        product = 0.0
+        for k in range(begin, end):
+            product += residual[k] * direction[indices[k]]
+        added = -gain * product
+        for k in range(begin, end):
+            iterate[k] = keep * iterate[k] + added * direction[indices[k]]
+        factor = _shrink(iterate, begin, end, bound)
+        scale[row], coefficient[row] = keep * factor, added * factor
