@@ -126,7 +126,8 @@ def test_a_catalogue_that_cannot_number_items_is_refused(items, words):
 @pytest.mark.parametrize(
     "bad",
     [None, 5, "15", (1,), (1, 2, 3), (5, 1), (1, 1), (math.nan, 5), (1, math.nan), (-math.inf, 5),
-     (1, math.inf), ("1", "5"), (True, 5), (None, 5), (1, 10**400), (-1e308, 1e308), (1.0, 1.0 + 1e-12), (1j, 5)],
+     (1, math.inf),
+     ("1", "5"), (True, 5), (None, 5), (1, 10**400), (-1e308, 1e308), (1.0, 1.0 + 1e-12), (1j, 5)],
 )  # fmt: skip
 def test_a_range_that_bounds_nothing_is_refused(bad):
     with pytest.raises(InputError, match="rating range"):

@@ -1,7 +1,7 @@
 """One user more or less, however hostile her rows, leaves every other user byte for byte as she was.
 
-A failure here is a leak, not a nuisance: each rule for bad rows must look at one user only, whatever type, order
-or damage her cells have.
+A failure here is a leak, not a nuisance: each rule for bad rows must look at one user only, whatever type,
+order or damage her cells have.
 """
 
 import itertools

@@ -154,7 +154,7 @@ class TestRulesForBadRows:
         assert self.build(("u", 1, 2), ("u", 1, math.nan), ("u", 1, 9)) == {"u": {0: 2.0}}
 
     @pytest.mark.parametrize(
-        "bad", [math.nan, math.inf, -math.inf, 0.99, 5.01, 1e308, None, "n/a", "", [], "1_0", 3j]
+        "bad", [math.nan, math.inf, -math.inf, 0.99, 5.01, 1e308, None, "n/a", "", [], "0_4", 3j]
     )
     def test_bad_ratings_are_dropped(self, bad):
         assert self.build(("u", 1, 2), ("u", 2, bad), ("v", 1, bad)) == {"u": {0: 2.0}}
