@@ -6,11 +6,11 @@ Left of the gate everything is privileged; what the gate returns is public and e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 #: Users are served in blocks of about this many scores, so memory does not grow with the catalogue.
 _SCORES_PER_BLOCK = 1 << 22
 
+#: Taken off the scores of items that are recommended last: more than scores can differ by.
+_LAST = 1e6
+
 #: What every privacy statement says is assumed public.
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
+
+
+#: What a training returns.
+Result = TypeVar("Result")
 
 
 class UserState(NamedTuple):
@@ -74,6 +81,10 @@ class Estimator:
         """Local step: what each user computes from the released arrays and her own rows."""
         raise NotImplementedError
 
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        """What else its privacy statement must say, in words."""
+        return ()
+
     def plan(self, budget: Budget, domain: Domain) -> Plan:
         """What a run under ``budget`` releases, with the noise of each release; needs no data.
 
@@ -120,6 +131,23 @@ class Estimator:
         BudgetError
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
+        arrays, privacy = self.run(self.train, ratings, accountant, seed, progress)
+        return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
+
+    def run(
+        self,
+        train: Callable[[Ratings, Gate, int], Result],
+        ratings: Ratings,
+        accountant: Accountant,
+        seed: int,
+        progress: bool = False,
+    ) -> tuple[Result, PrivacyStatement]:
+        """Check everything that can be checked beforehand, then train through a gate.
+
+        Returns
+        -------
+        (what ``train`` returned, PrivacyStatement)
+        """
         budget = accountant.budget
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")
@@ -137,13 +165,9 @@ class Estimator:
         accountant.check(plan)
         gate = Gate(accountant, plan, progress)
         with gate, _one_blas_thread_per_worker():
-            arrays = self.train(ratings, gate, int(seed))
-        return Billboard(
-            estimator=self,
-            domain=ratings.domain,
-            arrays=arrays,
-            privacy=accountant.statement(public=self.public_inputs),
-        )
+            result = train(ratings, gate, int(seed))
+        notes = self.notes(budget, ratings.domain)
+        return result, accountant.statement(public=self.public_inputs, notes=notes)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""
@@ -233,7 +257,8 @@ class Billboard:
         The declared catalogue and rating range.
     arrays : mapping of str to ndarray
         The released values, read-only. Always ``center`` (a scalar), ``item_bias`` of shape
-        (n_items,) and ``item_factors`` of shape (n_items, rank).
+        (n_items,) and ``item_factors`` of shape (n_items, rank). ``supported``, where there is one, tells
+        the items whose released weight stands out of its noise; the others are recommended last.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
     """
@@ -432,11 +457,10 @@ class Billboard:
                 kept[:, allowed] = scores[:, allowed]
                 scores = kept
             indptr = history.matrix.indptr[start : stop + 1]
-            if exclude_seen:
-                seen = history.matrix.indices[indptr[0] : indptr[-1]]
-                yield top_k(scores, count, indptr - indptr[0], seen)
-            else:
-                yield top_k(scores, count)
+            seen = history.matrix.indices[indptr[0] : indptr[-1]]
+            excluded = (indptr - indptr[0], seen) if exclude_seen else ()
+            columns, _ = top_k(self._ranked(scores), count, *excluded)
+            yield columns, self._clip(np.take_along_axis(scores, np.maximum(columns, 0), axis=1))
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Items whose factors point the same way (cosine), most similar first; public.
@@ -494,6 +518,13 @@ class Billboard:
     def _scores(self, state: UserState) -> NDArray[np.float64]:
         base = float(self.arrays["center"]) + self.item_bias
         return state.offset[:, None] + base + state.factors @ np.asarray(self.item_factors, np.float64).T
+
+    def _ranked(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores to rank by: an item that is all noise comes after every other."""
+        supported = self.arrays.get("supported")
+        if supported is None:
+            return scores
+        return scores - np.where(supported, 0.0, _LAST)
 
     def _clip(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.estimator.implicit:

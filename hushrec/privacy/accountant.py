@@ -152,13 +152,15 @@ class Accountant:
             return (add_noise(block) for block in value)
         return add_noise(value)
 
-    def statement(self, public: Iterable[str] = ()) -> PrivacyStatement:
+    def statement(self, public: Iterable[str] = (), notes: Iterable[str] = ()) -> PrivacyStatement:
         """Say what is promised, what was released, and what was taken to be public.
 
         Parameters
         ----------
         public : iterable of str
             What the promise assumes to be public, in words: the catalogue, the rating range.
+        notes : iterable of str
+            What else the reader must know, such as the cost of another unit.
         """
         reasons = []
         if not self.budget.private:
@@ -174,6 +176,7 @@ class Accountant:
             budget=self.budget,
             releases=self.releases,
             public=tuple(public),
+            notes=tuple(notes),
             reasons=tuple(reasons),
             secure_noise=self._secure,
             ledger=summary,

@@ -41,6 +41,8 @@ class PrivacyStatement:
         The data set's charges of all runs under the ledger, this one included.
     version : str
         Of the library.
+    notes : tuple of str
+        What else the reader must know.
     exact_arithmetic : bool
         Whether sums and noise are free of floating-point rounding.
     """
@@ -52,6 +54,7 @@ class PrivacyStatement:
     secure_noise: bool
     ledger: LedgerSummary | None
     version: str
+    notes: tuple[str, ...] = ()
     exact_arithmetic: bool = False
 
     @property
@@ -102,6 +105,8 @@ class PrivacyStatement:
         lines += _field(
             "Public", "; ".join(self.public) if self.public else "nothing is assumed to be public"
         )
+        for note in self.notes:
+            lines += _field("Note", note)
         source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
         lines += _field("Noise", source)
         lines += _field("Arithmetic", "exact" if self.exact_arithmetic else "floating point, not exact")
@@ -133,6 +138,7 @@ class PrivacyStatement:
             },
             "releases": [release.to_dict() for release in self.releases],
             "public": list(self.public),
+            "notes": list(self.notes),
             "secure_noise": self.secure_noise,
             "exact_arithmetic": self.exact_arithmetic,
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
@@ -149,6 +155,7 @@ class PrivacyStatement:
                 budget=Budget(entry["epsilon"], entry["delta"], entry["unit"], entry["relation"]),
                 releases=tuple(Release.from_dict(release) for release in entry["releases"]),
                 public=_strings(entry["public"]),
+                notes=_strings(entry["notes"]),
                 reasons=_strings(entry["not_private_because"]),
                 secure_noise=_boolean(entry["secure_noise"]),
                 ledger=None if entry["ledger"] is None else LedgerSummary.from_dict(entry["ledger"]),

@@ -1,0 +1,400 @@
+"""Maximum likelihood of a matrix of log-odds from some of its cells' signs.
+
+Minimise ``sum over observed cells of loss(x_ij, target_ij)`` over matrices with nuclear norm at most
+``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014):
+spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000), either on the
+dense matrix, through the projection onto the intersection of the two sets, or on two factors of it, where the
+nuclear ball is a Euclidean ball and the entrywise bound is left to the caller.
+
+Cells are given as ``rows, columns, target`` of one length. A target is the label's probability: 1 for +1, 0
+for -1; the logistic loss is linear in it, so that any real number is allowed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+#: ``rows, columns, target`` of the observed cells.
+Cells = tuple[NDArray[np.integer], NDArray[np.integer], Array]
+
+LINKS = ("logistic", "probit")
+#: Largest second derivative of a cell's loss in x, over all x (for labels that were not flipped).
+CURVATURE = {"logistic": 0.25, "probit": 1.0}
+
+_ARMIJO, _MEMORY = 1e-4, 10
+_SHORTEST_STEP, _LONGEST_STEP = 1e-10, 1e10
+
+
+def likelihood(
+    x: Array, target: Array, link: str, flips: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Array, Array]:
+    """Negative log-likelihood of each cell and its derivative.
+
+    Parameters
+    ----------
+    x, target : (n,) arrays
+        Log-odds (or probits), and targets.
+    link : {"logistic", "probit"}
+        h(x) = 1 / (1 + exp(-x)) or Phi(x): the probability of the label +1.
+    flips : (float, float)
+        Probabilities with which a label +1, and a label -1, were flipped before they were seen. What is seen
+        is +1 with probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
+
+    Returns
+    -------
+    (loss, slope) : (n,) arrays
+        ``-target log c(x) - (1 - target) log(1 - c(x))`` and its derivative in x.
+    """
+    from scipy.special import expit, log_ndtr, ndtr
+
+    logistic = link == "logistic"
+    if flips == (0.0, 0.0) and logistic:
+        return np.logaddexp(0.0, x) - target * x, expit(x) - target
+    if flips == (0.0, 0.0):
+        log_like, log_dislike = log_ndtr(x), log_ndtr(-x)
+        like, dislike = np.exp(log_density(x) - log_like), np.exp(log_density(x) - log_dislike)
+        return -target * log_like - (1 - target) * log_dislike, (1 - target) * dislike - target * like
+    to_dislike, to_like = flips
+    h = expit(x) if logistic else ndtr(x)
+    density = h * (1 - h) if logistic else np.exp(log_density(x))
+    seen_like = h * (1 - to_dislike) + (1 - h) * to_like
+    seen_dislike = h * to_dislike + (1 - h) * (1 - to_like)
+    change = (1 - to_dislike - to_like) * density
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = -target * np.log(seen_like) - (1 - target) * np.log(seen_dislike)
+        slope = change * ((1 - target) / seen_dislike - target / seen_like)
+    return loss, slope
+
+
+def log_density(x: Array) -> Array:
+    """Logarithm of the standard normal density."""
+    return -0.5 * x * x - 0.5 * math.log(2 * math.pi)
+
+
+def label_sensitivity(link: str, bound: float) -> float:
+    """Most that a label changes its cell's derivative: the supremum of h' / (h (1 - h)), |x| <= bound."""
+    if link == "logistic":
+        return 1.0
+    _, slope = likelihood(np.array([bound, bound]), np.array([0.0, 1.0]), link)
+    return float(slope[0] - slope[1])  # grows with |x|
+
+
+# ---------------------------------------------------------------------- projections
+
+
+def project_nuclear(matrix: Array, radius: float) -> Array:
+    """Nearest matrix of nuclear norm at most ``radius``, from the eigenvectors of the smaller Gram matrix."""
+    if matrix.shape[0] > matrix.shape[1]:
+        return project_nuclear(matrix.T, radius).T
+    values, vectors = np.linalg.eigh(matrix @ matrix.T)
+    singular = np.sqrt(np.maximum(values, 0.0))
+    threshold = soft_threshold_for(singular, radius)
+    if threshold == 0:
+        return matrix
+    kept = singular > threshold
+    basis = vectors[:, kept]
+    return (basis * (1 - threshold / singular[kept])) @ (basis.T @ matrix)
+
+
+def soft_threshold_for(values: Array, radius: float) -> float:
+    """The t >= 0 with ``sum max(values - t, 0) = radius``; 0 where the sum is at most that (values >= 0)."""
+    if values.sum() <= radius:
+        return 0.0
+    descending = np.sort(values)[::-1]
+    thresholds = (np.cumsum(descending) - radius) / np.arange(1, len(values) + 1)
+    return float(thresholds[np.flatnonzero(descending > thresholds)[-1]])
+
+
+class Projection:
+    """Projection onto {nuclear norm <= radius} and {entries within +-bound}, from where the last one ended.
+
+    Dykstra's alternating projections, which are proximal gradient steps in the dual, with Nesterov's momentum
+    and restarts. The result lies within the bound exactly and differs from the exact projection by about
+    ``tolerance`` (root mean square of its last change).
+
+    Parameters
+    ----------
+    radius, bound : float
+    tolerance : float
+    rounds : int
+        At most this many eigendecompositions.
+    """
+
+    def __init__(self, radius: float, bound: float, tolerance: float = 1e-9, rounds: int = 500) -> None:
+        self.radius, self.bound, self.tolerance, self.rounds = radius, bound, tolerance, rounds
+        self._dual: Array | None = None
+
+    def __call__(self, matrix: Array) -> Array:
+        dual = np.zeros_like(matrix) if self._dual is None else self._dual
+        ahead, momentum = dual, 1.0
+        nearest = np.clip(matrix - ahead, -self.bound, self.bound)
+        for _ in range(self.rounds):
+            # dual part of the nuclear ball, given the box's
+            stepped = ahead + nearest
+            new = stepped - project_nuclear(stepped, self.radius)
+            if np.vdot(ahead - new, new - dual) > 0:
+                momentum = 1.0  # restart: it points uphill
+            weight = (momentum - 1) / (momentum_next := (1 + math.sqrt(1 + 4 * momentum**2)) / 2)
+            ahead, dual, momentum = new + weight * (new - dual), new, momentum_next
+            previous, nearest = nearest, np.clip(matrix - ahead, -self.bound, self.bound)
+            if np.linalg.norm(nearest - previous) <= self.tolerance * math.sqrt(nearest.size):
+                break
+        self._dual = dual
+        return np.clip(matrix - dual, -self.bound, self.bound)
+
+
+# ---------------------------------------------------------------------- solvers
+
+
+class Solution(NamedTuple):
+    """``value`` of the objective at ``point``, and the iterations that it took."""
+
+    point: Array
+    value: float
+    iterations: int
+
+
+def spectral_projected_gradient(
+    objective: Callable[[Array], tuple[float, Array]],
+    project: Callable[[Array], Array],
+    start: Array,
+    iterations: int,
+    tolerance: float,
+) -> Solution:
+    """Minimise over a convex set: projected Barzilai-Borwein steps with nonmonotone line search.
+
+    Birgin, Martinez and Raydan 2000, algorithm SPG2, with a memory of 10 values.
+
+    Parameters
+    ----------
+    objective : callable
+        Value and gradient at a point.
+    project : callable
+        Projection onto the set.
+    start : ndarray
+        Any point.
+    iterations : int
+        At most so many.
+    tolerance : float
+        Stop when the last 10 values differ by at most this part of the first value.
+    """
+    point = project(start)
+    value, gradient = objective(point)
+    best, best_value, first = point, value, abs(value) + 1e-300
+    recent = [value]
+    step = 1 / max(float(np.abs(gradient).max(initial=0.0)), 1e-12)
+    count = 0
+    while count < iterations:
+        count += 1
+        direction = project(point - step * gradient) - point
+        slope = float(np.vdot(gradient, direction))
+        if slope >= 0:
+            break
+        length = 1.0
+        while True:
+            moved = point + length * direction
+            moved_value, moved_gradient = objective(moved)
+            if moved_value <= max(recent) + _ARMIJO * length * slope or length < 1e-12:
+                break
+            parabola = -0.5 * length**2 * slope / (moved_value - value - length * slope)
+            length = parabola if 0.1 * length <= parabola <= 0.9 * length else length / 2
+        change, turn = moved - point, moved_gradient - gradient
+        step = barzilai_borwein(change, turn)
+        point, value, gradient = moved, moved_value, moved_gradient
+        if value < best_value:
+            best, best_value = point, value
+        recent = [*recent[1 - _MEMORY :], value]
+        if len(recent) == _MEMORY and max(recent) - min(recent) <= tolerance * first:
+            break
+    return Solution(best, best_value, count)
+
+
+def barzilai_borwein(change: Array, turn: Array) -> float:
+    """Step length <change, change> / <change, turn>, within bounds."""
+    curvature = float(np.vdot(change, turn))
+    if curvature <= 0:
+        return _LONGEST_STEP if np.any(turn) else 1.0
+    return min(max(float(np.vdot(change, change)) / curvature, _SHORTEST_STEP), _LONGEST_STEP)
+
+
+def solve_dense(
+    cells: Cells,
+    shape: tuple[int, int],
+    radius: float,
+    bound: float,
+    link: str,
+    flips: tuple[float, float] = (0.0, 0.0),
+    *,
+    iterations: int = 200,
+    tolerance: float = 1e-6,
+) -> Solution:
+    """Maximum likelihood over dense matrices within the nuclear and the entrywise bound.
+
+    Parameters
+    ----------
+    cells : (rows, columns, target)
+        The observed cells, each once.
+    shape : (int, int)
+    radius, bound : float
+        Of the nuclear norm and of the entries.
+    link, flips
+        As in :func:`likelihood`.
+    iterations : int
+    tolerance : float
+        As in :func:`spectral_projected_gradient`; projections are ten times as accurate.
+
+    Returns
+    -------
+    Solution
+        Its point has the given shape.
+    """
+    rows, columns, target = cells
+
+    def objective(matrix: Array) -> tuple[float, Array]:
+        loss, slope = likelihood(matrix[rows, columns], target, link, flips)
+        gradient = np.zeros(shape)
+        gradient[rows, columns] = slope
+        return float(loss.sum()), gradient
+
+    project = Projection(radius, bound, tolerance / 10)
+    return spectral_projected_gradient(objective, project, np.zeros(shape), iterations, tolerance)
+
+
+def solve_factored(
+    cells: Cells,
+    shape: tuple[int, int],
+    radius: float,
+    start: Array,
+    link: str,
+    flips: tuple[float, float] = (0.0, 0.0),
+    *,
+    scale: Array | None = None,
+    iterations: int = 200,
+    tolerance: float = 1e-6,
+) -> Solution:
+    """Maximum likelihood over products of factors: the nuclear norm is at most half their squared norm.
+
+    The matrix is ``user factors . item factors + user offset + item offset``. Without offsets and weights,
+    and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and Jaakkola
+    2004); :func:`nuclear_gap` says how far a solution can be from that optimum.
+
+    Parameters
+    ----------
+    start : (n_rows + n_columns, rank + 1) array
+        First factors and offset of the rows, then of the columns; the factors not zero.
+    scale : (n_rows + n_columns, rank + 1) array, optional
+        The ball bounds half the squared norm of factors and offsets divided by it: weights of a weighted
+        nuclear norm (Srebro and Salakhutdinov 2010), and 0 in the last column where there are no offsets. By
+        default 1 for factors and 0 for offsets.
+    cells, shape, radius, link, flips, iterations, tolerance
+        As in :func:`solve_dense`.
+
+    Returns
+    -------
+    Solution
+        Its point is stacked as ``start``.
+    """
+    rows, columns, target = cells
+    if scale is None:
+        scale = np.ones_like(start)
+        scale[:, -1] = 0.0
+
+    def project(scaled: Array) -> Array:
+        squared = 0.5 * float(np.vdot(scaled, scaled))
+        return scaled * min(1.0, math.sqrt(radius / squared)) if squared else scaled
+
+    def objective(scaled: Array) -> tuple[float, Array]:
+        point = scaled * scale
+        loss, slope = likelihood(cell_scores(rows, columns, point, shape[0]), target, link, flips)
+        gradient: Any = sp.csr_array((slope, (rows, columns)), shape=shape)
+        left, right = with_ones(point[: shape[0]]), with_ones(point[shape[0] :])
+        return float(loss.sum()), np.vstack([gradient @ right, gradient.T @ left]) * scale
+
+    solution = spectral_projected_gradient(objective, project, start, iterations, tolerance)
+    return solution._replace(point=solution.point * scale)
+
+
+def cell_scores(
+    rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
+) -> Array:
+    """Entries at the cells of the matrix of stacked factors, whose last column is an offset."""
+    from hushrec.kernels.residuals import predict_pairs
+
+    left, right = stacked[:n_rows], stacked[n_rows:]
+    return predict_pairs(rows, columns, left[:, :-1], right[:, :-1]) + left[rows, -1] + right[columns, -1]
+
+
+def with_ones(factors: Array) -> Array:
+    """A copy whose last column is 1."""
+    copy = factors.copy()
+    copy[:, -1] = 1.0
+    return copy
+
+
+def solve_rows(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    target: Array,
+    col_factors: Array,
+    col_offset: Array,
+    ridge: Array,
+    link: str,
+    *,
+    iterations: int = 25,
+) -> Array:
+    """Each row's own regression of its labels on the column factors, with a ridge.
+
+    Minimises ``sum_j loss(col_offset_j + x . col_factors_j, target_j) + x . diag(ridge) x / 2`` by steps with
+    the loss's largest curvature (Boehning and Lindsay 1988), each of which lowers it.
+
+    Parameters
+    ----------
+    indptr, indices, target : arrays
+        CSR matrix of the rows' targets.
+    col_factors : (n_columns, d) array
+    col_offset : (n_columns,) array
+    ridge : (d,) array
+        Greater than 0.
+    link : {"logistic", "probit"}
+    iterations : int
+
+    Returns
+    -------
+    (n_rows, d) array
+    """
+    from hushrec.kernels.least_squares import normal_equations, ridge_solve
+    from hushrec.kernels.residuals import predict_pairs
+
+    n_rows = len(indptr) - 1
+    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
+    gram, _ = normal_equations(indptr, indices, target, col_factors)
+    solved = np.zeros((n_rows, col_factors.shape[1]))
+    for _ in range(iterations):
+        x = predict_pairs(rows, indices, solved, col_factors) + col_offset[indices]
+        _, slope = likelihood(x, target, link)
+        gradient: Any = sp.csr_array((slope, indices, indptr), shape=(n_rows, len(col_factors)))
+        downhill = -(gradient @ col_factors) - solved * ridge
+        solved = solved + ridge_solve(CURVATURE[link] * gram, downhill, ridge)
+    return solved
+
+
+def nuclear_gap(cells: Cells, slope: Array, x: Array, shape: tuple[int, int], radius: float) -> float:
+    """Bound on how far a feasible matrix is above the optimum over the nuclear ball (its duality gap).
+
+    Parameters
+    ----------
+    slope, x : (n,) arrays
+        Derivative of the loss, and the matrix, at the cells.
+    """
+    from scipy.sparse.linalg import svds
+
+    gradient = sp.csr_array((slope, cells[:2]), shape=shape)
+    top = svds(gradient, 1, v0=np.ones(min(shape)), return_singular_vectors=False)[0]
+    return float(radius * top + np.vdot(slope, x))
