@@ -4,6 +4,7 @@ from hushrec.algorithms.als import ALS
 from hushrec.algorithms.base import Billboard, Estimator, Gate, UserState
 from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
 from hushrec.algorithms.cleansed_svd import CleansedSVD
+from hushrec.algorithms.corrective_frank_wolfe import CorrectiveFrankWolfe
 from hushrec.algorithms.dpals import DPALS
 from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
 from hushrec.algorithms.oja import private_pca
@@ -18,6 +19,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
         DPALS,
         FrankWolfe,
         PrivateFrankWolfe,
+        CorrectiveFrankWolfe,
         PrivateSVD,
         ProjectedGradient,
         PrivateProjectedGradient,
@@ -34,6 +36,7 @@ __all__ = [
     "ESTIMATORS",
     "Billboard",
     "CleansedSVD",
+    "CorrectiveFrankWolfe",
     "Estimator",
     "FrankWolfe",
     "Gate",

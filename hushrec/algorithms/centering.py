@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import user_means
 from hushrec.algorithms.base import Estimator, Gate
-from hushrec.algorithms.baselines import ItemBias
 from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.dpals import DPALS
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
@@ -53,14 +53,15 @@ class CentredEstimator(Estimator):
         Subtract the middle of the declared range and, beside it: a user's own mean; released item biases
         and her offset from them; the same with exact item averages, only without privacy; or nothing.
     bias_clip : float
-        ``clip`` of :class:`~hushrec.algorithms.ItemBias`, which makes the released biases, > 0.
+        Bound of the first of the three bias rounds of :class:`~hushrec.algorithms.DPALS`, which makes the
+        released biases, in units of half the rating range, > 0.
     bias_share : float
         Part of the budget (of mu squared) for them, in (0, 1).
     """
 
     max_ratings_per_user: int = 80
     center: str = "user"
-    bias_clip: float = 0.45
+    bias_clip: float = 0.35
     bias_share: float = 0.5
 
     _CENTERS: ClassVar[tuple[str, ...]] = ("user", "biases", "middle")
@@ -75,8 +76,8 @@ class CentredEstimator(Estimator):
             raise InputError(f"bias_share={self.bias_share!r} is out of range; pass one between 0 and 1.")
 
     @property
-    def _item_bias(self) -> ItemBias:
-        return ItemBias(clip=self.bias_clip)
+    def _biases(self) -> DPALS:
+        return DPALS(rank=0, iterations=0, features=False, bias_clip=self.bias_clip)
 
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float
@@ -84,7 +85,7 @@ class CentredEstimator(Estimator):
         """Releases of the level, and the fraction of the budget that is left after them."""
         if self.center != "biases":
             return (), fraction
-        plan = self._item_bias.releases(budget, domain, fraction * self.bias_share)
+        plan = self._biases.releases(budget, domain, fraction * self.bias_share)
         return plan.releases, fraction * (1 - self.bias_share)
 
     def _level(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
@@ -94,7 +95,7 @@ class CentredEstimator(Estimator):
             "item_bias": np.zeros(ratings.domain.n_items),
         }
         if self.center == "biases":
-            released = self._item_bias.train(ratings, gate, seed)
+            released = self._biases.train(ratings, gate, seed)
             level = {name: released[name] for name in level}
         elif self.center == "averages":
             level["item_bias"] = _item_averages(ratings)
@@ -109,7 +110,7 @@ class CentredEstimator(Estimator):
         values -= float(arrays["center"]) + arrays["item_bias"].astype(np.float64)[matrix.indices]
         offset = np.zeros(ratings.n_users)
         if self.center != "middle":
-            damping = self._item_bias.user_regularization if self.center == "biases" else 0.0
+            damping = self._biases.bias_regularization if self.center == "biases" else 0.0
             sums = row_sums(matrix.indptr, values)
             offset = sums / np.maximum(counts + damping, 1)
             values -= np.repeat(offset, counts)

@@ -29,12 +29,9 @@ from hushrec.algorithms.oja import (
     OjaSolver,
     PowerSolver,
     Solver,
-    orthonormal,
     random_block,
 )
-from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 from hushrec.privacy import Budget, Plan
 
 Array = NDArray[Any]
@@ -79,7 +76,7 @@ class FrankWolfe(CentredEstimator):
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> FrankWolfe:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
-        return cls(**({"nuclear_norm": _typical_nuclear_norm(domain, n_users)} | changes))
+        return cls(**({"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""
@@ -119,26 +116,16 @@ class FrankWolfe(CentredEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateFrankWolfe(CentredEstimator):
-    """Private Frank-Wolfe (Algorithm 1), with a clip of residual rows and a fully corrective variant.
+class PrivateSteps(CentredEstimator):
+    """What the private variants share: T steps, each with the top eigenvectors of the residuals' covariance.
 
     Parameters
     ----------
     iterations : int
         Steps T, >= 1: as many updates as releases.
-    nuclear_norm : float or None
-        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0. None with
-        ``regularization``.
-    regularization : float or None
-        None takes the steps of Algorithm 1. A number is the ridge, in ratings, > 0, with which each user
-        refits all her coefficients of the directions so far (fully corrective Frank-Wolfe, free under joint
-        privacy).
-    row_clip : float or None
-        Bound L on the norm of a user's row and of her iterate, in units of half the rating range, > 0. None
-        is the square root of ``max_ratings_per_user``. Not used by the corrective variant.
     residual_clip : float or None
-        Bound B on the norm of a user's residual row at the first step, in the same units, > 0. None is 2L,
-        which no residual exceeds: the paper's calibration.
+        Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
+        > 0. None is twice the square root of ``max_ratings_per_user``.
     residual_clip_decay : float
         Factor of that bound from one step to the next, in (0, 1].
     eigenvector : {"covariance", "oja", "power"}
@@ -152,35 +139,21 @@ class PrivateFrankWolfe(CentredEstimator):
         Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
         leaves budget for more steps.
     schedule_power : float
-    eigenvalue_offset : float
-        What is added to an eigenvalue, in units of the bound on its noise, > 0.
+        In (-10, 10].
     failure_probability : float
-        With which that bound may fail, in (0, 0.5).
+        With which the bound on the noise of an eigenvalue may fail, in (0, 0.5].
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
-
-    Privacy
-    -------
-    Unit: user. Relation: the budget's. Joint: the sequence of (v, lambda) is (epsilon, delta)-DP, a user's
-    row is replayed from it and her own ratings. Gaussian releases whose mu squared adds up to the budget's.
-    Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed, which is
-    the add-remove value at B = 2L); of a product with one vector and of Oja's eigenvalue: B^2 under both.
     """
 
-    name: ClassVar[str] = "private-frank-wolfe"
-
     iterations: int = 10
-    nuclear_norm: float | None = None
-    regularization: float | None = None
-    row_clip: float | None = None
     residual_clip: float | None = None
     residual_clip_decay: float = 1.0
     eigenvector: str = "covariance"
     inner_steps: int = 4
-    block: int = 4
+    block: int = 1
     schedule: str = "uniform"
     schedule_power: float = 1.0
-    eigenvalue_offset: float = 1.0
     failure_probability: float = 0.1
 
     def __post_init__(self) -> None:
@@ -191,60 +164,14 @@ class PrivateFrankWolfe(CentredEstimator):
             inner_steps=(self.inner_steps, int, 1, None),
             block=(self.block, int, 1, None),
             schedule_power=(self.schedule_power, float, -10, 10),
-            eigenvalue_offset=(self.eigenvalue_offset, float, 0, None),
             failure_probability=(self.failure_probability, float, 0, 0.5),
         )
-        for name in ("nuclear_norm", "regularization", "row_clip", "residual_clip"):
-            if getattr(self, name) is not None:
-                check_numbers(**{name: (getattr(self, name), float, 0, None)})
+        if self.residual_clip is not None:
+            check_numbers(residual_clip=(self.residual_clip, float, 0, None))
         check_choice(
             eigenvector=(self.eigenvector, ("covariance", "oja", "power")),
             schedule=(self.schedule, ("uniform", "polynomial", "open-ended")),
         )
-        if (self.nuclear_norm is None) == (self.regularization is None):
-            raise InputError("Pass nuclear_norm for the steps of Algorithm 1, or regularization, not both.")
-
-    @classmethod
-    def as_published(
-        cls, *, nuclear_norm: float, iterations: int, max_ratings_per_user: int = 80, **changes: Any
-    ) -> PrivateFrankWolfe:
-        """Algorithm 1 with its constants mended and nothing added: user means, residuals up to 2L."""
-        settings = {
-            "nuclear_norm": nuclear_norm,
-            "iterations": iterations,
-            "max_ratings_per_user": max_ratings_per_user,
-        }
-        return cls(**(settings | changes))
-
-    @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> PrivateFrankWolfe:
-        """Hyper-parameters of the corrective variant, from public quantities alone.
-
-        Parameters
-        ----------
-        budget : Budget
-            The run's budget.
-        domain : Domain
-            The declared catalogue, rating range and cap per user.
-        n_users : int
-            Declared or released.
-        **changes
-            Fields to set otherwise.
-        """
-        check_numbers(n_users=(n_users, int, 1, None))
-        # users times mu over items: how far a direction that all users share stands out of the noise
-        signal = budget.mu * n_users / domain.n_items
-        settings: dict[str, Any] = {
-            "center": "biases",
-            "iterations": int(np.clip(round(signal / 5), 1, 8)),
-            "residual_clip": 2.0,
-            "bias_share": 0.8 if signal < 10 else 0.5,
-        }
-        if changes.get("nuclear_norm") is None:
-            settings["regularization"] = 10.0
-        return cls(**(settings | changes))
-
-    # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
@@ -261,42 +188,88 @@ class PrivateFrankWolfe(CentredEstimator):
         return list(weights / weights.sum())
 
     def _solver(self, domain: Domain, step: int) -> Solver:
-        bound = self._residual_bound(domain, step)
+        bound = self._residual_bound(domain) * self.residual_clip_decay ** (step - 1)
         if self.eigenvector == "oja":
             return OjaSolver(bound, self.inner_steps)
         if self.eigenvector == "power":
             return PowerSolver(bound, self.inner_steps, min(self.block, domain.n_items))
         return CovarianceSolver(bound)
 
-    def _row_bound(self, domain: Domain) -> float:
-        """L in rating units."""
-        clip = math.sqrt(self.max_ratings_per_user) if self.row_clip is None else self.row_clip
+    def _residual_bound(self, domain: Domain) -> float:
+        """B of the first step in rating units."""
+        clip = self.residual_clip or 2 * math.sqrt(self.max_ratings_per_user)
         return clip * domain.half_width
 
-    def _residual_bound(self, domain: Domain, step: int) -> float:
-        """B of a step in rating units."""
-        if self.residual_clip is None:
-            return 2 * self._row_bound(domain) * self.residual_clip_decay ** (step - 1)
-        return self.residual_clip * domain.half_width * self.residual_clip_decay ** (step - 1)
 
-    # ------------------------------------------------------------------ training
+@dataclass(frozen=True, kw_only=True)
+class PrivateFrankWolfe(PrivateSteps):
+    """Private Frank-Wolfe (Algorithm 1), with an optional clip of the residual rows.
+
+    Parameters
+    ----------
+    nuclear_norm : float
+        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
+    row_clip : float or None
+        Bound L on the norm of a user's row and of her iterate, in units of half the rating range, > 0. None
+        is the square root of ``max_ratings_per_user``, which no centred row exceeds.
+    residual_clip : float or None
+        Bound B on the norm of a user's residual row, as in :class:`PrivateSteps`. None is 2L, which no
+        residual exceeds: the paper's calibration.
+    eigenvalue_offset : float
+        What is added to an eigenvalue, in units of the bound on its noise, > 0. At 1 the nuclear norm of the
+        result is at most k with the probability asked for.
+    iterations, residual_clip_decay, eigenvector, inner_steps, block, schedule, schedule_power,
+    failure_probability
+        As in :class:`PrivateSteps`.
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: the sequence of (v, lambda) is (epsilon, delta)-DP, a user's
+    row is replayed from it and her own ratings. Gaussian releases whose mu squared adds up to the budget's.
+    Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed, which is
+    the add-remove value at B = 2L); of a product with one vector and of Oja's eigenvalue: B^2 under both.
+    """
+
+    name: ClassVar[str] = "private-frank-wolfe"
+
+    nuclear_norm: float
+    row_clip: float | None = None
+    eigenvalue_offset: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(
+            nuclear_norm=(self.nuclear_norm, float, 0, None),
+            eigenvalue_offset=(self.eigenvalue_offset, float, 0, None),
+        )
+        if self.row_clip is not None:
+            check_numbers(row_clip=(self.row_clip, float, 0, None))
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> PrivateFrankWolfe:
+        """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
+        settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases"}
+        return cls(**(settings | {"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 1: residuals, release, update; T times."""
         domain = ratings.domain
         arrays = self._level(ratings, gate, seed)
-        users = self._users(self._rows(arrays, ratings).matrix, domain)
-        block = random_block(domain.n_items, min(self._solver(domain, 1).block, domain.n_items), seed)
+        users = Iterates(self._rows(arrays, ratings).matrix, self._row_bound(domain))
+        start = random_block(domain.n_items, self._solver(domain, 1).block, seed)
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
-            solver = self._solver(domain, step)
             residuals = users.residuals()
-            found = solver.solve(residuals, block, gate, f"step {step}", self.failure_probability)
+            found = self._solver(domain, step).solve(
+                residuals, start, gate, f"step {step}", self.failure_probability
+            )
+            vector, start = found.vectors[:, 0], found.vectors
             value = self._singular_value(found)
-            users.advance(residuals, found.vectors[:, 0], 1 / self.iterations, self._k(domain) / value)
-            vectors.append(found.vectors[:, 0])
+            users.advance(residuals, vector, 1 / self.iterations, self._k(domain) / value)
+            vectors.append(vector)
             values.append(value)
-            block = self._next_start(found.vectors, seed + step)
         return arrays | {
             "item_factors": np.column_stack(vectors),
             "singular_values": np.array(values),
@@ -304,32 +277,27 @@ class PrivateFrankWolfe(CentredEstimator):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own updates from the released (v, lambda), or her last refit."""
+        """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self._rows(arrays, history)
-        if self.regularization is not None:
-            factors = arrays["item_factors"].astype(np.float64)
-            return UserState(offset, ridge_fit(rows, factors, self.regularization / history.n_items))
         domain = history.domain
         return UserState(offset, replay(rows, arrays, self._row_bound(domain), self._k(domain)))
 
     def _k(self, domain: Domain) -> float:
-        return (self.nuclear_norm or 0.0) * domain.half_width
+        return self.nuclear_norm * domain.half_width
 
-    def _users(self, rows: sp.csr_array, domain: Domain) -> Iterates | Refits:
-        if self.regularization is not None:
-            return Refits(rows, self.regularization)
-        return Iterates(rows, self._row_bound(domain))
+    def _row_bound(self, domain: Domain) -> float:
+        """L in rating units."""
+        return (self.row_clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
+
+    def _residual_bound(self, domain: Domain) -> float:
+        if self.residual_clip is None:
+            return 2 * self._row_bound(domain)
+        return super()._residual_bound(domain)
 
     def _singular_value(self, found: Eigenpairs) -> float:
         """Upper bound on the residuals' singular value along v: lambda' of the paper."""
-        return max(math.sqrt(max(found.value, 0.0) + self.eigenvalue_offset * found.noise), _SMALLEST)
-
-    def _next_start(self, block: Array, seed: int) -> Array:
-        """Warm start of the next step; a direction that everybody has just fitted is replaced at random."""
-        if self.regularization is None:
-            return block
-        fresh = np.random.default_rng(seed).standard_normal((len(block), 1))
-        return orthonormal(np.column_stack([block[:, 1:], fresh]))
+        square = max(float(found.values[0]), 0.0) + self.eigenvalue_offset * found.noise
+        return max(math.sqrt(square), _SMALLEST)
 
 
 class Iterates:
@@ -373,32 +341,6 @@ class Iterates:
         return float(np.clip(-(residuals.data @ toward) / square, 0.0, 1.0)) if square > 0 else 0.0
 
 
-class Refits:
-    """User side of the corrective variant: users' ridge regressions on the directions so far; privileged."""
-
-    def __init__(self, rows: sp.csr_array, regularization: float) -> None:
-        self.rows, self.regularization = rows, regularization
-        self.directions = np.zeros((rows.shape[1], 0))
-        self.coefficients = np.zeros((rows.shape[0], 0))
-
-    def residuals(self) -> sp.csr_array:
-        """As in :class:`Iterates`."""
-        from hushrec.kernels.residuals import predict_pairs
-
-        rows = self.rows
-        values = -rows.data
-        if self.directions.shape[1]:
-            cells = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-            values = predict_pairs(cells, rows.indices, self.coefficients, self.directions) - rows.data
-        return with_values(rows, values)
-
-    def advance(self, residuals: sp.csr_array, vector: Array, step: float, ratio: float) -> None:
-        """Add a direction and fit again."""
-        self.directions = np.column_stack([self.directions, vector])
-        ridge = self.regularization / len(vector)  # a direction has norm 1, not root mean square 1
-        self.coefficients = ridge_fit(self.rows, self.directions, ridge)
-
-
 def replay(
     rows: sp.csr_array, arrays: Mapping[str, Array], row_bound: float, nuclear_norm: float
 ) -> NDArray[np.float64]:
@@ -410,7 +352,7 @@ def replay(
     return users.coefficients
 
 
-def _typical_nuclear_norm(domain: Domain, n_users: int) -> float:
+def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
     """Of a matrix of rank about ten whose entries are of the size of half the range or less."""
     check_numbers(n_users=(n_users, int, 1, None))
     return 3.0 * math.sqrt(n_users * domain.n_items)

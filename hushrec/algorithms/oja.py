@@ -34,38 +34,41 @@ class Eigenpairs(NamedTuple):
     ----------
     vectors : ndarray of shape (n_items, block)
         Orthonormal, best first; where the solver starts the next time.
-    value : float
-        Noisy eigenvalue of the first.
+    values : ndarray of shape (block,)
+        Their noisy eigenvalues.
     noise : float
-        Bound on its noise that holds with the probability asked for.
+        Bound on the noise of the largest that holds with the probability asked for.
     """
 
     vectors: Array
-    value: float
+    values: Array
     noise: float
 
 
 @dataclass(frozen=True)
 class CovarianceSolver:
-    """Algorithm 1: release the whole matrix, decompose it."""
+    """Algorithm 1: release the whole matrix, decompose it.
+
+    Without its diagonal if so wanted, where the noise of the single ratings adds up.
+    """
 
     bound: float
-
-    block = 1
+    block: int = 1
+    diagonal: bool = True
 
     def releases(self, label: str, budget: Budget, fraction: float) -> tuple[Release, ...]:
         """The matrix."""
         return Covariance(self.bound).releases(label, budget, fraction)
 
     def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
-        """Top eigenpair; the noise of its value is the norm of the symmetrised noise matrix."""
+        """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
         from hushrec.kernels.symmetric import top_eigenpairs
 
         matrix = Covariance(self.bound).matrix(rows, gate, label)
-        values, vectors = top_eigenpairs(matrix, 1)
-        return Eigenpairs(
-            vectors, float(values[0]), _norm_of_noise(gate.noise_sd(label), len(matrix), failure)
-        )
+        if not self.diagonal:
+            np.fill_diagonal(matrix, 0.0)
+        values, vectors = top_eigenpairs(matrix, self.block)
+        return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix), failure))
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class OjaSolver:
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
         square = np.array([np.square(rows @ vector).sum()])
-        value = float(gate.release(name, square)[0])
+        value = gate.release(name, square)
         return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
 
 
@@ -142,9 +145,7 @@ class PowerSolver:
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
-        return Eigenpairs(
-            basis, float(values[-1]), _norm_of_noise(gate.noise_sd(name), basis.shape[1], failure)
-        )
+        return Eigenpairs(basis, values[::-1], _norm_of_noise(gate.noise_sd(name), basis.shape[1], failure))
 
 
 Solver = CovarianceSolver | OjaSolver | PowerSolver
@@ -181,8 +182,8 @@ def private_pca(
 
     Returns
     -------
-    value : ndarray of shape (1,)
-        Noisy largest eigenvalue.
+    values : ndarray of shape (components,)
+        Noisy eigenvalues.
     vectors : ndarray of shape (n_columns, components)
         Orthonormal, best first.
 
@@ -207,7 +208,7 @@ def private_pca(
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
     found = solver.solve(matrix, start, Gate(accountant, plan), "pca", 0.1)
-    return np.array([found.value]), found.vectors
+    return found.values, found.vectors
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:

@@ -1,0 +1,128 @@
+"""Fully corrective private Frank-Wolfe: every user refits all her coefficients after every step.
+
+The steps of Jain, Thakkar and Thakurta 2018, Algorithm 1, with two additions. Users do not move along the new
+direction by a common step, but refit by ridge regression on all directions so far (fully corrective
+Frank-Wolfe, Jaggi 2013), which is free under joint privacy. And a step may take several eigenvectors of one
+release (block Frank-Wolfe, Allen-Zhu, Hazan, Hu and Li 2017), which is free as well. Sensitivities:
+docs/proofs/frank_wolfe.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.algorithms.base import Gate, UserState
+from hushrec.algorithms.centering import with_values
+from hushrec.algorithms.checks import check_numbers
+from hushrec.algorithms.frank_wolfe import PrivateSteps
+from hushrec.algorithms.oja import CovarianceSolver, Eigenpairs, Solver, random_block
+from hushrec.algorithms.private_svd import ridge_fit
+from hushrec.data import Domain, Ratings
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectiveFrankWolfe(PrivateSteps):
+    """Private Frank-Wolfe with local refits.
+
+    A direction enters with the strength of its eigenvalue above the noise, relative to the strongest, so
+    that weak ones are shrunk and what may be noise alone is left out.
+
+    Parameters
+    ----------
+    regularization : float
+        Ridge on a user's coefficients of the strongest direction, in ratings, > 0.
+    block : int
+        Directions of a step, >= 1; one with "oja".
+    iterations, residual_clip, residual_clip_decay, eigenvector, inner_steps, schedule, schedule_power,
+    failure_probability
+        As in :class:`~hushrec.algorithms.frank_wolfe.PrivateSteps`.
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: the directions are (epsilon, delta)-DP, a user's coefficients
+    are computed from them and her own ratings. Releases and sensitivities are those of
+    :class:`~hushrec.algorithms.PrivateFrankWolfe`.
+    """
+
+    name: ClassVar[str] = "corrective-frank-wolfe"
+
+    regularization: float = 10.0
+    iterations: int = 1
+    block: int = 10
+    residual_clip: float | None = 2.0
+    center: str = "biases"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(regularization=(self.regularization, float, 0, None))
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> CorrectiveFrankWolfe:
+        """A second step where the first leaves much to find: users times mu many for the items."""
+        check_numbers(n_users=(n_users, int, 1, None))
+        signal = budget.mu * n_users / domain.n_items
+        settings: dict[str, Any] = {"iterations": 1 if signal < 30 else 2}
+        return cls(**(settings | changes))
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """Residuals, release, refit; T times."""
+        domain = ratings.domain
+        arrays = self._level(ratings, gate, seed)
+        rows = self._rows(arrays, ratings).matrix
+        directions, strongest = np.zeros((domain.n_items, 0)), 0.0
+        for step in range(1, self.iterations + 1):
+            solver = self._solver(domain, step)
+            start = random_block(domain.n_items, solver.block, seed + step)
+            found = solver.solve(
+                self._residuals(rows, directions), start, gate, f"step {step}", self.failure_probability
+            )
+            strengths = _strengths(found)
+            strongest = max(strongest, float(strengths[0]), 1e-300)
+            columns = found.vectors * np.sqrt(np.minimum(strengths / strongest, 1.0))
+            directions = np.column_stack([directions, columns])
+        return arrays | {"item_factors": directions}
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: the user's last refit."""
+        rows, offset = self._rows(arrays, history)
+        return UserState(offset, self._refit(rows, arrays["item_factors"].astype(np.float64)))
+
+    def _solver(self, domain: Domain, step: int) -> Solver:
+        solver = super()._solver(domain, step)
+        if isinstance(solver, CovarianceSolver):
+            return CovarianceSolver(solver.bound, min(self.block, domain.n_items), diagonal=False)
+        return solver
+
+    def _refit(self, rows: sp.csr_array, directions: Array) -> NDArray[np.float64]:
+        """Local: coefficients of all directions; a direction has norm 1, not root mean square 1."""
+        return ridge_fit(rows, directions, self.regularization / len(directions))
+
+    def _residuals(self, rows: sp.csr_array, directions: Array) -> sp.csr_array:
+        """Local: a user's row less her refit."""
+        from hushrec.kernels.residuals import predict_pairs
+
+        if directions.shape[1] == 0:
+            return rows
+        users = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        fitted = predict_pairs(users, rows.indices, self._refit(rows, directions), directions)
+        return with_values(rows, rows.data - fitted)
+
+
+def _strengths(found: Eigenpairs) -> NDArray[np.float64]:
+    """Server side: eigenvalues less what noise adds, times the squared cosines that noise leaves.
+
+    For a noisy symmetric matrix whose noise has norm e, a largest eigenvalue w > e has both together equal
+    to sqrt(w^2 - e^2), and one up to e tells nothing (Benaych-Georges and Nadakuditi 2011).
+    """
+    excess = np.maximum(found.values, 0.0) ** 2 - found.noise**2
+    return np.sqrt(np.maximum(excess, 0.0))
