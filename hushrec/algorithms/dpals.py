@@ -61,6 +61,8 @@ _START_SIZE = 0.4
 _UNOBSERVED_SHARE = 0.05
 #: Released item weights are not taken for smaller than this, nor than their noise.
 _SMALLEST_WEIGHT = 1e-2
+#: An item is recommended before others only if its released weight is this many times its noise.
+_SUPPORT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,6 +468,9 @@ class DPALS(Estimator):
         if self.sampling != "weights":
             sampled = sample_per_user(ratings, self.max_ratings_per_user, seed)
         weights = self._item_weights(sampled, gate)
+        noise_sd = gate.noise_sd("item weights") if gate.plans("item weights") else 0.0
+        supported = weights > _SUPPORT * noise_sd
+        weights = np.maximum(weights, max(noise_sd, _SMALLEST_WEIGHT))
         relative, slopes = self._relative(weights)
 
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
@@ -488,6 +493,7 @@ class DPALS(Estimator):
             "center": np.float64(center),
             "item_bias": items[:, -1].astype(np.float64),
             "item_factors": items[:, :-1].astype(np.float32),
+            "supported": supported.astype(np.uint8),
         }
 
     def _bias_rounds(
@@ -603,7 +609,7 @@ class DPALS(Estimator):
         return center, n_users if self.n_users is None else float(self.n_users)
 
     def _item_weights(self, sampled: Ratings, gate: Gate) -> Array:
-        """Released weight of every item, at least its noise: sum of the users' weights, or sampled counts."""
+        """Released weight of every item: sum of the users' weights, or sampled counts."""
         n_items = sampled.domain.n_items
         if not gate.plans("item weights"):
             return np.ones(n_items)
@@ -611,8 +617,7 @@ class DPALS(Estimator):
             exact = item_weights(sampled)
         else:
             exact = np.bincount(sampled.matrix.indices, minlength=n_items).astype(np.float64)
-        least = max(gate.noise_sd("item weights"), _SMALLEST_WEIGHT)
-        return np.maximum(gate.release("item weights", exact), least)
+        return gate.release("item weights", exact)
 
     def _relative(self, weights: Array) -> tuple[Array | None, Array]:
         """Adaptive weights w_j of the items (2023 sequel), and the item weights when cells weigh that much.
