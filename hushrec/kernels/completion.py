@@ -20,6 +20,7 @@ from hushrec.kernels.residuals import predict_pairs, residual_norms
 Array = NDArray[Any]
 
 _STALLED = 1e-6  # a sweep that lowers the residual by less than this part is the last
+_FIRST_RIDGES = np.geomspace(1.0, 1e-4, 12)  # in units of the least of the leading singular values
 _HELD_OUT = 20  # one observed entry in so many judges a rank
 _FIRST_THRESHOLD = 0.8  # of singular values, in units of the largest
 _PENALTY_GROWTH = 1.1  # of the constraint's penalty, a step: thresholds fall by as much
@@ -53,8 +54,9 @@ def alternating_minimization(
 ) -> Completion:
     """Alternate least squares between rows and columns, from the leading singular vectors.
 
-    Source: Jain, Netrapalli and Sanghavi 2013, Algorithm 1, without its splitting of the entries. One side is
-    orthonormal in every half sweep, so ill-conditioned matrices (a mask beside small ratings) converge alike.
+    Source: Jain, Netrapalli and Sanghavi 2013, Algorithm 1, without its splitting of the entries. The first
+    sweeps have a falling ridge, which on both factors is a nuclear-norm penalty: without it a large mask over
+    small ratings can end far from the truth. Then one side is orthonormal in every half sweep.
 
     Parameters
     ----------
@@ -70,8 +72,14 @@ def alternating_minimization(
     -------
     Completion
     """
-    _, _, leading = svds(observed, k=rank, v0=np.ones(min(observed.shape)))
-    return _sweeps(observed, observed.T.tocsr(), leading.T, tolerance, iterations)
+    transposed = observed.T.tocsr()
+    _, values, leading = svds(observed, k=rank, v0=np.ones(min(observed.shape)))
+    fraction = observed.nnz / np.prod(observed.shape)
+    right = leading.T * np.sqrt(values / fraction)
+    for ridge in values.min() * _FIRST_RIDGES:
+        left = _half_sweep(observed, right, ridge)
+        right = _half_sweep(transposed, left, ridge)
+    return _sweeps(observed, transposed, right, tolerance, iterations)
 
 
 def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e-6) -> int:
@@ -86,7 +94,7 @@ def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e
     kept, test = ~held_out, held_out
     fit_part = sp.csr_array((observed.data[kept], (rows[kept], observed.indices[kept])), shape=observed.shape)
     transposed = fit_part.T.tocsr()
-    size = np.linalg.norm(observed.data[test])
+    size = float(np.linalg.norm(observed.data[test]))
     best, least = 1, float("inf")
     residual, right = fit_part, np.zeros((observed.shape[1], 0))
     for rank in range(1, largest + 1):
@@ -162,9 +170,9 @@ def _sweeps(
     return Completion(left, right, sweep, residual)
 
 
-def _half_sweep(matrix: sp.csr_array, factors: Array) -> Array:
+def _half_sweep(matrix: sp.csr_array, factors: Array, ridge: float = 0.0) -> Array:
     """Least squares of every row on the other side's factors."""
-    return solve_rows(matrix.indptr, matrix.indices, matrix.data, factors, 0.0)
+    return solve_rows(matrix.indptr, matrix.indices, matrix.data, factors, ridge)
 
 
 def _misfit(observed: sp.csr_array, left: Array, right: Array) -> float:

@@ -1,0 +1,17 @@
+"""A completion server as a process: prints its address.
+
+Usage: server_process.py DATABASE PORT SETTINGS-JSON
+"""
+
+import json
+import sys
+import time
+
+from hushrec.outsourcing.server import CompletionServer, Settings, Store
+from hushrec.outsourcing.service import Service
+
+settings = Settings(**json.loads(sys.argv[3]))
+server = CompletionServer(settings, Store(sys.argv[1], settings))
+with Service(server.answer, port=int(sys.argv[2])) as service:
+    print(service.url, flush=True)
+    time.sleep(120)

@@ -1,0 +1,297 @@
+"""Masked completion over a real connection on the loopback address: real processes, crashes, bad requests."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hushrec.cli import cli
+from hushrec.errors import InputError
+from hushrec.outsourcing import client
+from hushrec.outsourcing.messages import Accepted, Column, Task, Upload
+from hushrec.outsourcing.server import CompletionServer, Settings, Store
+from hushrec.outsourcing.service import Limits, Service
+from hushrec.outsourcing.transport import Connection, RefusedError, TransportError
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
+N_ITEMS, N_NODES, RANK, MASK_RANK = 60, 10, 1, 1
+SETTINGS = {
+    "catalogue": "catalogue",
+    "n_items": N_ITEMS,
+    "n_nodes": N_NODES,
+    "enough": N_NODES,
+    "rank": RANK,
+    "mask_rank": MASK_RANK,
+    "noise_sd": 50.0,
+}
+
+
+def matrix_and_cells(seed=0):
+    generator = np.random.default_rng(seed)
+    matrix = generator.standard_normal((N_NODES, RANK)) @ generator.standard_normal((RANK, N_ITEMS))
+    seen = [np.sort(generator.choice(N_ITEMS, 50, replace=False)) for _ in range(N_NODES)]
+    return matrix, seen
+
+
+@contextlib.contextmanager
+def server_process(database, port=0, **changes):
+    line = [sys.executable, HERE / "server_process.py", database, str(port)]
+    process = subprocess.Popen(
+        [*map(str, line), json.dumps({**SETTINGS, **changes})], stdout=subprocess.PIPE, env=ENVIRONMENT
+    )
+    try:
+        yield process, process.stdout.readline().decode().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def start_node(url, folder, node, rounds, *crash):
+    line = [sys.executable, HERE / "node_process.py", url, folder, node, rounds, *crash]
+    return subprocess.Popen([str(word) for word in line], env=ENVIRONMENT)
+
+
+@contextlib.contextmanager
+def serving(tmp_path, limits=None, **changes):
+    settings = Settings(**{**SETTINGS, **changes})
+    server = CompletionServer(settings, Store(tmp_path / "store.sqlite", settings))
+    with Service(server.answer, limits=limits) as service:
+        yield service
+
+
+def submit_all(url, tmp_path, names, matrix, seen):
+    keys = []
+    for row, name in enumerate(names):
+        key = client.PrivateKey.create(tmp_path / f"{name}.key", name, "catalogue")
+        client.submit(Connection(url), key, seen[row], matrix[row, seen[row]])
+        keys.append(key)
+    return keys
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(1, marks=pytest.mark.full)])
+def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
+    matrix, seen = matrix_and_cells()
+    names = [f"n{row}" for row in range(N_NODES)]
+    for row, name in enumerate(names):
+        np.savez(tmp_path / f"{name}.npz", items=seen[row], values=matrix[row, seen[row]])
+    nodes = []
+    try:
+        with server_process(tmp_path / "store.sqlite", rounds=rounds) as (process, url):
+            crashed = start_node(url, tmp_path, names[0], rounds, "crash")
+            nodes = [start_node(url, tmp_path, name, rounds) for name in names[1:5]]
+            assert crashed.wait(timeout=30) == 9
+            assert (tmp_path / "n0.key").exists()
+            watcher = Connection(url)
+            assert watcher.get(Task, "task").open
+            process.kill()  # SIGKILL, while nodes wait for their columns
+            process.wait()
+        port = int(url.rpartition(":")[2])
+        with server_process(tmp_path / "store.sqlite", port, rounds=rounds) as (process, url):
+            nodes += [start_node(url, tmp_path, name, rounds) for name in [names[0], *names[5:]]]
+            assert [node.wait(timeout=60) for node in nodes] == [0] * N_NODES
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    for row, name in enumerate(names):
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), matrix[row], atol=1e-5)
+
+
+def test_duplicates_and_strangers(tmp_path):
+    matrix, seen = matrix_and_cells()
+    with serving(tmp_path) as service:
+        connection = Connection(service.url, patience=0.2)
+        names = [f"n{row}" for row in range(N_NODES)]
+        keys = submit_all(service.url, tmp_path, names[:-1], matrix, seen)
+        key = keys[0]
+        again = client.submit(connection, client.PrivateKey.load(key.path), seen[0], matrix[0, seen[0]])
+        assert again[1].node == "n0"  # the same upload is acknowledged again
+        with pytest.raises(TransportError, match="not complete yet"):
+            client.fetch(connection, key)
+        other = Upload("n0", 1, np.arange(3, dtype=np.int32), np.ones(3))
+        with pytest.raises(RefusedError) as refused:
+            connection.post(other, Accepted, "columns", token=key.token)
+        assert refused.value.status == 409
+        with pytest.raises(RefusedError) as refused:
+            connection.post(other, Accepted, "columns", token="x" * 40)
+        assert refused.value.status == 403
+        with pytest.raises(InputError, match="a second mask"):
+            client.submit(connection, client.PrivateKey.load(key.path), seen[0], matrix[1, seen[0]])
+        keys += submit_all(service.url, tmp_path, names[-1:], matrix[-1:], seen[-1:])
+        late = client.PrivateKey.create(tmp_path / "late.key", "late", "catalogue")
+        with pytest.raises(RefusedError) as refused:
+            client.submit(connection, late, seen[0], matrix[0, seen[0]])
+        assert refused.value.status == 409
+        patient = Connection(service.url)
+        np.testing.assert_allclose(client.fetch(patient, key), matrix[0], atol=1e-5)
+        for node, token in (("n1", key.token), ("n1", ""), ("nobody", key.token), ("n0", keys[1].token)):
+            with pytest.raises(RefusedError) as refused:
+                connection.get(Column, "columns", node, token=token)
+            assert refused.value.status == 403
+
+
+def raw(url, request):
+    """Send bytes, return the whole answer."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(request)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+        return answer
+
+
+def test_malformed_requests(tmp_path):
+    bearer = b"Authorization: Bearer " + b"t" * 40 + b"\r\n"
+    limits = Limits(body_bytes=2000, idle_seconds=0.5)
+
+    def post(body, *, length=None, headers=bearer, path=b"/columns"):
+        length = str(len(body)).encode() if length is None else length
+        return (
+            b"POST " + path + b" HTTP/1.1\r\n" + headers + b"Content-Length: " + length + b"\r\n\r\n" + body
+        )
+
+    good = Upload("a", 1, np.array([3], dtype=np.int32), np.ones(1)).to_json()
+    far = Upload("a", 1, np.array([N_ITEMS], dtype=np.int32), np.ones(1)).to_json()
+    early = Upload("a", 2, np.array([3], dtype=np.int32), np.ones(1)).to_json()
+    with serving(tmp_path, limits, rounds=2) as service:
+        for request, status in (
+            (post(b"not json"), 400),
+            (post(good[:-9]), 400),
+            (post(far), 400),
+            (post(early), 409),
+            (post(good, headers=b""), 401),
+            (post(good, headers=b"Authorization: Bearer short\r\n"), 401),
+            (post(good, path=b"/elsewhere"), 404),
+            (post(b"x" * 2001), 413),
+            (post(b"", length=b"99999999999999999999"), 413),
+            (post(b"", length=b"-1"), 411),
+            (post(b"", length=b"many"), 411),
+            (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404),
+            (b"DELETE /task HTTP/1.1\r\n\r\n", 501),
+        ):
+            answer = raw(service.url, request)
+            assert answer.split()[1] == str(status).encode(), (request, answer)
+            assert b"Traceback" not in answer
+        assert b"400" in raw(service.url, b"\x00\xff\xfe\r\n\r\n")
+        assert raw(service.url, post(good[:9], length=b"500")) == b""  # hung up after idle_seconds
+        assert Connection(service.url).get(Task, "task").open  # and serves on
+
+
+def test_rates_and_connections_are_limited(tmp_path):
+    with serving(tmp_path, Limits(requests_per_second=1.0, connections=4)) as service:
+        connection = Connection(service.url, patience=0.0)
+        refused = 0
+        for _ in range(15):
+            try:
+                connection.get(Task, "task")
+            except TransportError as error:
+                refused += "Too many requests" in str(error)
+        assert 4 <= refused <= 6
+        host, port = service.server_address[:2]
+        idle = [socket.create_connection((host, port)) for _ in range(8)]
+        try:
+            with pytest.raises(TransportError, match="does not answer"):
+                Connection(service.url, patience=0.0, timeout=5).get(Task, "task")
+        finally:
+            for each in idle:
+                each.close()
+
+
+def test_enough_columns_complete_without_the_others(tmp_path):
+    matrix, seen = matrix_and_cells()
+    with serving(tmp_path, enough=N_NODES - 2, wait=0.3) as service:
+        keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES - 2)], matrix, seen)
+        np.testing.assert_allclose(client.fetch(Connection(service.url), keys[5]), matrix[5], atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"rank": None}, {"solver": "nn", "mask_rank": 1}])
+def test_other_solvers(tmp_path, changes):
+    generator = np.random.default_rng(1)
+    matrix = np.outer(generator.standard_normal(30), generator.standard_normal(N_ITEMS))
+    seen = [np.sort(generator.choice(N_ITEMS, 54, replace=False)) for _ in range(30)]
+    changes = {"rank": 1, "n_nodes": 30, "enough": 30, "noise_sd": 5.0, **changes}
+    with serving(tmp_path, **changes) as service:
+        keys = submit_all(service.url, tmp_path, [f"n{row:02}" for row in range(30)], matrix, seen)
+        np.testing.assert_allclose(client.fetch(Connection(service.url), keys[7]), matrix[7], atol=1e-4)
+
+
+def test_a_store_of_other_settings_is_refused(tmp_path):
+    settings = Settings(**SETTINGS)
+    Store(tmp_path / "store.sqlite", settings)
+    Store(tmp_path / "store.sqlite", settings)
+    with pytest.raises(InputError, match="other settings"):
+        Store(tmp_path / "store.sqlite", Settings(**{**SETTINGS, "seed": 1}))
+    (tmp_path / "text").write_text("no database, but a text that is long enough to be looked at" * 20)
+    with pytest.raises(InputError):
+        Store(tmp_path / "text", settings)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"enough": 1}, {"enough": 11}, {"mask_rank": 0}, {"mask_rank": 10}, {"rank": 9}, {"rounds": 3},
+     {"solver": "x"}, {"noise_sd": 0.0}, {"wait": -1.0}],
+)  # fmt: skip
+def test_bad_settings(changes):
+    with pytest.raises(InputError):
+        Settings(**{**SETTINGS, **changes})
+
+
+def test_key_files_are_private(tmp_path):
+    key = client.PrivateKey.create(tmp_path / "a.key", "a", "catalogue")
+    old = os.umask(0)
+    try:
+        key.save()
+    finally:
+        os.umask(old)
+    assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600
+    assert client.PrivateKey.load(key.path).token == key.token
+    (tmp_path / "a.key").chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        client.PrivateKey.load(key.path)
+    (tmp_path / "b.key").write_text("[]")
+    with pytest.raises(InputError, match="no key file"):
+        client.PrivateKey.load(tmp_path / "b.key")
+
+
+def test_commands_and_the_attack(tmp_path, monkeypatch):
+    """submit, record, fetch and the audit of the record, through the command line."""
+    pytest.importorskip("flint")
+    monkeypatch.chdir(tmp_path)
+    matrix, seen = matrix_and_cells()
+    items = [f"item {number}" for number in range(N_ITEMS)]
+    Path("items.txt").write_text("\n".join(items))
+    generator = np.random.default_rng(2)
+    ratings = generator.integers(1, 6, (N_NODES, N_ITEMS))
+    from hushrec.outsourcing.commands import fingerprint
+
+    run = CliRunner()
+    with serving(tmp_path, catalogue=fingerprint(items)) as service:
+        shared = ["--server", service.url, "--catalogue", "items.txt"]
+        for row in range(N_NODES):
+            lines = [f"u{row},{items[item]},{ratings[row, item]}" for item in seen[row]]
+            Path("mine.csv").write_text("user,item,rating\n" + "\n".join(lines))
+            line = ["node", "submit", "mine.csv", *shared, "--rating-range", "1", "5", "--key", f"{row}.key"]
+            done = run.invoke(cli, [*line, "--record", f"{row}.json"], catch_exceptions=False)
+            assert "Epsilon: None" in done.output and "masked ratings as node" in done.output
+        line = ["node", "fetch", *shared, "--key", "3.key", "--out", "3.csv"]
+        assert run.invoke(cli, line, catch_exceptions=False).exit_code == 0
+        written = np.genfromtxt("3.csv", delimiter=",", skip_header=1, usecols=1)
+        assert written.shape == (N_ITEMS,) and np.isfinite(written).all()
+        assert Path("3.csv").stat().st_mode & 0o777 == 0o600
+        done = run.invoke(cli, ["audit", "masked", "3.json", "--rating-range", "1", "5", "--json"])
+        assert json.loads(done.output)["ratings"] == ratings[3, seen[3]].tolist()
+        Path("other.txt").write_text("\n".join(items[::-1]))
+        line = ["node", "fetch", "--server", service.url, "--catalogue", "other.txt", "--key", "3.key"]
+        assert run.invoke(cli, [*line, "--out", "x.csv"]).exit_code != 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("serve")]

@@ -1,0 +1,70 @@
+"""The scheme against the paper's formulas, written out."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.outsourcing import masking
+
+
+def test_key_is_orthonormal_and_reproducible():
+    key = masking.public_key(50, 7, seed=3)
+    np.testing.assert_allclose(key.T @ key, np.eye(7), atol=1e-12)
+    np.testing.assert_array_equal(key, masking.public_key(50, 7, seed=3))
+    assert not np.array_equal(key, masking.public_key(50, 7, seed=4))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_decryption_undoes_encryption(rounds):
+    keys = [masking.public_key(40, size, seed) for seed, size in enumerate((4, 6))][:rounds]
+    coefficients = [masking.draw_coefficients(key.shape[1], 50.0) for key in keys]
+    ratings = np.random.default_rng(0).uniform(1, 5, 40)
+    items = np.array([3, 8, 21])
+    upload = masking.masked(ratings[items], items, keys, coefficients)
+    expected = [
+        ratings[i] + sum(k[i, a] * c[a] for k, c in zip(keys, coefficients) for a in range(k.shape[1]))
+        for i in items
+    ]
+    np.testing.assert_allclose(upload, expected, rtol=1e-12)
+    whole = masking.masked(ratings, np.arange(40), keys, coefficients)
+    np.testing.assert_allclose(masking.unmasked(whole, keys, coefficients), ratings, atol=1e-11)
+
+
+def test_coefficients_have_the_declared_spread_and_never_repeat():
+    drawn = masking.draw_coefficients(20_000, 3.0)
+    assert abs(drawn.std() / 3.0 - 1) < 5 / math.sqrt(2 * 20_000)
+    assert abs(drawn.mean()) < 5 * 3 / math.sqrt(20_000)
+    assert not np.array_equal(drawn, masking.draw_coefficients(20_000, 3.0))
+
+
+def test_published_noise():
+    """Spec figure: sd / L = 48.4 at epsilon 0.99 and delta 1e-5."""
+    assert masking.published_noise_sd(0.99, 1e-5, 1.0) == pytest.approx(48.4, abs=0.05)
+    with pytest.raises(InputError):
+        masking.published_noise_sd(1.0, 1e-5, 1.0)
+
+
+def test_coherence_of_known_bases():
+    assert masking.coherence(np.eye(10)[:, :2]) == pytest.approx(5.0)
+    fourier = np.cos(np.pi * np.outer(np.arange(16) + 0.5, np.arange(3)) / 16)
+    flat = np.ones((16, 1)) / 4
+    assert masking.coherence(flat) == pytest.approx(1.0)
+    assert 1 < masking.coherence(np.linalg.qr(fourier)[0]) < 2
+    assert masking.masked_coherence(5, 10, 1000) == pytest.approx((5 + 10) / 15)
+    assert masking.masked_fraction(0.1, 5, 10) == pytest.approx(0.3)
+
+
+def test_statement_has_no_epsilon():
+    statement = masking.MaskingStatement(10)
+    assert statement.epsilon is None and statement.to_dict()["epsilon"] is None
+    assert "Epsilon: None" in statement.text() and max(map(len, statement.text().split("\n"))) <= 80
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: masking.public_key(5, 6, 0), lambda: masking.draw_coefficients(3, 0.0)]
+)
+def test_bad_input(call):
+    with pytest.raises(InputError):
+        call()
