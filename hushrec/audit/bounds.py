@@ -1,0 +1,101 @@
+"""Lower bounds on the privacy of a mechanism from what an attacker guessed, right at a stated confidence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alpha: float) -> float:
+    """Largest mu that the two score samples refute: if the mechanism were mu-GDP, alpha would bound the chance.
+
+    A mu-GDP mechanism leaves every test Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu (Dong, Roth
+    and Su 2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson 1934),
+    alpha being divided among the thresholds, which must not have been chosen from these scores.
+
+    Parameters
+    ----------
+    with_user, without_user : ndarray
+        Independent scores of runs on the one and on the other data set; high speaks for the first.
+    thresholds : ndarray
+    alpha : float
+        Chance of a bound that is too high.
+
+    Returns
+    -------
+    float
+        At least 0.
+    """
+    from scipy.special import ndtri
+
+    each = alpha / (2 * len(thresholds))
+    best = 0.0
+    for threshold in thresholds:
+        missed = _upper_end(int((with_user <= threshold).sum()), len(with_user), each)
+        false_alarms = _upper_end(int((without_user > threshold).sum()), len(without_user), each)
+        if 0 < missed < 1 and 0 < false_alarms < 1:
+            best = max(best, float(-ndtri(false_alarms) - ndtri(missed)))
+    return best
+
+
+def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
+    """Largest epsilon that one run refutes (Steinke, Nasr and Jagielski 2023, theorem 5.2 and appendix D).
+
+    Parameters
+    ----------
+    n_canaries : int
+        Units that were in or out by a fair coin each.
+    guesses, correct : int
+        Coins that were guessed, and rightly so; the number of guesses must be fixed beforehand.
+    delta : float
+    alpha : float
+        Chance of a bound that is too high.
+    """
+    low, high = 0.0, 1.0
+    while one_run_p_value(n_canaries, guesses, correct, high, delta) <= alpha and high < 512:
+        low, high = high, 2 * high
+    if low == 0 and one_run_p_value(n_canaries, guesses, correct, 0.0, delta) > alpha:
+        return 0.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if one_run_p_value(n_canaries, guesses, correct, middle, delta) <= alpha:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def one_run_p_value(n_canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Bound on the chance of so many right guesses under (epsilon, delta)-DP (same paper, algorithm in app. D)."""
+    from scipy.special import bdtrc, gammaln
+
+    right = 1 / (1 + math.exp(-epsilon))
+    if correct == 0:
+        return 1.0
+    beta = float(bdtrc(correct - 1, guesses, right))
+    below = np.arange(correct - 1, -1, -1)
+    log_mass = (
+        gammaln(guesses + 1) - gammaln(below + 1) - gammaln(guesses - below + 1)
+        + below * math.log(right) + (guesses - below) * math.log1p(-right)
+    )  # fmt: skip
+    per_step = np.cumsum(np.exp(log_mass)) / np.arange(1, correct + 1)
+    return min(1.0, beta + float(per_step.max()) * delta * 2 * n_canaries)
+
+
+def area_under_curve(members: Array, others: Array) -> float:
+    """Chance that a member's score is above another's, ties counting half."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.concatenate([members, others]))[: len(members)]
+    return float((ranks.sum() - len(members) * (len(members) + 1) / 2) / (len(members) * len(others)))
+
+
+def _upper_end(hits: int, trials: int, alpha: float) -> float:
+    from scipy.special import betaincinv
+
+    return 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1 - alpha))

@@ -1,0 +1,201 @@
+"""The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
+
+Every canary rates items that nobody else rates, so what she adds to a release stands in entries of her own and
+the attacker, who sees every release, scores her by the likelihood ratio of those entries. Right guesses above
+what (epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are generated.
+It is a smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms import Estimator
+from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
+from hushrec.audit.distinguish import replay, transcript
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.privacy import Budget, SystemNoise
+from hushrec.privacy.noise import NoiseSource
+from hushrec.privacy.testing import NoiseCall
+
+Array = NDArray[Any]
+
+#: Chance of a false alarm.
+ALPHA = 1e-3
+_ITEMS_EACH = 4
+_GUESSED = 0.2  # share of the coins that is guessed, fixed beforehand
+_THRESHOLDS = np.linspace(-1, 1, 5)
+
+
+@dataclass(frozen=True)
+class CanaryAudit:
+    """Outcome of the audit.
+
+    Attributes
+    ----------
+    model : str
+    budget : Budget
+        The claim.
+    n_canaries, guesses, correct : int
+    epsilon_bound : float
+        epsilon is at least this at the budget's delta, but for a chance of `alpha`.
+    mu_bound : float
+        Likewise for mu, the canaries' scores being taken as independent, as their entries are disjoint.
+    alpha : float
+    members, others : ndarray
+        Scores of the canaries that were in, and of those that were out.
+    """
+
+    model: str
+    budget: Budget
+    n_canaries: int
+    guesses: int
+    correct: int
+    epsilon_bound: float
+    mu_bound: float
+    alpha: float
+    members: Array
+    others: Array
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.epsilon_bound > self.budget.epsilon or self.mu_bound > self.budget.mu
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description, without the scores."""
+        return {
+            "audit": "canaries",
+            "model": self.model,
+            "canaries": self.n_canaries,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "unit": self.budget.unit,
+            "relation": self.budget.relation,
+            "claimed_mu": self.budget.mu,
+            "epsilon_lower_bound": self.epsilon_bound,
+            "mu_lower_bound": self.mu_bound,
+            "confidence": 1 - self.alpha,
+            "violated": self.violated,
+        }
+
+    def text(self) -> str:
+        """Say the outcome beside the claim."""
+        verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
+        return (
+            f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
+            f" {self.guesses:,} guesses right\n"
+            f"Claimed:   {self.budget}, mu <= {self.budget.mu:.4g}\n"
+            f"Measured:  epsilon >= {self.epsilon_bound:.4g} and mu >= {self.mu_bound:.4g},"
+            f" each wrong with chance {self.alpha:g}\n"
+            f"Verdict:   {verdict}"
+        )
+
+
+def canaries(
+    estimator: Estimator,
+    budget: Budget,
+    *,
+    n_canaries: int = 1000,
+    seed: int = 0,
+    alpha: float = ALPHA,
+    noise: NoiseSource | None = None,
+) -> CanaryAudit:
+    """Train once on canaries that are in or out by a coin, and guess the coins from the releases.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        One whose releases have entries per item; a single mean has nothing to tell canaries apart by.
+    budget : Budget
+        The claim under test, with finite epsilon, for users.
+    n_canaries : int
+        >= 20. An epsilon of 1 needs about 1,000 and one of 10 more than 10,000; the bound on mu needs fewer.
+    seed : int
+        Of the coins and the training.
+    alpha : float
+        Chance of a false alarm.
+    noise : NoiseSource, optional
+        Stands in for the operating system's generator, for tests of the audit.
+    """
+    if isinstance(n_canaries, bool) or not isinstance(n_canaries, int) or n_canaries < 20:
+        raise InputError(f"n_canaries={n_canaries!r} is out of range; pass an integer >= 20.")
+    if not budget.private or budget.unit != "user":
+        raise InputError("The canaries are users: pass a budget for users with a finite epsilon.")
+    everybody = _canaries(n_canaries)
+    plan = estimator.plan(budget, everybody.domain)
+    inside = np.random.default_rng(seed).random(n_canaries) < 0.5
+    calls = transcript(
+        estimator, plan, everybody.select_users(inside), seed, SystemNoise() if noise is None else noise
+    )
+
+    def values(users: Array) -> list[Array]:
+        again = replay(estimator, plan, everybody.select_users(users), seed, calls)
+        return [call.value.astype(np.float64) for call in again]
+
+    owners, alone = _owners(values, n_canaries)
+    scores = _scores(calls, alone, owners, n_canaries)
+    order = np.argsort(scores, kind="stable")
+    half = max(1, int(_GUESSED * n_canaries / 2))
+    correct = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
+    members, others = scores[inside], scores[~inside]
+    bound = epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha)
+    thresholds = _THRESHOLDS * (budget.mu**2 / 2 + budget.mu)
+    mu_bound = mu_lower_bound(members, others, thresholds, alpha)
+    return CanaryAudit(
+        estimator.name, budget, n_canaries, 2 * half, correct, bound, mu_bound, alpha, members, others
+    )
+
+
+def _canaries(n_canaries: int) -> Ratings:
+    """Users with items of their own, rated at the ends of the range in turn."""
+    n_items = n_canaries * _ITEMS_EACH
+    domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
+    users = np.repeat(np.arange(n_canaries), _ITEMS_EACH)
+    ends = np.tile([1.0, 5.0], n_items)[:n_items]
+    return Ratings.from_triples(users, np.arange(n_items), ends, domain)
+
+
+def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
+    """Which canary moves each entry of the releases (-1: none or several), and by how much.
+
+    A canary's number is read off bit by bit: from runs on the canaries whose number has that bit.
+    """
+    numbers = np.arange(n_canaries) + 1
+    everybody = values(numbers > 0)
+    owners = [np.zeros(value.shape, dtype=np.int64) for value in everybody]
+    own = [value != 0 for value in everybody]
+    for bit in range(int(n_canaries).bit_length()):
+        for call, part in enumerate(values((numbers >> bit) & 1 == 1)):
+            owners[call] += (part != 0).astype(np.int64) << bit
+            own[call] &= (part == 0) | (part == everybody[call])
+    owners = [np.where(mine & (owner <= n_canaries), owner, 0) - 1 for mine, owner in zip(own, owners)]
+    if not any((owner >= 0).any() for owner in owners):
+        raise InputError("No release has entries that one canary alone moves; use the distinguishing test.")
+    return owners, everybody
+
+
+def _scores(
+    calls: Sequence[NoiseCall], alone: Sequence[Array], owners: Sequence[Array], n_canaries: int
+) -> Array:
+    """Log-likelihood ratio of in against out of each canary, over the entries of her own."""
+    scores = np.zeros(n_canaries)
+    for call, value, owner in zip(calls, alone, owners, strict=True):
+        amount = np.broadcast_to(call.amount, value.shape)
+        mine = owner >= 0
+        if call.kind == "gaussian":
+            cells = (call.output - value / 2) * value / amount**2
+        elif call.kind == "laplace":
+            cells = (np.abs(call.output) - np.abs(call.output - value)) / amount
+        else:
+            raise InputError("The canaries are for numbers with noise, not for flipped labels.")
+        scores += np.bincount(owner[mine], weights=cells[mine], minlength=n_canaries)
+    return scores

@@ -1,0 +1,272 @@
+"""The many-run distinguishing test: can an attacker tell two neighbouring data sets apart better than claimed?
+
+She knows both data sets and everything but which one was trained on, sees every release of a run, and scores it
+by the likelihood ratio. From many runs on either side follows a lower bound on mu that a correct mechanism
+passes over with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of differentially private machine
+learning", in Gaussian differential privacy). It runs on generated neighbours: no private row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms import Estimator, Gate
+from hushrec.audit.bounds import mu_lower_bound
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget, Plan, SystemNoise, mu_of_pure, total_mu
+from hushrec.privacy.noise import NoiseSource
+from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
+
+Array = NDArray[Any]
+
+#: Chance of a false alarm.
+ALPHA = 1e-6
+_THRESHOLDS = np.linspace(-1, 1, 5)
+_ROUND = 2000  # runs of a single release that are drawn at a time
+_OTHERS = 3  # users beside the one in question
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring data sets and how far apart a run of the mechanism can show them, in mu."""
+
+    data: Ratings
+    neighbour: Ratings
+    mu: float
+
+
+@dataclass(frozen=True)
+class Distinguishing:
+    """Outcome of the test.
+
+    Attributes
+    ----------
+    model : str
+    budget : Budget
+        The claim.
+    pair_mu : float
+        What the likelihood ratio can show on this pair if noise and sensitivities are as declared; the test is
+        blind where it is far below the claim.
+    lower_bound : float
+        mu is at least this, but for a chance of `alpha`.
+    alpha : float
+    with_user, without_user : ndarray
+        Scores of the runs on either side.
+    """
+
+    model: str
+    budget: Budget
+    pair_mu: float
+    lower_bound: float
+    alpha: float
+    with_user: Array
+    without_user: Array
+
+    @property
+    def claimed_mu(self) -> float:
+        """The budget in Gaussian differential privacy."""
+        return self.budget.mu
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.lower_bound > self.claimed_mu
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description, without the scores."""
+        return {
+            "audit": "distinguish",
+            "model": self.model,
+            "runs": len(self.with_user) + len(self.without_user),
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "unit": self.budget.unit,
+            "relation": self.budget.relation,
+            "claimed_mu": self.claimed_mu,
+            "pair_mu": self.pair_mu,
+            "mu_lower_bound": self.lower_bound,
+            "confidence": 1 - self.alpha,
+            "violated": self.violated,
+        }
+
+    def text(self) -> str:
+        """Say the outcome beside the claim."""
+        runs = len(self.with_user) + len(self.without_user)
+        verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
+        return (
+            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours\n"
+            f"Claimed:    mu <= {self.claimed_mu:.4g}, {self.budget}\n"
+            f"Measured:   mu >= {self.lower_bound:.4g}, wrong with chance {self.alpha:g}\n"
+            f"This pair:  shows mu = {self.pair_mu:.4g} if noise and sensitivities are as declared\n"
+            f"Verdict:    {verdict}"
+        )
+
+
+def distinguish(
+    estimator: Estimator,
+    budget: Budget,
+    *,
+    runs: int = 2000,
+    pair: Pair | None = None,
+    domain: Domain | None = None,
+    seed: int = 0,
+    alpha: float = ALPHA,
+    noise: NoiseSource | None = None,
+) -> Distinguishing:
+    """Run a mechanism many times on both of two neighbouring data sets and bound its mu from below.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    budget : Budget
+        The claim under test, with finite epsilon.
+    runs : int
+        In total, half of them on each side, >= 10.
+    pair : Pair, optional
+        By default the most telling of some extreme users among a few others, over `domain`.
+    domain : Domain, optional
+        By default 8 items with ratings from 1 to 5.
+    seed : int
+        Of the generated users and the training.
+    alpha : float
+        Chance of a false alarm.
+    noise : NoiseSource, optional
+        Stands in for the operating system's generator, for tests of the audit.
+    """
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 10:
+        raise InputError(f"runs={runs!r} is out of range; pass an integer >= 10.")
+    if not budget.private:
+        raise InputError("An infinite epsilon claims nothing that could be tested; pass a finite one.")
+    source: NoiseSource = SystemNoise() if noise is None else noise
+    domain = pair.data.domain if pair else domain or Domain(tuple("abcdefgh"), rating_range=(1, 5))
+    plan = estimator.plan(budget, domain)
+    pair = pair or worst_pair(estimator, plan, domain, seed)
+    forth = _scores(estimator, plan, pair.data, pair.neighbour, runs // 2, seed, source)
+    back = -_scores(estimator, plan, pair.neighbour, pair.data, runs - runs // 2, seed, source)
+    thresholds = _THRESHOLDS * (pair.mu**2 / 2 + pair.mu)
+    bound = mu_lower_bound(forth, back, thresholds, alpha)
+    return Distinguishing(estimator.name, budget, pair.mu, bound, alpha, forth, back)
+
+
+def transcript(
+    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, noise: NoiseSource
+) -> list[NoiseCall]:
+    """Every value that reached the gate in one run, with what came out."""
+    recorder = RecordingNoise(noise)
+    estimator.train(ratings, Gate(Accountant(plan.budget, noise=recorder), plan), seed)
+    return recorder.calls
+
+
+def replay(
+    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
+) -> list[NoiseCall]:
+    """What another data set would have sent to the gate, had the world seen the same releases."""
+    return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
+
+
+def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
+    """How far apart two transcripts' values are in units of their noise, in mu."""
+    mus = []
+    for one, other in zip(calls, others, strict=True):
+        moved = np.abs(one.value.astype(np.float64) - other.value) / one.amount
+        if one.kind == "gaussian":
+            mus.append(float(np.sqrt((moved**2).sum())))
+        elif one.kind == "laplace":
+            mus.append(mu_of_pure(float(moved.sum())))
+        else:
+            log_odds = math.log((1 - float(one.amount)) / float(one.amount))
+            mus.append(mu_of_pure(log_odds * int((one.value != other.value).sum())))
+    return total_mu(mus)
+
+
+def worst_pair(estimator: Estimator, plan: Plan, domain: Domain, seed: int) -> Pair:
+    """The most telling of some extreme pairs, judged by one recorded run and its replay each."""
+    best: Pair | None = None
+    for data, neighbour in _pairs(domain, plan.budget, seed):
+        calls = transcript(estimator, plan, data, seed, SeededNoise(seed))
+        mu = distance(calls, replay(estimator, plan, neighbour, seed, calls))
+        if best is None or mu > best.mu:
+            best = Pair(data, neighbour, mu)
+    assert best is not None
+    return best
+
+
+def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
+    """Neighbouring data sets around extreme users: at the ends of the range, on many items and on one."""
+    generator = np.random.default_rng(seed)
+    items = domain.items[: domain.max_ratings_per_user]
+    low, high = domain.low, domain.high
+    rows = [dict.fromkeys(items[:count], end) for count in {1, 2, len(items)} for end in (low, high)]
+    for count in (2, 4, len(items)):
+        for _ in range(4):
+            chosen = generator.permutation(len(items))[:count]
+            rows.append({items[j]: float(generator.choice([low, high])) for j in chosen})
+    others = {f"other {i}": rows[-1 - i] for i in range(_OTHERS)}
+    for row in rows:
+        data = others | {"target": row}
+        if budget.unit == "rating":
+            item = next(iter(row))
+            changed = {**row, item: low + high - row[item]}
+            if budget.relation == "add-remove":
+                changed = {key: value for key, value in row.items() if key != item}
+            yield _ratings(data, domain), _ratings(others | {"target": changed}, domain)
+        elif budget.relation == "add-remove":
+            yield _ratings(data, domain), _ratings(others, domain)
+        else:
+            for changed in ({j: low + high - r for j, r in row.items()}, rows[0], rows[-1]):
+                yield _ratings(data, domain), _ratings(others | {"target": changed}, domain)
+
+
+def _ratings(users: dict[str, dict[Any, float]], domain: Domain) -> Ratings:
+    rows = [(user, item, rating) for user, row in users.items() for item, rating in row.items()]
+    return Ratings.from_triples(*map(list, zip(*rows)), domain)
+
+
+def _scores(
+    estimator: Estimator, plan: Plan, data: Ratings, other: Ratings, runs: int, seed: int, noise: NoiseSource
+) -> Array:
+    """Log-likelihood ratios of `data` against `other`, of runs on `data`; shape (runs,)."""
+    if len(plan.releases) > 1:
+        scores = []
+        for _ in range(runs):
+            calls = transcript(estimator, plan, data, seed, noise)
+            scores.append(_ratio(calls, replay(estimator, plan, other, seed, calls)))
+        return np.array(scores)
+    # runs of one release differ in their noise only: it is drawn for many at once
+    first = transcript(estimator, plan, data, seed, noise)
+    second = replay(estimator, plan, other, seed, first)
+    scores = []
+    for start in range(0, runs, _ROUND):
+        shape = (min(_ROUND, runs - start),)
+        scores.append(_ratio([_redrawn(call, shape, noise) for call in first], second, axis=0))
+    return np.concatenate(scores)
+
+
+def _redrawn(call: NoiseCall, shape: tuple[int, ...], noise: NoiseSource) -> NoiseCall:
+    value = np.broadcast_to(call.value, shape + call.value.shape)
+    add = {"gaussian": noise.add_gaussian, "laplace": noise.add_laplace, "flip": noise.flip}[call.kind]
+    amount: Any = float(call.amount) if call.amount.ndim == 0 else call.amount
+    return replace(call, output=add(value, amount, call.label))
+
+
+def _ratio(calls: Sequence[NoiseCall], others: Sequence[NoiseCall], axis: int | None = None) -> Any:
+    """Log-likelihood ratio of the outputs; with axis=0, of each of the outputs along it."""
+    total: Any = 0.0
+    for call, other in zip(calls, others, strict=True):
+        value, changed, amount = call.value.astype(np.float64), other.value, call.amount
+        if call.kind == "gaussian":
+            cells = (call.output - (value + changed) / 2) * (value - changed) / amount**2
+        elif call.kind == "laplace":
+            cells = (np.abs(call.output - changed) - np.abs(call.output - value)) / amount
+        else:
+            agree = (call.output == value).astype(np.float64) - (call.output == changed)
+            cells = agree * np.log((1 - amount) / amount)
+        total = total + (cells.sum() if axis is None else cells.reshape(len(cells), -1).sum(axis=1))
+    return total
