@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import csr
 from hushrec.algorithms.base import Estimator, Gate, UserState
-from hushrec.algorithms.baselines import unit_weights
+from hushrec.algorithms.baselines import item_weights, unit_weights
 from hushrec.algorithms.centering import row_sums, with_values
 from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import ridge_fit
@@ -143,12 +143,9 @@ class CleansedSVD(Estimator):
     def _means(self, sampled: Ratings, domain: Domain, gate: Gate) -> dict[str, Any]:
         """Server side: item averages shrunk to the global one, both from one release."""
         matrix, n_items = sampled.matrix, domain.n_items
-        weight = np.repeat(unit_weights(sampled), np.diff(matrix.indptr))
-        deviation = matrix.data - domain.midpoint
-        sums = np.bincount(matrix.indices, weight * deviation, minlength=n_items)
-        counts = np.bincount(matrix.indices, weight, minlength=n_items)
+        sums = matrix.T @ unit_weights(sampled) - domain.midpoint * item_weights(sampled)
         scale = np.repeat([1 / domain.half_width, 1.0], n_items)
-        noisy = gate.release("item means", np.concatenate([sums, counts]), scale=scale)
+        noisy = gate.release("item means", np.concatenate([sums, item_weights(sampled)]), scale=scale)
         sums, counts = noisy[:n_items], np.maximum(noisy[n_items:], 0.0)
         average = np.clip(sums.sum() / max(counts.sum(), 1.0), -domain.half_width, domain.half_width)
         means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)

@@ -24,6 +24,7 @@ from hushrec.algorithms.frank_wolfe import PrivateSteps
 from hushrec.algorithms.oja import CovarianceSolver, Eigenpairs, Solver, random_block
 from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.data import Domain, Ratings
+from hushrec.privacy import Budget
 
 Array = NDArray[Any]
 

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hushrec.algorithms import DPALS, Estimator, GlobalMean, ItemBias, Popular
+from hushrec.algorithms import (
+    DPALS,
+    CleansedSVD,
+    CorrectiveFrankWolfe,
+    Estimator,
+    GlobalMean,
+    ItemBias,
+    Popular,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    PrivateSVD,
+)
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget
 
@@ -121,6 +132,74 @@ CASES = [
             regularization=0.1,
             unobserved_weight=0.1,
         ),
+    ),
+]
+
+ALONG = "needs a residual row along the vector"
+CASES += [
+    Case(
+        "private-frank-wolfe, residual clip",
+        PrivateFrankWolfe(nuclear_norm=30.0, iterations=3, residual_clip=0.2, max_ratings_per_user=4),
+    ),
+    Case(
+        "private-frank-wolfe, Algorithm 1",
+        PrivateFrankWolfe(
+            nuclear_norm=1000.0, iterations=2, row_clip=0.2, max_ratings_per_user=4, center="middle"
+        ),
+        loose={"step": "a residual of norm 2L needs an iterate that overshoots"},
+    ),
+    Case(
+        "private-frank-wolfe, oja",
+        PrivateFrankWolfe(
+            nuclear_norm=30.0,
+            iterations=2,
+            residual_clip=0.2,
+            residual_clip_decay=0.5,
+            eigenvector="oja",
+            inner_steps=2,
+            schedule="polynomial",
+            schedule_power=-0.5,
+        ),
+        loose={"step": ALONG},
+    ),
+    Case(
+        "private-frank-wolfe, power, biases",
+        PrivateFrankWolfe(
+            nuclear_norm=30.0,
+            iterations=2,
+            residual_clip=0.2,
+            eigenvector="power",
+            inner_steps=2,
+            block=2,
+            center="biases",
+            bias_clip=0.1,
+        ),
+        loose={"step": ALONG},
+    ),
+    Case(
+        "corrective-frank-wolfe",
+        CorrectiveFrankWolfe(iterations=2, residual_clip=0.05, block=2, bias_clip=0.1, regularization=0.1),
+    ),
+    Case(
+        "corrective-frank-wolfe, power",
+        CorrectiveFrankWolfe(iterations=2, residual_clip=0.1, eigenvector="power", block=3, center="user"),
+        loose={"step": ALONG},
+    ),
+    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
+    Case("private-svd, paid scale", PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3)),
+    Case(
+        "private-projected-gradient",
+        PrivateProjectedGradient(nuclear_norm=30.0, iterations=3, row_clip=0.1, center="middle"),
+    ),
+    Case(
+        "cleansed-svd",
+        CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
+        loose={"item means": "needs ratings at one end of the range only"},
+    ),
+    Case(
+        "cleansed-svd, neighbours",
+        CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02, user_shrinkage=1.0),
+        loose={"item means": "needs ratings at one end of the range only"},
     ),
 ]
 
