@@ -9,6 +9,8 @@ where a function is inlined. Indices are not checked: the caller keeps the lanes
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,24 @@ from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 
 BYTES = 64
+SHARED = ("simd.py", "cholesky.py", "least_squares.py")  # files whose functions others compile in
 
 # Any: numba's own annotations describe neither what they decorate nor what they return.
 intrinsic: Any = extending.intrinsic
-compiled: Any = njit(cache=True, nogil=True)
+
+
+def compiled(function: Any) -> Any:
+    """Compile for any number of threads; keep the machine code until a file that it comes from changes."""
+    dispatcher: Any = njit(cache=True, nogil=True)(function)
+    # numba compares only the file that holds the function, but machine code holds what it calls as well
+    paths = {Path(__file__).with_name(name) for name in SHARED} | {Path(function.__code__.co_filename)}
+    files = [path.stat() for path in paths]
+    with contextlib.suppress(AttributeError):
+        dispatcher._cache._cache_file._source_stamp = (  # noqa: SLF001
+            max(file.st_mtime for file in files),
+            sum(file.st_size for file in files),
+        )
+    return dispatcher
 
 
 class Register(types.Type):
@@ -304,7 +320,7 @@ def rotation(typingctx: Any, alpha: Any, beta: Any, gamma: Any, tolerance: Any) 
 
 @compiled
 def aligned(array, count):
-    """`count` zeros of the array's type, from the start of a cache line: registers then never straddle two."""
+    """`count` zeros of the array's type from the start of a cache line, so that no register straddles two."""
     spare = BYTES // array.itemsize
     memory = np.zeros(count + spare, array.dtype)
     skip = (-memory.ctypes.data % BYTES) // array.itemsize
