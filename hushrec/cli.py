@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import json
 import math
 import os
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -24,9 +23,11 @@ import click
 
 from hushrec import __version__
 from hushrec.audit import commands as _audit
-from hushrec.audit import commands as _audit
+from hushrec.console import json_option as _json
+from hushrec.console import pairs as _pairs
+from hushrec.console import print_json as _print_json
+from hushrec.console import settings as _settings
 from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing import commands as _outsourcing
 from hushrec.outsourcing import commands as _outsourcing
 
 if TYPE_CHECKING:
@@ -180,11 +181,6 @@ def _shown(no_progress: bool) -> bool:
     return not no_progress and sys.stderr.isatty()
 
 
-def _settings(overrides: Iterable[str]) -> dict[str, Any]:
-    pairs = _pairs(overrides, "--set", "rank=16")
-    return {name: _value(text) for name, text in pairs.items()}
-
-
 def _settings_by_model(overrides: Iterable[str]) -> dict[str, dict[str, Any]]:
     settings: dict[str, dict[str, Any]] = {}
     for name, value in _settings(overrides).items():
@@ -193,31 +189,6 @@ def _settings_by_model(overrides: Iterable[str]) -> dict[str, dict[str, Any]]:
             raise InputError(f"--set {name}=... needs the model's name, for example --set dpals.{name}=...")
         settings.setdefault(model, {})[setting] = value
     return settings
-
-
-def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
-            raise InputError(f"{option} {text!r} is not NAME=VALUE; write for example {option} {example}.")
-        if name in pairs:
-            raise InputError(f"{option} gives {name} twice; give it once.")
-        pairs[name] = value
-    return pairs
-
-
-def _value(text: str) -> Any:
-    """A hyper-parameter as written: none, true, false, an integer, a number, else a word."""
-    words: dict[str, Any] = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _words(models: str) -> list[str]:
@@ -293,7 +264,6 @@ def _bundle(name: str, make: Callable[..., Any], *options: Decorator) -> Decorat
     return add
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 _model_name = click.option(
     "--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean, popular or als."
 )
@@ -846,29 +816,7 @@ cli.add_command(_outsourcing.node)
 cli.add_command(_audit.audit)
 
 
-cli.add_command(_outsourcing.serve_completion)
-cli.add_command(_outsourcing.node)
-cli.add_command(_audit.audit)
-
-
 # ---------------------------------------------------------------------- from values to output
-
-
-def _print_json(payload: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(_plain(payload), allow_nan=False, ensure_ascii=False))
-
-
-def _plain(value: Any) -> Any:
-    """JSON values: infinity is the string "inf", NaN is null, NumPy scalars are numbers, ids are text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _about(billboard: Billboard) -> str:

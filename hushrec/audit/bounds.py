@@ -12,11 +12,11 @@ Array = NDArray[Any]
 
 
 def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alpha: float) -> float:
-    """Largest mu that the two score samples refute: if the mechanism were mu-GDP, alpha would bound the chance.
+    """Largest mu that two samples of scores refute.
 
-    A mu-GDP mechanism leaves every test Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu (Dong, Roth
-    and Su 2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson 1934),
-    alpha being divided among the thresholds, which must not have been chosen from these scores.
+    A mu-GDP mechanism leaves every test Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu (Dong,
+    Roth and Su 2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson
+    1934), alpha being divided among the thresholds, which must not have been chosen from these scores.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: floa
 
 
 def one_run_p_value(n_canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Bound on the chance of so many right guesses under (epsilon, delta)-DP (same paper, algorithm in app. D)."""
+    """Bound on the chance of so many right guesses under (epsilon, delta)-DP (same paper, appendix D)."""
     from scipy.special import bdtrc, gammaln
 
     right = 1 / (1 + math.exp(-epsilon))

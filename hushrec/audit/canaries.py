@@ -1,8 +1,8 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates items that nobody else rates, so what she adds to a release stands in entries of her own and
-the attacker, who sees every release, scores her by the likelihood ratio of those entries. Right guesses above
-what (epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are generated.
+Every canary rates items that nobody else rates, so what she adds to a release stands in entries of her own
+and the attacker, who sees every release, scores her by the likelihood ratio of those entries. Right guesses
+above what (epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are made up.
 It is a smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
 """
 

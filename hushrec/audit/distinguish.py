@@ -1,9 +1,9 @@
-"""The many-run distinguishing test: can an attacker tell two neighbouring data sets apart better than claimed?
+"""The many-run distinguishing test: can an attacker tell neighbouring data sets apart better than claimed?
 
-She knows both data sets and everything but which one was trained on, sees every release of a run, and scores it
-by the likelihood ratio. From many runs on either side follows a lower bound on mu that a correct mechanism
-passes over with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of differentially private machine
-learning", in Gaussian differential privacy). It runs on generated neighbours: no private row is read.
+She knows both data sets and everything but which one was trained on, sees every release of a run, and scores
+it by the likelihood ratio. From many runs on either side follows a lower bound on mu, which passes the mu of
+a correct mechanism with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of differentially
+private machine learning", in Gaussian differential privacy). The neighbours are generated.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Distinguishing:
     budget : Budget
         The claim.
     pair_mu : float
-        What the likelihood ratio can show on this pair if noise and sensitivities are as declared; the test is
-        blind where it is far below the claim.
+        What the likelihood ratio can show on this pair if noise and sensitivities are as declared; the test
+        is blind where it is far below the claim.
     lower_bound : float
         mu is at least this, but for a chance of `alpha`.
     alpha : float
@@ -226,7 +226,8 @@ def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings,
 
 def _ratings(users: dict[str, dict[Any, float]], domain: Domain) -> Ratings:
     rows = [(user, item, rating) for user, row in users.items() for item, rating in row.items()]
-    return Ratings.from_triples(*map(list, zip(*rows)), domain)
+    names, items, ratings = (list(column) for column in zip(*rows))
+    return Ratings.from_triples(names, items, ratings, domain)
 
 
 def _scores(

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec.cli import _file_names, _plain, _value
+from hushrec.cli import _file_names
+from hushrec.console import plain, value_of
 from hushrec.privacy import Ledger
 
 
@@ -326,8 +327,8 @@ def test_version_and_bare_command(run):
 
 
 def test_json_values():
-    assert _plain({"a": [math.inf, -math.inf, math.nan, True, None, 3]}) == {
+    assert plain({"a": [math.inf, -math.inf, math.nan, True, None, 3]}) == {
         "a": ["inf", "-inf", None, True, None, 3]
     }
-    values = [_value(text) for text in ("3", "0.5", "none", "True", "user")]
+    values = [value_of(text) for text in ("3", "0.5", "none", "True", "user")]
     assert values == [3, 0.5, None, True, "user"] and [type(v) for v in values[:2]] == [int, float]
