@@ -251,3 +251,97 @@ class Problem(Message):
     """Why a request was refused, in one sentence."""
 
     error: str
+
+
+# ---------------------------------------------------------------------- secure aggregation
+
+
+@dataclass(frozen=True)
+class Enrolment(Message):
+    """A node joins a private training.
+
+    Attributes
+    ----------
+    node : str
+    agreement : str
+        Fingerprint of the settings it agreed to.
+    envelope_key : bytes
+        Public key that shares for this node are sealed with.
+    """
+
+    node: str
+    agreement: str
+    envelope_key: bytes
+
+    def __post_init__(self) -> None:
+        check_name(self.node)
+        check(len(self.envelope_key) == 32, "A public key has 32 bytes.")
+
+
+@dataclass(frozen=True)
+class Neighbours(Message):
+    """Answer to an enrolment, once all have enrolled: the node's neighbours in order, with their keys."""
+
+    session: str
+    agreement: str
+    names: tuple[str, ...]
+    envelope_keys: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Prepared(Message):
+    """First step of a release: a fresh mask key, and shares of both secrets sealed for each neighbour."""
+
+    node: str
+    mask_key: bytes
+    shares: dict[str, bytes]
+
+    def __post_init__(self) -> None:
+        check(len(self.mask_key) == 32, "A public key has 32 bytes.")
+
+
+@dataclass(frozen=True)
+class Envelopes(Message):
+    """Answer: mask keys of the neighbours that take part, and their shares sealed for this node."""
+
+    mask_keys: dict[str, bytes]
+    shares: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Masked(Message):
+    """Second step: the node's integers and noise under its masks, uint64."""
+
+    node: str
+    values: Array
+
+    def __post_init__(self) -> None:
+        check(self.values.dtype == np.uint64 and self.values.ndim == 1, "Masked values are a list of uint64.")
+
+
+@dataclass(frozen=True)
+class Survivors(Message):
+    """Answer: which of the node's neighbours are in the total, and which dropped out before it."""
+
+    alive: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unmasking(Message):
+    """Third step: the node's own seed, shares of the seeds of the alive and of the keys of the dropped."""
+
+    node: str
+    seed: bytes
+    seeds: dict[str, bytes]
+    keys: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Sum(Message):
+    """The noisy total of a release, uint64: the only thing that the server learns."""
+
+    values: Array
+
+    def __post_init__(self) -> None:
+        check(self.values.dtype == np.uint64 and self.values.ndim == 1, "A total is a list of uint64.")

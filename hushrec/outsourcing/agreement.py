@@ -1,0 +1,199 @@
+"""What nodes and server agree on before a private training, and the gate that both train through.
+
+Every node runs the estimator's own training loop on its own few users, and the server runs it on none: what
+they hand to the gate is summed over the nodes by secure aggregation, what comes back is the same noisy total
+for all. So each computes every public step alike, and no algorithm has to be written again.
+
+Values travel as integers on a public grid, so that the total is exact and the same in any order. Noise is
+drawn by the nodes, each an equal share. Proofs: docs/proofs/secure-aggregation.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms import Billboard, Estimator, Gate
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.outsourcing.graph import Graph, choose_graph
+from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
+from hushrec.privacy.noise import NoiseSource
+from hushrec.privacy.statement import library_version
+
+Array = NDArray[Any]
+#: The grid is this part of a release's noise (or of its sensitivity, where that is larger).
+_RESOLUTION = 2.0**-32
+
+#: ``total(index, label, integers, noise_sd)``: what all nodes' integers and noise add up to, as uint64.
+Total = Callable[[int, str, NDArray[np.uint64], float], NDArray[np.uint64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """The settings of one private training; node and server compare its fingerprint.
+
+    Attributes
+    ----------
+    estimator : Estimator
+    budget : Budget
+    domain : Domain
+        Declared.
+    n_nodes : int
+        Who takes part; this is public.
+    dropouts : float
+        Part of the nodes that may drop out of any one release, below 1/2.
+    colluding : int
+        Nodes that may tell the server all they know: noise is sized, and the neighbour graph chosen, so that
+        the promise holds against them together.
+    seed : int
+        Of initialisation and sampling.
+
+    Privacy
+    -------
+    Unit: user. Relation: a user is replaced by an empty contribution (the sensitivities of "add-remove"),
+    since which nodes take part is public. Every release has at least the planned noise from nodes that
+    neither dropped out nor collude; the adversary, an honest-but-curious server with ``colluding`` nodes,
+    sees nothing else but for cryptographic assumptions (docs/secure-aggregation.md).
+    """
+
+    estimator: Estimator
+    budget: Budget
+    domain: Domain
+    n_nodes: int
+    dropouts: float = 1 / 3
+    colluding: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropouts < 0.5 or self.n_nodes < 3:
+            raise InputError("A private training needs at least 3 nodes and dropouts from 0 to below 1/2.")
+        if self.budget.relation != "add-remove" or self.budget.unit != "user":
+            raise InputError("Secure aggregation protects unit 'user' under relation 'add-remove'.")
+        if not 0 <= self.colluding < self.fewest - 1:
+            raise InputError(
+                f"colluding={self.colluding} must be from 0 to {self.fewest - 2}: at least two nodes that"
+                " neither drop out nor collude are needed."
+            )
+        self.plan.check()
+
+    @property
+    def fewest(self) -> int:
+        """Nodes that every release needs; with fewer the training stops and nothing more is told."""
+        return self.n_nodes - math.floor(self.dropouts * self.n_nodes + 1e-9)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The releases."""
+        return self.estimator.plan(self.budget, self.domain)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """How many neighbours a node has, and how many of their shares open a secret."""
+        return choose_graph(self.n_nodes, self.n_nodes - self.fewest, self.colluding)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything above."""
+        estimator = {"name": self.estimator.name, **self.estimator.hyper_parameters()}
+        budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
+        nodes = [self.n_nodes, self.dropouts, self.colluding, self.seed]
+        text = json.dumps([estimator, budget, str(self.domain.fingerprint), nodes], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def train(self, ratings: Ratings, total: Total, *, secure: bool = True) -> Billboard:
+        """Run the estimator's training with totals over all nodes in place of its own sums.
+
+        Parameters
+        ----------
+        ratings : Ratings
+            The rows of this node's users; none for the server.
+        total : callable
+            Adds up over the nodes.
+        secure : bool
+            False where noise was injected for a test: the statement then says NOT PRIVATE.
+        """
+        if ratings.domain.fingerprint != self.domain.fingerprint:
+            raise InputError("These ratings were read over another domain than the agreement's.")
+        arrays = self.estimator.train(ratings, _SharedGate(self, total), self.seed)
+        return Billboard(self.estimator, self.domain, arrays, self._statement(secure))
+
+    def _statement(self, secure: bool) -> PrivacyStatement:
+        public = (
+            *self.estimator.public_inputs,
+            f"which of the {self.n_nodes} nodes took part (so a user is replaced by an empty contribution)",
+            f"trusted: an honest-but-curious server, and all but {self.colluding} nodes",
+        )
+        reasons = [] if secure else ["the noise came from an injected source"]
+        if not self.budget.private:
+            reasons.append("the budget is infinite")
+        return PrivacyStatement(
+            budget=self.budget,
+            releases=self.plan.releases,
+            public=public,
+            reasons=tuple(reasons),
+            secure_noise=secure,
+            ledger=None,
+            version=library_version(),
+        )
+
+
+class _SharedGate(Gate):
+    """A gate whose releases are totals over nodes: to the grid, through ``total``, and back."""
+
+    def __init__(self, agreement: Agreement, total: Total) -> None:
+        super().__init__(Accountant(agreement.budget), agreement.plan)
+        self._order = {release.label: index for index, release in enumerate(agreement.plan.releases)}
+        self._honest = agreement.fewest - agreement.colluding
+        self._total = total
+
+    def _send(self, label: str, value: Any, scale: Any) -> Array | Iterator[Array]:
+        if isinstance(value, Iterator):
+            blocks = list(value)
+            noisy = self._send(label, np.concatenate(blocks), scale)
+            assert isinstance(noisy, np.ndarray)
+            return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
+        planned = self._planned[label]
+        step = grid_step(planned.noise_sd, planned.sensitivity)
+        multiplier = planned.mechanism.noise_sd(1.0)
+        share = noise_share(multiplier, planned.sensitivity / step, value.size, self._honest)
+        scaled = np.asarray(value, dtype=np.float64) * (1.0 if scale is None else scale)
+        total = self._total(self._order[label], label, to_grid(scaled.ravel(), step), share)
+        return from_grid(total, step).reshape(value.shape) / (1.0 if scale is None else scale)
+
+
+def grid_step(noise_sd: float, sensitivity: float) -> float:
+    """Distance of neighbouring values on the grid of a release."""
+    return max(noise_sd, sensitivity) * _RESOLUTION
+
+
+def noise_share(multiplier: float, sensitivity: float, size: int, honest: int) -> float:
+    """Standard deviation of one node's noise, in grid steps.
+
+    ``honest`` nodes' shares give the planned noise for a sensitivity that rounding to the grid has made
+    larger by at most ``sqrt(size)`` steps.
+    """
+    return multiplier * (sensitivity + math.sqrt(size)) / math.sqrt(honest)
+
+
+def to_grid(values: Array, step: float) -> NDArray[np.uint64]:
+    """The nearest grid points, as integers modulo 2^64."""
+    return np.rint(values / step).astype(np.int64).view(np.uint64)
+
+
+def from_grid(integers: NDArray[np.uint64], step: float) -> NDArray[np.float64]:
+    """Values of grid points."""
+    return integers.view(np.int64).astype(np.float64) * step
+
+
+def grid_noise(source: NoiseSource, size: int, sd: float, label: str) -> NDArray[np.uint64]:
+    """Gaussian noise rounded to grid points."""
+    return to_grid(source.add_gaussian(np.zeros(size), sd, label), 1.0)

@@ -1,0 +1,80 @@
+"""The sparse graph of secure aggregation: who shares masks and secrets with whom (Bell et al. 2020).
+
+Nodes stand on a circle in random order and each is the neighbour of the nearest ``degree / 2`` on both
+sides. The chances below are exact hypergeometric ones, added up over the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from typing import NamedTuple
+
+from hushrec.errors import InputError
+
+#: Chance that colluding nodes hold enough shares of anybody's secrets, or that the graph falls apart.
+SECURITY = 2.0**-40
+#: Chance that so many of a node's neighbours drop out that the training stops.
+CORRECTNESS = 2.0**-20
+
+
+class Graph(NamedTuple):
+    """Neighbours of every node, and how many of their shares open its secrets."""
+
+    degree: int
+    threshold: int
+
+
+def choose_graph(n_nodes: int, dropouts: int, colluding: int) -> Graph:
+    """The fewest neighbours that are safe, and then the largest threshold that survives the dropouts.
+
+    Parameters
+    ----------
+    n_nodes, dropouts, colluding : int
+        Nodes, and how many of them may drop out or collude with the server.
+
+    Returns
+    -------
+    Graph
+        Complete where the number of nodes is small.
+    """
+    others = n_nodes - 1
+    for degree in [*range(2, others, 2), others]:
+        if degree < others and _apart(n_nodes, dropouts + colluding, degree) > SECURITY:
+            continue
+        threshold = _threshold(n_nodes, dropouts, degree)
+        if threshold >= 2 and n_nodes * _at_least(threshold, others, colluding, degree) <= SECURITY:
+            return Graph(degree, threshold)
+    raise InputError(
+        f"{n_nodes} nodes are too few for {dropouts} dropouts and {colluding} colluding ones; lower either."
+    )
+
+
+def circle(nodes: Sequence[str], degree: int) -> dict[str, list[str]]:
+    """Neighbours of every node; ``nodes`` are in random order."""
+    n_nodes = len(nodes)
+    if degree >= n_nodes - 1:
+        return {node: [other for other in nodes if other != node] for node in nodes}
+    steps = [step for reach in range(1, degree // 2 + 1) for step in (-reach, reach)]
+    return {node: [nodes[(place + step) % n_nodes] for step in steps] for place, node in enumerate(nodes)}
+
+
+def _threshold(n_nodes: int, dropouts: int, degree: int) -> int:
+    """Largest number of neighbours that every node keeps, but for a chance of CORRECTNESS."""
+    for lost in range(min(dropouts, degree) + 1):
+        if n_nodes * _at_least(lost + 1, n_nodes - 1, dropouts, degree) <= CORRECTNESS:
+            return degree - lost
+    return degree - min(dropouts, degree)
+
+
+def _at_least(least: int, population: int, marked: int, drawn: int) -> float:
+    """Chance that at least so many of the drawn are marked."""
+    from scipy.stats import hypergeom
+
+    return float(hypergeom(population, marked, drawn).sf(least - 1))
+
+
+def _apart(n_nodes: int, removed: int, degree: int) -> float:
+    """Bound on the chance that the circle falls apart: somewhere degree / 2 nodes in a row are removed."""
+    reach = degree // 2
+    return n_nodes * comb(removed, reach) / comb(n_nodes, reach)

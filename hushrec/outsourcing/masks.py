@@ -1,0 +1,120 @@
+"""Pairwise masks of secure aggregation: key agreement, streams, sealed shares, and Shamir's secret sharing.
+
+Primitives are those of the `cryptography` package: X25519, HKDF-SHA256, AES-256-CTR as the stream,
+ChaCha20-Poly1305 for shares on their way. Shamir's scheme is over the prime 2^255 - 19, in which both kinds
+of secrets, stream seeds and private keys, are drawn.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+
+PRIME = 2**255 - 19
+_BYTES = 32
+
+Words = NDArray[np.uint64]
+
+
+def new_secret() -> bytes:
+    """32 bytes, a uniform number below the prime: a stream's seed or a private key."""
+    return secrets.randbelow(PRIME).to_bytes(_BYTES, "little")
+
+
+def public_part(private: bytes) -> bytes:
+    """Public key of a private one."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
+    """32 bytes that the holders of either private key compute alike, and nobody else, for one purpose."""
+    try:
+        shared = X25519PrivateKey.from_private_bytes(private).exchange(
+            X25519PublicKey.from_public_bytes(public)
+        )
+    except ValueError:
+        raise InputError("A public key is not valid.") from None
+    return HKDF(SHA256(), _BYTES, salt=None, info=purpose).derive(shared)
+
+
+def stream(seed: bytes, size: int) -> Words:
+    """Pseudorandom integers modulo 2^64 of a seed that is used once."""
+    encryptor = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(encryptor.update(bytes(8 * size)), dtype="<u8")
+
+
+def seal(key: bytes, number: int, sender: str, receiver: str, content: bytes) -> bytes:
+    """Encrypt what one node sends another in one release; a direction's number is used once."""
+    return ChaCha20Poly1305(key).encrypt(_nonce(number, sender < receiver), content, None)
+
+
+def unseal(key: bytes, number: int, sender: str, receiver: str, sealed: bytes) -> bytes:
+    """Inverse of `seal`; anything that was changed on the way is refused."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(_nonce(number, sender < receiver), sealed, None)
+    except InvalidTag:
+        raise InputError("A share was changed on its way.") from None
+
+
+def _nonce(number: int, forward: bool) -> bytes:
+    return number.to_bytes(8, "little") + int(forward).to_bytes(4, "little")
+
+
+def split(secret: bytes, shares: int, threshold: int) -> list[bytes]:
+    """Shamir 1979: any ``threshold`` of the shares give the secret, fewer tell nothing of it."""
+    coefficients = [
+        int.from_bytes(secret, "little"),
+        *(secrets.randbelow(PRIME) for _ in range(threshold - 1)),
+    ]
+    points = []
+    for place in range(1, shares + 1):
+        value = 0
+        for coefficient in reversed(coefficients):
+            value = (value * place + coefficient) % PRIME
+        points.append(value.to_bytes(_BYTES, "little"))
+    return points
+
+
+def join(shares: Mapping[int, bytes]) -> bytes:
+    """The secret behind shares by their place (from 1), by Lagrange interpolation at 0."""
+    total = 0
+    for place, share in shares.items():
+        above, below = 1, 1
+        for other in shares:
+            if other != place:
+                above = above * other % PRIME
+                below = below * (other - place) % PRIME
+        total += int.from_bytes(share, "little") * above * pow(below, -1, PRIME)
+    return (total % PRIME).to_bytes(_BYTES, "little")
+
+
+def pairwise_total(node: str, pairs: Sequence[tuple[str, bytes]], size: int) -> Words:
+    """Sum of a node's pairwise masks: plus towards later names, minus towards earlier ones."""
+    total = np.zeros(size, dtype=np.uint64)
+    for other, seed in pairs:
+        if node < other:
+            total += stream(seed, size)
+        else:
+            total -= stream(seed, size)
+    return total
+
+
+def pair_purpose(session: str, number: int, one: str, other: str) -> bytes:
+    """What a pairwise seed is for: one session, one release, one pair."""
+    return "\0".join(["hushrec mask", session, str(number), *sorted((one, other))]).encode()
+
+
+def envelope_purpose(session: str, one: str, other: str) -> bytes:
+    """What a pair's sealing key is for: one session."""
+    return "\0".join(["hushrec envelope", session, *sorted((one, other))]).encode()
