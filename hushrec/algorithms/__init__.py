@@ -8,6 +8,7 @@ from hushrec.algorithms.corrective_frank_wolfe import CorrectiveFrankWolfe
 from hushrec.algorithms.dpals import DPALS
 from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
 from hushrec.algorithms.oja import private_pca
+from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
 from hushrec.algorithms.private_svd import PrivateSVD
 from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
 
@@ -24,6 +25,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
         ProjectedGradient,
         PrivateProjectedGradient,
         CleansedSVD,
+        OneBitCompletion,
         ItemBias,
         GlobalMean,
         Popular,
@@ -36,12 +38,14 @@ __all__ = [
     "ESTIMATORS",
     "Billboard",
     "CleansedSVD",
+    "Completion",
     "CorrectiveFrankWolfe",
     "Estimator",
     "FrankWolfe",
     "Gate",
     "GlobalMean",
     "ItemBias",
+    "OneBitCompletion",
     "Popular",
     "PrivateFrankWolfe",
     "PrivateProjectedGradient",
@@ -49,4 +53,5 @@ __all__ = [
     "ProjectedGradient",
     "UserState",
     "private_pca",
+    "randomize_labels",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.privacy import Accountant, Aggregate, Budget, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Aggregate, Budget, Plan, PrivacyStatement, RandomizedResponse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,6 +223,12 @@ class Gate:
     def noise_sd(self, label: str) -> float:
         """Planned noise standard deviation of a release (public)."""
         return self._planned[label].noise_sd
+
+    def flip_probability(self, label: str) -> float:
+        """Planned probability with which a label is flipped (public)."""
+        planned = self._planned[label]
+        assert isinstance(planned.mechanism, RandomizedResponse)
+        return planned.mechanism.flip_probability(planned.sensitivity)
 
     def _send(self, label: str, value: Any, scale: Any) -> NDArray[Any] | Iterator[NDArray[Any]]:
         planned = self._planned[label]
