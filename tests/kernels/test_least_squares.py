@@ -170,6 +170,17 @@ def test_project_psd_clamps_only_what_fails(rank, dtype):
     assert (eigenvalues[:, 0] < -0.1).any()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_and_neighbours_do_not_change_a_projected_bit(dtype, monkeypatch):
+    monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
+    noisy = np.random.default_rng(7).normal(size=(70, 19 * 20 // 2)).astype(dtype)
+    alone = np.concatenate([least_squares.project_psd(noisy[i : i + 1]) for i in range(len(noisy))])
+    assert (alone != noisy).any(axis=1).all()
+    for n_threads in (1, 2, 5):
+        with threads.limit(n_threads):
+            assert least_squares.project_psd(noisy).tobytes() == alone.tobytes()
+
+
 def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
     packed = np.array([[0.0, 1.0, 0.0]])
     np.testing.assert_allclose(least_squares.project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
