@@ -215,9 +215,9 @@ class PrivateFrankWolfe(PrivateSteps):
     residual_clip : float or None
         Bound B on the norm of a user's residual row, as in :class:`PrivateSteps`. None is 2L, which no
         residual exceeds: the paper's calibration.
-    eigenvalue_offset : float
-        What is added to an eigenvalue, in units of the bound on its noise, > 0. At 1 the nuclear norm of the
-        result is at most k with the probability asked for.
+    step_damping : float
+        >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
+        generous k. From 1 on, a user whose ratings lie along v moves by at most her residual.
     iterations, residual_clip_decay, eigenvector, inner_steps, block, schedule, schedule_power,
     failure_probability
         As in :class:`PrivateSteps`.
@@ -236,13 +236,13 @@ class PrivateFrankWolfe(PrivateSteps):
 
     nuclear_norm: float
     row_clip: float | None = None
-    eigenvalue_offset: float = 1.0
+    step_damping: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_numbers(
             nuclear_norm=(self.nuclear_norm, float, 0, None),
-            eigenvalue_offset=(self.eigenvalue_offset, float, 0, None),
+            step_damping=(self.step_damping, float, 0, None),
         )
         if self.row_clip is not None:
             check_numbers(row_clip=(self.row_clip, float, 0, None))
@@ -250,7 +250,7 @@ class PrivateFrankWolfe(PrivateSteps):
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> PrivateFrankWolfe:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
-        settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases"}
+        settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls(**(settings | {"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class PrivateFrankWolfe(PrivateSteps):
                 residuals, start, gate, f"step {step}", self.failure_probability
             )
             vector, start = found.vectors[:, 0], found.vectors
-            value = self._singular_value(found)
+            value = self._singular_value(found, domain)
             users.advance(residuals, vector, 1 / self.iterations, self._k(domain) / value)
             vectors.append(vector)
             values.append(value)
@@ -294,9 +294,11 @@ class PrivateFrankWolfe(PrivateSteps):
             return 2 * self._row_bound(domain)
         return super()._residual_bound(domain)
 
-    def _singular_value(self, found: Eigenpairs) -> float:
-        """Upper bound on the residuals' singular value along v: lambda' of the paper."""
-        square = max(float(found.values[0]), 0.0) + self.eigenvalue_offset * found.noise
+    def _singular_value(self, found: Eigenpairs, domain: Domain) -> float:
+        """Upper bound on the residuals' singular value along v, lambda' of the paper, damped."""
+        observed = min(self.max_ratings_per_user / domain.n_items, 1.0)
+        longest = self._k(domain) / self.iterations * observed
+        square = max(float(found.values[0]), 0.0) + found.noise + self.step_damping * longest**2
         return max(math.sqrt(square), _SMALLEST)
 
 
