@@ -9,6 +9,7 @@ from hushrec.algorithms.dpals import DPALS
 from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
 from hushrec.algorithms.oja import private_pca
 from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
+from hushrec.algorithms.one_bit_user import UserLevelOneBit
 from hushrec.algorithms.private_svd import PrivateSVD
 from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
 
@@ -26,6 +27,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
         PrivateProjectedGradient,
         CleansedSVD,
         OneBitCompletion,
+        UserLevelOneBit,
         ItemBias,
         GlobalMean,
         Popular,
@@ -51,6 +53,7 @@ __all__ = [
     "PrivateProjectedGradient",
     "PrivateSVD",
     "ProjectedGradient",
+    "UserLevelOneBit",
     "UserState",
     "private_pca",
     "randomize_labels",

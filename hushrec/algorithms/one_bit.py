@@ -187,7 +187,7 @@ class OneBitCompletion(Estimator):
     def as_published(cls, **settings: Any) -> OneBitCompletion:
         """The paper's estimator: dense, without offsets or weights, within the entrywise bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
-        return cls(**{**published, **settings})  # type: ignore[arg-type]
+        return cls(**{**published, **settings})
 
     # ------------------------------------------------------------------ plan
 

@@ -31,8 +31,8 @@ def test_wrong_names_and_values(name, settings, says):
         check_run(name, BUDGET, Domain(["a"], rating_range=(1, 5)), None, settings)
 
 
-def test_only_dpals_needs_the_number_of_users():
-    assert [name for name in ESTIMATORS if needs_user_count(name)] == ["dpals"]
+def test_only_dpals_and_what_is_built_on_it_need_the_number_of_users():
+    assert [name for name in ESTIMATORS if needs_user_count(name)] == ["dpals", "one-bit-user"]
     with pytest.raises(InputError, match="number of users"):
         choose("dpals", BUDGET, Domain(["a"], rating_range=(1, 5)))
 

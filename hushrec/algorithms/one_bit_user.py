@@ -1,0 +1,127 @@
+"""Likes and dislikes under user-level privacy: DPALS with the logistic likelihood, beyond the one-bit paper.
+
+The paper protects single ratings; users of a recommender expect to be protected whole. Here every round
+releases the gradient of the logistic likelihood in the item parameters, each user's contribution clipped as
+DPALS clips it. With scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` for labels y of -1 and
++1, so that a round of DPALS on the working responses ``s + y - tanh(s)`` is that release, and its clips,
+sensitivities, shares and updates hold as they are (docs/proofs/one_bit.md, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.algorithms.base import Gate, UserState
+from hushrec.algorithms.dpals import DPALS, _LocalSums
+from hushrec.algorithms.one_bit import check_optional_threshold, likes
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.privacy import Budget, Plan
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserLevelOneBit(DPALS):
+    """Private logistic matrix factorisation of likes and dislikes; scores are log-odds of a like.
+
+    Parameters
+    ----------
+    threshold : float or None
+        Declared: ratings above it are likes, all others dislikes; None: the middle of the declared range.
+    **others
+        As in :class:`DPALS`, with labels of -1 and +1 in place of ratings: half the rating range is 1.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. As DPALS: what is released is (epsilon, delta)-DP, a user's own
+    factors are computed from it and her own labels. The clips bound a user's contribution whatever its
+    residuals are, so the sensitivities are those of docs/proofs/dpals.md.
+    """
+
+    name: ClassVar[str] = "one-bit-user"
+
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_optional_threshold(self.threshold)
+        if self.gramian != "shared" or self.clipping != "user" or not self.biases:
+            raise InputError("one-bit-user needs gramian='shared', clipping='user' and biases=True.")
+
+    @property
+    def implicit(self) -> bool:  # type: ignore[override]
+        """True: scores are log-odds, not ratings."""
+        return True
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return super().releases(budget, _label_domain(domain), fraction)
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """Rounds of DPALS on labels of -1 and +1."""
+        labels = likes(ratings, self.threshold)
+        labels.data = (2 * labels.data - 1).astype(np.float32)
+        rows = replace(ratings, domain=_label_domain(ratings.domain), matrix=labels)
+        arrays = super().train(rows, gate, seed)
+        return arrays | {name: 2 * arrays[name] for name in ("center", "item_bias", "item_factors")}
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: a user's logistic regression of her own labels on the released item factors."""
+        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]) / 2
+        users = self._regression(likes(history, self.threshold), float(arrays["center"]) / 2, items)
+        return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
+
+    def _bias_rounds(self, ratings: Ratings, local: _LocalSums, *rest: Any) -> Array:
+        return super()._bias_rounds(ratings, _WorkingResponses(local), *rest)
+
+    def _shared_rounds(self, ratings: Ratings, local: _LocalSums, *rest: Any) -> Array:
+        return super()._shared_rounds(ratings, _WorkingResponses(local), *rest)
+
+    def _users(self, ratings: Ratings, center: float, items: Array) -> Array:
+        matrix = ratings.matrix
+        labels = sp.csr_array(
+            ((matrix.data > 0).astype(np.float64), matrix.indices, matrix.indptr), matrix.shape
+        )
+        return self._regression(labels, center, items)
+
+    def _regression(self, labels: Any, center: float, items: Array) -> Array:
+        """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
+        from hushrec.kernels.one_bit import solve_rows, with_ones
+
+        items = np.asarray(items, dtype=np.float64)
+        ridge = self._user_ridge.ridge(items.shape[1] - 1, np.float64)
+        factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
+        return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, ridge, "logistic")
+
+
+class _WorkingResponses(_LocalSums):
+    """The contributions of DPALS, with the logistic gradient for a residual."""
+
+    def __init__(self, local: _LocalSums) -> None:
+        self.__dict__.update(local.__dict__)
+
+    def sums(self, items: Array, users: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
+        from hushrec.kernels.residuals import predict_pairs
+
+        matrix = self.rows.matrix
+        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
+        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + self.center
+        score += users[cells, -1] + items[matrix.indices, -1]
+        response = sp.csr_array(
+            (score + matrix.data - np.tanh(score), matrix.indices, matrix.indptr), matrix.shape
+        )
+        labels, self.rows = self.rows, replace(self.rows, matrix=response)
+        try:
+            return super().sums(items, users, user_norm, clip)
+        finally:
+            self.rows = labels
+
+
+def _label_domain(domain: Domain) -> Domain:
+    return replace(domain, rating_range=(-1.0, 1.0))
