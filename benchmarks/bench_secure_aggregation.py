@@ -1,0 +1,156 @@
+"""Private training by nodes over secure aggregation: time of a round, and against the number of nodes.
+
+Nodes are threads of two processes, the server is a third process, everything goes over the loopback address.
+
+    python -m benchmarks.bench_secure_aggregation --ratings ml-100k.parquet --catalogue items.txt
+"""
+
+import argparse
+import multiprocessing
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hushrec.algorithms import DPALS
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.outsourcing.agreement import Agreement
+from hushrec.outsourcing.aggregation_client import Member, take_part
+from hushrec.outsourcing.aggregation_server import AggregationServer
+from hushrec.outsourcing.messages import Masked
+from hushrec.outsourcing.service import Limits, Service
+from hushrec.outsourcing.transport import Connection
+from hushrec.privacy import Budget
+
+SHAPE = (943, 1_682, 100_000)
+PROCESSES = 2
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ratings", help="default: generated in MovieLens-100K's shape")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[200])
+    parser.add_argument("--epsilon", type=float, default=5.0)
+    parser.add_argument("--full", action="store_true", help="a full training too")
+    options = parser.parse_args()
+    ratings = load(options.ratings)
+    n_users, budget = ratings.n_users, Budget(options.epsilon, 1e-6)
+    print("One DPALS round (Gramian and item sums, rank 8), a third of the nodes dropping out in it.\n")
+    print("| nodes | neighbours | threshold | seconds | seconds without dropouts | largest upload, KB |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for n_nodes in options.nodes:
+        estimator = DPALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users)
+        agreement = agreed(estimator, budget, ratings.domain, n_nodes)
+        first = len(agreement.plan.releases) - 2
+        seconds = [run(agreement, ratings, drop)[0] for drop in (first, None)]
+        spent = [f"{sum(each[first:]):.2f}" for each in seconds]
+        size = 8 * 8 * ratings.n_items * 4 // 3 // 1000
+        graph = agreement.graph
+        print(f"| {n_nodes} | {graph.degree} | {graph.threshold} | {' | '.join(spent)} | {size} |", flush=True)
+    if options.full:
+        n_nodes = options.nodes[-1]
+        estimator = DPALS.planned(budget, ratings.domain, n_users)
+        seconds, _ = run(agreed(estimator, budget, ratings.domain, n_nodes), ratings, None)
+        print(f"\nFull training, {n_nodes} nodes, {len(seconds)} releases: {sum(seconds):.1f} s")
+
+
+def load(path: str | None) -> Ratings:
+    """Ratings in a file, its catalogue taken for public, or generated ones."""
+    if path is None:
+        return realistic(*SHAPE, seed=0)
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    column = next(name for name in table.column_names if "item" in name or "movie" in name)
+    items = tuple(sorted(set(table[column].to_pylist())))
+    return Ratings.read(path, Domain(items, rating_range=(1, 5)))
+
+
+def agreed(estimator: DPALS, budget: Budget, domain: Domain, n_nodes: int) -> Agreement:
+    """One node in twenty may collude, one in three drop out."""
+    return Agreement(
+        estimator=estimator, budget=budget, domain=domain, n_nodes=n_nodes, colluding=n_nodes // 20
+    )
+
+
+def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> tuple[list[float], list[int]]:
+    """Seconds that each release took, from the last one's total to its own."""
+    context = multiprocessing.get_context("spawn")
+    address = context.Queue()
+    seconds = context.Queue()
+    server = context.Process(target=serve, args=(agreement, address, seconds))
+    server.start()
+    url = address.get()
+    n_nodes = agreement.n_nodes
+    parts = [ratings.rows(np.arange(ratings.n_users) % n_nodes == node) for node in range(n_nodes)]
+    workers = [
+        context.Process(
+            target=nodes, args=(url, agreement, [(node, parts[node]) for node in range(start, n_nodes, PROCESSES)], drop)
+        )
+        for start in range(PROCESSES)
+    ]
+    for worker in workers:
+        worker.start()
+    result = seconds.get(timeout=900)
+    for process in (*workers, server):
+        process.join(timeout=60)
+        process.kill()
+    return result, []
+
+
+def serve(agreement: Agreement, address: multiprocessing.Queue, seconds: multiprocessing.Queue) -> None:
+    """The server's process."""
+    aggregation = AggregationServer(agreement, quiet=1.0)
+    n_nodes = agreement.n_nodes
+    limits = Limits(connections=2 * n_nodes + 16, requests_per_second=1e6, idle_seconds=600)
+    times = []
+
+    def total(index: int, label: str, integers: np.ndarray, noise_sd: float) -> np.ndarray:
+        values = aggregation._total(index)
+        times.append(time.perf_counter())
+        return values
+
+    with Service(aggregation.answer, limits=limits) as service:
+        address.put(service.url)
+        while len(aggregation._neighbours) < n_nodes:
+            time.sleep(0.01)
+        times.append(time.perf_counter())
+        agreement.train(Ratings.from_triples([], [], [], agreement.domain), total)
+        seconds.put(np.diff(times).tolist())
+        time.sleep(3)  # the nodes fetch their last answers
+
+
+def nodes(url: str, agreement: Agreement, parts: list[tuple[int, Ratings]], drop: int | None) -> None:
+    """A process of nodes, a thread each."""
+    from hushrec.kernels import threads
+
+    def one(node: int, rows: Ratings) -> None:
+        connection = Connection(url, timeout=600)
+        if drop is not None and node % 3 == 2:
+            connection.post = dropping(connection.post, drop)  # type: ignore[method-assign]
+        with threads.limit(1):
+            take_part(connection, agreement, rows, node=f"node {node}")
+
+    running = [threading.Thread(target=one, args=part, daemon=True) for part in parts]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+
+
+def dropping(post, release: int):
+    """A connection's post that ends the node where it would send its masked values of a release."""
+
+    def until(message, kind, *path, token=""):
+        if isinstance(message, Masked) and path[1] == str(release):
+            raise SystemExit
+        return post(message, kind, *path, token=token)
+
+    return until
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""Private training by nodes: equal to the central run, with dropouts at every step, and nothing else seen."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import DPALS, ItemBias
+from hushrec.data import Ratings, realistic
+from hushrec.errors import HushrecError, InputError
+from hushrec.outsourcing import agreement as agreements
+from hushrec.outsourcing.agreement import Agreement
+from hushrec.outsourcing.messages import Envelopes, Masked, Prepared, Survivors, Unmasking
+from hushrec.outsourcing.service import Limits, Service
+from hushrec.outsourcing.transport import Connection
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+
+client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
+server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=ImportError)
+
+N_NODES = 9
+RATINGS = realistic(36, 30, 400, seed=3)
+PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node) for node in range(N_NODES)]
+SHARED = DPALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
+BY_ITEM = DPALS.as_published(
+    rank=2, iterations=1, max_ratings_per_user=10, user_norm=0.5, rating_bound=1.0, regularization=5.0
+)
+
+
+def agreed(estimator=SHARED, epsilon=5.0, **changes):
+    settings = {"n_nodes": N_NODES, "colluding": 1, "seed": 4, **changes}
+    return Agreement(estimator=estimator, budget=Budget(epsilon, 1e-6), domain=RATINGS.domain, **settings)
+
+
+class Network:
+    """A server and its nodes, each in a thread, over the loopback address."""
+
+    def __init__(
+        self, agreement, spoil: Callable[[int, Connection], None] = lambda node, connection: None, patience=20
+    ):
+        self.server = server.AggregationServer(agreement, quiet=0.5, patience=patience)
+        self.results: list = [None] * agreement.n_nodes
+        self.seen: list = []
+        limits = Limits(connections=64, requests_per_second=1e6)
+
+        def answer(method, path, token, body):
+            self.seen.append((path, body))
+            return self.server.answer(method, path, token, body)
+
+        def one(node, url):
+            connection = Connection(url, timeout=60, patience=5)
+            spoil(node, connection)
+            try:
+                self.results[node] = client.take_part(
+                    connection, agreement, PARTS[node], node=f"n{node}", noise=SeededNoise(node)
+                )
+            except (HushrecError, SystemExit) as error:
+                self.results[node] = error
+
+        with Service(answer, limits=limits) as service:
+            nodes = [threading.Thread(target=one, args=(n, service.url)) for n in range(agreement.n_nodes)]
+            for node in nodes:
+                node.start()
+            try:
+                self.billboard = self.server.train()
+            except HushrecError as error:
+                self.billboard = error
+            for node in nodes:
+                node.join()
+
+
+def central_run(agreement, alive=lambda index: range(N_NODES)):
+    """The same training in lock step, every contribution and noise added up in one place in the clear."""
+    barrier = threading.Barrier(agreement.n_nodes, timeout=60)
+    held: dict[int, list] = {index: [None] * agreement.n_nodes for index in range(50)}
+    boards: list = [None] * agreement.n_nodes
+
+    def one(node):
+        noise = SeededNoise(node)
+
+        def total(index, label, integers, noise_sd):
+            drawn = noise.add_gaussian(np.zeros(len(integers)), noise_sd, label)
+            whole = [int(x) + round(z) for x, z in zip(integers.view(np.int64), drawn)]
+            held[index][node] = np.array(whole, dtype=object)
+            barrier.wait()
+            added = sum(held[index][member] for member in alive(index))
+            return np.array([value % 2**64 for value in added], dtype=np.uint64)
+
+        boards[node] = agreement.train(PARTS[node], total)
+
+    nodes = [threading.Thread(target=one, args=(node,)) for node in range(agreement.n_nodes)]
+    for node in nodes:
+        node.start()
+    for node in nodes:
+        node.join()
+    return boards[0]
+
+
+def assert_equal(first, second):
+    assert first.arrays.keys() == second.arrays.keys()
+    for name, array in first.arrays.items():
+        np.testing.assert_array_equal(array, second.arrays[name], err_msg=name)
+
+
+def stop_at(kind, release):
+    """Spoil a connection: the node is gone where it would send this message of this release."""
+
+    def spoil(connection):
+        post = connection.post
+
+        def until(message, reply, *path, token=""):
+            if isinstance(message, kind) and path[1] == str(release):
+                raise SystemExit
+            return post(message, reply, *path, token=token)
+
+        connection.post = until
+
+    return spoil
+
+
+@pytest.mark.parametrize("estimator", [SHARED, BY_ITEM, ItemBias()], ids=["shared", "by item", "item-bias"])
+def test_equals_the_central_run_bit_for_bit(estimator):
+    agreement = agreed(estimator)
+    network = Network(agreement)
+    for result in network.results:
+        assert_equal(result, network.billboard)
+    assert_equal(central_run(agreement), network.billboard)
+    assert network.billboard.privacy.releases == agreement.plan.releases
+    assert not network.results[0].privacy.private  # its noise was injected
+
+
+def test_without_noise_it_is_the_plain_fit():
+    """The grid is so fine that the exact fit of all users together is met to single precision."""
+    agreement = agreed(epsilon=math.inf)
+    network = Network(agreement)
+    plain = SHARED.fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=4)
+    for name, array in plain.arrays.items():
+        np.testing.assert_allclose(network.billboard.arrays[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
+def test_a_third_drops_out_at_any_step(kind):
+    agreement, gone, release = agreed(), {1, 4, 7}, 1
+    network = Network(agreement, lambda node, c: stop_at(kind, release)(c) if node in gone else None)
+    staying = [node for node in range(N_NODES) if node not in gone]
+
+    def alive(index):
+        lost = index > release or (index == release and kind is not Unmasking)
+        return staying if lost else range(N_NODES)
+
+    assert_equal(central_run(agreement, alive), network.billboard)
+    for node in staying:
+        assert_equal(network.results[node], network.billboard)
+
+
+def test_who_is_late_comes_back():
+    """A node that sleeps through one release gets its total and is in the next one again."""
+    agreement = agreed()
+    last = len(agreement.plan.releases) - 1
+    back = threading.Event()
+
+    def spoil(node, connection):
+        post = connection.post
+
+        def late(message, reply, *path, token=""):
+            if node == 3 and isinstance(message, Masked) and path[1] == "1":
+                time.sleep(1.5)
+            if isinstance(message, Prepared) and path[1] == str(last):
+                back.set() if node == 3 else back.wait(10)
+            return post(message, reply, *path, token=token)
+
+        connection.post = late
+
+    network = Network(agreement, spoil)
+    assert_equal(network.results[3], network.billboard)
+    assert any(path[:2] == ["total", "1"] for path, _ in network.seen)
+    everybody = [f"n{node}" for node in range(N_NODES)]
+    masked = network.server._steps["masked", last].sent
+    assert sorted(masked) == everybody and "n3" not in network.server._steps["masked", 1].sent
+
+
+def test_more_than_a_third_stop_the_training():
+    network = Network(agreed(), lambda node, c: stop_at(Masked, 1)(c) if node < 4 else None, patience=2)
+    assert isinstance(network.billboard, HushrecError)
+    assert all(isinstance(result, HushrecError | SystemExit) for result in network.results)
+    assert set(network.server._totals) == {0}
+
+
+def test_the_server_sees_uniform_words_only():
+    """Masked vectors of a run: every bit is a fair coin, and none repeats in another run."""
+    agreement = agreed(ItemBias())
+    network = Network(agreement)
+    vectors = [message.values for message in network.server._steps["masked", 0].sent.values()]
+    bits = np.unpackbits(np.concatenate(vectors).view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 5 / (2 * math.sqrt(len(bits)))
+    total = network.server._totals[0]
+    assert not np.array_equal(sum(vectors), total)  # own masks are on even the sum
+    again = Network(agreement)
+    others = [message.values for message in again.server._steps["masked", 0].sent.values()]
+    assert not any((one == other).any() for one in vectors for other in others)
+    np.testing.assert_array_equal(again.server._totals[0], total)  # while the total is the same
+
+
+def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
+    """What the survivors' shares add up to without the colluding ones, against the plan."""
+    agreement = agreed(ItemBias(), colluding=2)
+    (release,) = agreement.plan.releases
+    drawn = {}
+
+    def total(index, label, integers, noise_sd):
+        drawn.update(sd=noise_sd, size=len(integers))
+        return integers
+
+    agreement.train(PARTS[0], total)
+    step = agreements.grid_step(release.noise_sd, release.sensitivity)
+    honest = agreement.fewest - agreement.colluding
+    assert honest == 4
+    total_sd = math.sqrt(honest) * drawn["sd"] * step
+    rounding = math.sqrt(drawn["size"]) * step * release.mechanism.noise_multiplier
+    assert total_sd == pytest.approx(release.noise_sd + rounding, rel=1e-12)
+    assert release.noise_sd <= total_sd < release.noise_sd * (1 + 1e-6)
+    noise = agreements.grid_noise(SeededNoise(0), 100_000, 1000.0, "x").view(np.int64)
+    assert abs(noise.std() / 1000 - 1) < 5 / math.sqrt(2e5)
+
+
+def test_grid_round_trip():
+    values = np.array([0.0, 1.5, -2.25, 1e6, -1e6])
+    integers = agreements.to_grid(values, 2.0**-20)
+    np.testing.assert_array_equal(agreements.from_grid(integers, 2.0**-20), values)
+    assert agreements.from_grid(integers + agreements.to_grid(-values, 2.0**-20), 1.0).tolist() == [0.0] * 5
+
+
+class Scripted:
+    """A connection whose server answers what the test says."""
+
+    def __init__(self, member, answers):
+        self.member, self.answers, self.sent = member, answers, []
+
+    def post(self, message, kind, *path, token=""):
+        self.sent.append(message)
+        return self.answers[kind](message)
+
+
+def test_a_node_never_gives_both_shares():
+    agreement = agreed()
+    names = [f"n{node}" for node in range(1, N_NODES)]
+    member = client.Member(None, agreement, "n0", SeededNoise(0))
+    key = client.masks.new_secret()
+    member._session, member._names = "s", tuple(names)
+    member._sealing = dict.fromkeys(names, key)
+    public = client.masks.public_part(client.masks.new_secret())
+    envelopes = Envelopes(
+        dict.fromkeys(names, public),
+        {name: client.masks.seal(key, 0, name, "n0", bytes(64)) for name in names},
+    )
+    for survivors, words in (
+        (Survivors(tuple(names), ("n1",)), "would open"),
+        (Survivors(tuple(names[:3]), tuple(names[3:])), "Too few"),
+    ):
+        member._connection = Scripted(
+            member, {Envelopes: lambda m: envelopes, Survivors: lambda m, s=survivors: s}
+        )
+        with pytest.raises(HushrecError, match=words):
+            member._add(0, np.zeros(5, dtype=np.uint64))
+        assert not any(isinstance(message, Unmasking) for message in member._connection.sent)
+
+
+def test_another_agreement_is_refused():
+    mine, theirs = agreed(), agreed(seed=5)
+    aggregation = server.AggregationServer(theirs)
+    with Service(aggregation.answer) as service, pytest.raises(HushrecError, match="another agreement"):
+        client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0")
+
+
+@pytest.mark.parametrize("changes", [{"n_nodes": 2}, {"dropouts": 0.5}, {"colluding": -1}, {"colluding": 5}])
+def test_bad_agreements(changes):
+    with pytest.raises(InputError):
+        agreed(**changes)
+    with pytest.raises(InputError):
+        Agreement(
+            estimator=SHARED, budget=Budget(5, 1e-6, relation="replace"), domain=RATINGS.domain, n_nodes=9
+        )
+
+
+def test_ratings_over_another_domain():
+    other = realistic(10, 20, 100, seed=0)
+    with pytest.raises(InputError):
+        agreed().train(Ratings.from_triples([], [], [], other.domain), lambda *_: None)

@@ -1,0 +1,74 @@
+"""The neighbour graph against counting and simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.outsourcing.graph import CORRECTNESS, SECURITY, choose_graph, circle
+
+
+def connected(nodes, neighbours):
+    reached, open_ = set(), [next(iter(nodes))]
+    while open_:
+        node = open_.pop()
+        if node not in reached:
+            reached.add(node)
+            open_ += [other for other in neighbours[node] if other in nodes]
+    return reached == set(nodes)
+
+
+@pytest.mark.parametrize(("n_nodes", "degree"), [(9, 4), (10, 4), (12, 6)])
+def test_circle_is_regular_and_mutual(n_nodes, degree):
+    neighbours = circle([str(node) for node in range(n_nodes)], degree)
+    for node, others in neighbours.items():
+        assert len(others) == len(set(others)) == degree and node not in others
+        assert all(node in neighbours[other] for other in others)
+
+
+def test_small_groups_are_complete():
+    graph = choose_graph(8, 2, 1)
+    assert graph == (7, 5)
+    assert all(len(others) == 7 for others in circle([str(node) for node in range(8)], 7).values())
+
+
+@pytest.mark.parametrize(("n_nodes", "dropouts", "colluding"), [(200, 66, 10), (400, 133, 40)])
+def test_chances_by_counting(n_nodes, dropouts, colluding):
+    degree, threshold = choose_graph(n_nodes, dropouts, colluding)
+    others, all_ways = n_nodes - 1, math.comb(n_nodes - 1, degree)
+
+    def chance(marked, hits):
+        return sum(math.comb(marked, k) * math.comb(others - marked, degree - k) for k in hits) / all_ways
+
+    assert n_nodes * chance(colluding, range(threshold, min(colluding, degree) + 1)) <= SECURITY
+    lost = range(degree - threshold + 1, degree + 1)
+    assert n_nodes * chance(dropouts, lost) <= CORRECTNESS
+    assert n_nodes * chance(dropouts, range(degree - threshold, degree + 1)) > CORRECTNESS
+    gone = dropouts + colluding
+    reach = degree // 2
+    row = math.prod((gone - step) / (n_nodes - step) for step in range(reach))
+    assert n_nodes * row <= SECURITY
+
+
+def test_what_is_left_stays_connected():
+    """At a small degree simulated gaps are as frequent as the bound says, or rarer."""
+    generator = np.random.default_rng(0)
+    names = [str(node) for node in range(40)]
+    neighbours = circle(names, 6)
+    apart = 0
+    for _ in range(2000):
+        left = set(generator.choice(names, 28, replace=False))
+        apart += not connected(left, neighbours)
+    assert apart / 2000 <= 40 * math.comb(12, 3) / math.comb(40, 3)
+
+
+def test_degree_grows_slowly():
+    degrees = [choose_graph(n, n // 3, n // 20).degree for n in (100, 200, 400, 800, 1600, 3200)]
+    assert all(b - a <= 8 for a, b in itertools.pairwise(degrees[2:])) and degrees[-1] < 100
+
+
+def test_too_few():
+    with pytest.raises(InputError):
+        choose_graph(6, 2, 4)

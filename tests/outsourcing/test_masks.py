@@ -1,0 +1,92 @@
+"""Primitives of secure aggregation against textbook arithmetic and published vectors."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushrec.errors import InputError
+
+masks = pytest.importorskip("hushrec.outsourcing.masks", exc_type=ImportError)
+
+
+def test_key_agreement_is_x25519():
+    """RFC 7748, section 6.1: the public keys."""
+    alice = masks.new_secret()
+    bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+    assert masks.public_part(bob).hex() == "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
+    one = masks.agree(alice, masks.public_part(bob), b"purpose")
+    assert one == masks.agree(bob, masks.public_part(alice), b"purpose")
+    assert one != masks.agree(bob, masks.public_part(alice), b"other purpose") and len(one) == 32
+    with pytest.raises(InputError):
+        masks.agree(alice, bytes(32), b"")  # a point of small order
+
+
+def test_stream_is_aes_in_counter_mode():
+    """AES-256 of the counter blocks 0 and 1, from an independent call of the block cipher."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    seed = bytes(range(32))
+    blocks = Cipher(algorithms.AES(seed), modes.ECB()).encryptor().update(bytes(31) + b"\x01")
+    np.testing.assert_array_equal(masks.stream(seed, 4), np.frombuffer(blocks, "<u8"))
+    np.testing.assert_array_equal(masks.stream(seed, 3), masks.stream(seed, 4)[:3])
+
+
+def test_secret_sharing_interpolates():
+    secret = masks.new_secret()
+    shares = dict(enumerate(masks.split(secret, 6, 3), 1))
+    for places in itertools.combinations(range(1, 7), 3):
+        assert masks.join({place: shares[place] for place in places}) == secret
+    assert masks.join(shares) == secret
+    for places in itertools.combinations(range(1, 7), 2):
+        assert masks.join({place: shares[place] for place in places}) != secret
+
+
+def test_shares_lie_on_a_random_polynomial():
+    """Differences of order `threshold` vanish, those below do not, and two splits differ."""
+    values = [int.from_bytes(share, "little") for share in masks.split(masks.new_secret(), 8, 4)]
+
+    def differences(points):
+        return [(b - a) % masks.PRIME for a, b in itertools.pairwise(points)]
+
+    for _ in range(3):
+        values = differences(values)
+        assert any(values)
+    assert len(set(values)) == 1 and not any(differences(values))
+    assert masks.split(bytes(32), 3, 2) != masks.split(bytes(32), 3, 2)
+
+
+def test_few_shares_tell_nothing():
+    """With threshold 3, two shares of 0 and of another secret are alike: any pair of values fits either."""
+    first = [int.from_bytes(masks.split(bytes(32), 3, 3)[0], "little") / masks.PRIME for _ in range(2000)]
+    assert abs(np.mean(first) - 0.5) < 5 / np.sqrt(12 * 2000)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 40))
+def test_pairwise_masks_cancel(n_nodes, size):
+    names = [f"n{number}" for number in range(n_nodes)]
+    seeds = {frozenset(pair): masks.new_secret() for pair in itertools.combinations(names, 2)}
+    total = np.zeros(size, dtype=np.uint64)
+    for name in names:
+        pairs = [(other, seeds[frozenset((name, other))]) for other in names if other != name]
+        total += masks.pairwise_total(name, pairs, size)
+    assert not total.any()
+
+
+def test_sealed_shares_are_bound_to_their_way():
+    key = masks.new_secret()
+    sealed = masks.seal(key, 3, "a", "b", b"share")
+    assert masks.unseal(key, 3, "a", "b", sealed) == b"share"
+    for number, sender, receiver in ((4, "a", "b"), (3, "b", "a")):
+        with pytest.raises(InputError):
+            masks.unseal(key, number, sender, receiver, sealed)
+    with pytest.raises(InputError):
+        masks.unseal(key, 3, "a", "b", bytes([sealed[0] ^ 1]) + sealed[1:])
+
+
+def test_prime_is_prime():
+    """Fermat to several bases, by Python's integers."""
+    assert all(pow(base, masks.PRIME - 1, masks.PRIME) == 1 for base in (2, 3, 5, 7, 11))
