@@ -1,0 +1,19 @@
+"""Print the table of docs/mutants.md: ``python -m tests.mutants > docs/mutants.md``."""
+
+from tests.mutants.mutants import MUTANTS
+
+INTRODUCTION = """# Planted privacy bugs and the tests that kill them
+Each bug is planted alone, and the test named beside it must then fail; without the bug it must pass.
+`python -m pytest tests/mutants` does both. This table is printed by `python -m tests.mutants`.
+"""
+
+
+def table() -> str:
+    """The document, from the list of mutants."""
+    lines = [INTRODUCTION, "| | planted bug | killed by |", "|---|---|---|"]
+    lines += [f"| {n} | {mutant.name} | `{mutant.killer.name}` |" for n, mutant in enumerate(MUTANTS, 1)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

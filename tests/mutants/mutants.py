@@ -1,0 +1,617 @@
+"""Privacy bugs, planted one at a time, and the test of the suite that each must not survive.
+
+A mutant replaces one function or method by a faulty one, for the length of a test. Its killer is a test of
+the suite, called as pytest would call it, on fewer cases where it takes a number of cases.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hushrec.algorithms import DPALS, ItemBias, baselines, dpals
+from hushrec.algorithms.base import Gate
+from hushrec.data import Domain
+from hushrec.data import ratings as data_ratings
+from hushrec.errors import LedgerError
+from hushrec.privacy import (
+    Accountant,
+    Aggregate,
+    Budget,
+    Gaussian,
+    Ledger,
+    RandomizedResponse,
+    SystemNoise,
+    accounting,
+)
+from hushrec.privacy import (
+    accountant as accountant_module,
+)
+from hushrec.privacy import (
+    budget as budget_module,
+)
+from hushrec.privacy import (
+    release as release_module,
+)
+from hushrec.privacy import (
+    statement as statement_module,
+)
+from hushrec.privacy.noise import GeneratorNoise
+from tests.algorithms import test_dpals, test_plan, test_replay, test_sensitivity
+from tests.algorithms.cases import CASES, Case
+from tests.privacy import test_accountant, test_accounting, test_budget, test_ledger, test_noise
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Killer:
+    """A test of the suite with its arguments; `fixtures` names those it gets from pytest."""
+
+    test: Callable[..., Any]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    fixtures: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As pytest calls it, without the folder of tests."""
+        file = self.test.__module__.removeprefix("tests.").replace(".", "/")
+        words = [str(getattr(value, "name", value)) for value in self.arguments.values()]
+        return f"{file}.py::{self.test.__name__}" + (f"[{', '.join(words)}]" if words else "")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A planted bug: where it comes from, how it is planted, what kills it."""
+
+    name: str
+    plant: Callable[[Any], None]
+    killer: Killer
+
+
+def case(name: str, pairs: int = 60) -> Case:
+    """A case of the shared suite, with fewer pairs."""
+    return replace(next(case for case in CASES if case.name == name), pairs=pairs)
+
+
+def sensitivity(name: str, relation: str = "add-remove", pairs: int = 60) -> Killer:
+    """A1."""
+    test = test_sensitivity.test_sensitivity_of_every_release
+    return Killer(test, {"case": case(name, pairs), "relation": relation})
+
+
+def replayed(name: str) -> Killer:
+    """A6."""
+    return Killer(test_replay.test_the_model_is_a_function_of_the_releases, {"case": case(name)})
+
+
+def noise_law(name: str = "item-bias") -> Killer:
+    """A3 through an estimator."""
+    test = test_plan.test_the_noise_that_is_added_is_the_noise_that_is_charged
+    return Killer(test, {"case": case(name)})
+
+
+def planned(name: str) -> Killer:
+    """A7."""
+    return Killer(test_plan.test_ledger_equals_plan, {"case": case(name), "relation": "add-remove"})
+
+
+def set_to(target: Any, name: str, value: Any) -> Callable[[Any], None]:
+    """A mutant that replaces one attribute."""
+    return lambda monkeypatch: monkeypatch.setattr(target, name, value)
+
+
+def in_clips(factor: Callable[[Array, Any], Array]) -> Callable[[Any], None]:
+    """A mutant of the clip, wherever it is used."""
+
+    def plant(monkeypatch: Any) -> None:
+        for module in (baselines, dpals):
+            monkeypatch.setattr(module, "clip_factor", factor)
+
+    return plant
+
+
+def after_training(change: Callable[[dict[str, Any], Any], None]) -> Callable[[Any], None]:
+    """A mutant that changes what DPALS publishes, given the private ratings."""
+    train = DPALS.train
+
+    def wrong(self: DPALS, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
+        arrays = train(self, ratings, gate, seed)
+        change(arrays, ratings)
+        return arrays
+
+    return set_to(DPALS, "train", wrong)
+
+
+def zero_items_that_nobody_rated(arrays: dict[str, Any], ratings: Any) -> None:
+    rated = np.bincount(ratings.matrix.indices, minlength=ratings.n_items) > 0
+    arrays["item_factors"] = arrays["item_factors"] * rated[:, None]
+
+
+def stop_when_the_loss_is_small(arrays: dict[str, Any], ratings: Any) -> None:
+    if ratings.n_ratings and np.var(ratings.matrix.data) < 3:
+        arrays["item_factors"] = arrays["item_factors"] / 2
+
+
+def keep_the_number_of_users(arrays: dict[str, Any], ratings: Any) -> None:
+    arrays["n_users"] = np.int64(ratings.n_users)
+
+
+def center_on_the_exact_mean(arrays: dict[str, Any], ratings: Any) -> None:
+    arrays["center"] = np.float64(ratings.matrix.data.mean()) if ratings.n_ratings else arrays["center"]
+
+
+def complain_about_few_users(arrays: dict[str, Any], ratings: Any) -> None:
+    if ratings.n_users < 3:
+        raise ValueError("too few users")
+
+
+def mean_of_all_ratings(ratings: Any) -> Array:
+    return np.array([(ratings.matrix.data - ratings.domain.midpoint).sum(), float(ratings.n_ratings)])
+
+
+def counts_of_all_ratings(ratings: Any, user_weight: Any = None) -> Array:
+    return np.bincount(ratings.matrix.indices, minlength=ratings.n_items).astype(np.float64)
+
+
+def sample_by_one_generator(ratings: Any, count: int, seed: int, priority: Any = None) -> Any:
+    order = np.random.default_rng(seed).random(ratings.n_ratings)
+    keep = np.zeros(ratings.n_ratings, dtype=bool)
+    for start, stop in zip(ratings.matrix.indptr[:-1], ratings.matrix.indptr[1:]):
+        keep[start + np.argsort(order[start:stop])[:count]] = True
+    return ratings.where(keep, drop_empty=False)
+
+
+def keep_duplicates(
+    users: Array, items: Array, values: Array, n_users: int, n_items: int
+) -> tuple[Array, Array, Array]:
+    usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
+    users, items, values = users[usable], items[usable], values[usable]
+    order = np.lexsort((items, users))
+    return items[order].astype(np.int32), values[order], np.bincount(users, minlength=n_users)
+
+
+def keep_any_rating(ratings: Array, domain: Domain) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(ratings, dtype=np.float32)
+
+
+def range_from_the_ratings(monkeypatch: Any) -> None:
+    train = ItemBias.train
+
+    def wrong(self: ItemBias, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
+        data = ratings.matrix.data
+        ends = (float(data.min()), float(data.max()) + 1) if len(data) else (1.0, 2.0)
+        return train(self, replace(ratings, domain=Domain(ratings.domain.items, ends)), gate, seed)
+
+    monkeypatch.setattr(ItemBias, "train", wrong)
+
+
+def ridge_by_number_of_users(monkeypatch: Any) -> None:
+    users = DPALS._users
+
+    def wrong(self: DPALS, ratings: Any, *rest: Any) -> Array:
+        more = replace(self, regularization=self.regularization * (1 + ratings.n_users))
+        return users(more, ratings, *rest)
+
+    monkeypatch.setattr(DPALS, "_users", wrong)
+
+
+def exact_number_of_users(monkeypatch: Any) -> None:
+    released = DPALS._level
+
+    def wrong(self: DPALS, ratings: Any, gate: Gate) -> tuple[float, float]:
+        return released(self, ratings, gate)[0], float(max(ratings.n_users, 1))
+
+    monkeypatch.setattr(DPALS, "_level", wrong)
+
+
+def exact_weights_after_the_release(monkeypatch: Any) -> None:
+    released = DPALS._item_weights
+
+    def wrong(self: DPALS, sampled: Any, gate: Gate) -> Array:
+        released(self, sampled, gate)
+        return np.maximum(baselines.item_weights(sampled), 0.01)
+
+    monkeypatch.setattr(DPALS, "_item_weights", wrong)
+
+
+def release_of_one_label_without_noise(monkeypatch: Any) -> None:
+    release = Gate.release
+
+    def wrong(self: Gate, label: str, value: Array, **options: Any) -> Array:
+        noisy = release(self, label, value, **options)
+        return value.copy() if label.startswith("item biases") else noisy
+
+    monkeypatch.setattr(Gate, "release", wrong)
+
+
+def one_statistic_charged(self: DPALS, replace: bool) -> float:
+    sums = 1.0 if self.clipping == "user" else self._cells
+    return math.sqrt(sums * (4 if replace else 1))
+
+
+def relation_ignored(monkeypatch: Any) -> None:
+    right = DPALS._sensitivity
+    monkeypatch.setattr(
+        DPALS, "_sensitivity", lambda self, label, _, domain: right(self, label, False, domain)
+    )
+
+
+def off_diagonal_counted_too_much(width: int) -> Array:
+    rows, columns = np.tril_indices(width)
+    return np.where(rows == columns, 1.0, 2.0)
+
+
+def one_iteration_uncharged(monkeypatch: Any) -> None:
+    parts = DPALS._parts
+
+    def wrong(self: DPALS) -> dict[str, float]:
+        every = parts(self)
+        return {label: part for label, part in every.items() if label != f"item statistics {self.iterations}"}
+
+    monkeypatch.setattr(DPALS, "_parts", wrong)
+
+
+def gaussian_with(change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A mutant of the noise's sd inside the sampler."""
+    add = GeneratorNoise.add_gaussian
+    return set_to(
+        SystemNoise,
+        "add_gaussian",
+        lambda self, value, sd, label: add(self, value, change(np.asarray(sd)), label),
+    )
+
+
+def noise_on_half_of_the_entries(monkeypatch: Any) -> None:
+    add = GeneratorNoise.add_gaussian
+
+    def wrong(self: SystemNoise, value: Array, sd: Any, label: str) -> Array:
+        noisy = add(self, value, sd, label)
+        flat, exact = noisy.reshape(-1), np.asarray(value, dtype=noisy.dtype).reshape(-1)
+        flat[1::2] = exact[1::2]
+        return noisy
+
+    monkeypatch.setattr(SystemNoise, "add_gaussian", wrong)
+
+
+def one_seed_for_all_noise(self: SystemNoise) -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def one_generator_for_all_noise(monkeypatch: Any) -> None:
+    kept = np.random.default_rng()
+    monkeypatch.setattr(SystemNoise, "_generator", lambda self: kept)
+
+
+def seeded_by_numpy(self: SystemNoise) -> np.random.Generator:
+    return np.random.default_rng(np.random.randint(2**31))
+
+
+def noise_of_the_first_block_for_all(monkeypatch: Any) -> None:
+    release = Accountant.release
+
+    def wrong(self: Accountant, aggregate: Aggregate, mechanism: Any, label: str) -> Any:
+        if not aggregate.streamed:
+            return release(self, aggregate, mechanism, label)
+        blocks = list(aggregate._take())
+        once = Aggregate(
+            blocks[0], sensitivity=aggregate.sensitivity, unit=aggregate.unit, relation=aggregate.relation
+        )
+        noise = release(self, once, mechanism, label) - blocks[0]
+        return iter([block + noise for block in blocks])
+
+    monkeypatch.setattr(Accountant, "release", wrong)
+
+
+def noise_before_the_charge(monkeypatch: Any) -> None:
+    release = Accountant.release
+
+    def wrong(self: Accountant, aggregate: Aggregate, mechanism: Any, label: str) -> Any:
+        self._noise.add_gaussian(np.zeros(1), 1.0, label)
+        return release(self, aggregate, mechanism, label)
+
+    monkeypatch.setattr(Accountant, "release", wrong)
+
+
+def no_charge(self: Ledger, dataset: str, run: str, release: Any) -> None:
+    self.check(dataset, [release])
+
+
+def failures_forgiven(monkeypatch: Any) -> None:
+    charge = Ledger.charge
+
+    def wrong(self: Ledger, dataset: str, run: str, release: Any) -> None:
+        with suppress(LedgerError):
+            charge(self, dataset, run, release)
+
+    monkeypatch.setattr(Ledger, "charge", wrong)
+
+
+def largest_mu_only(mus: Any) -> float:
+    return max(mus, default=0.0)
+
+
+def composed_by_the_largest(monkeypatch: Any) -> None:
+    for module in (accounting, budget_module, release_module, statement_module, test_accounting):
+        monkeypatch.setattr(module, "total_mu", largest_mu_only)
+
+
+def mu_rounded_up(monkeypatch: Any) -> None:
+    mu_of = accounting.mu_of
+    for module in (budget_module, test_accounting):
+        monkeypatch.setattr(module, "mu_of", lambda epsilon, delta: mu_of(epsilon, delta) * (1 + 1e-11))
+
+
+def sign_of_the_analytic_formula(mu: float, epsilon: float) -> float:
+    if mu == 0 or math.isinf(mu):
+        return float(mu > 0)
+    below = math.erfc((-mu / 2 + epsilon / mu) / math.sqrt(2)) / 2
+    above = math.exp(min(epsilon, 700)) * math.erfc((-mu / 2 + epsilon / mu) / math.sqrt(2)) / 2
+    return max(0.0, below - above)
+
+
+def pure_mu_like_zcdp(monkeypatch: Any) -> None:
+    monkeypatch.setattr(test_accounting, "mu_of_pure", lambda epsilon: epsilon)
+
+
+def share_in_mu_not_mu_squared(self: Budget, fraction: float) -> Gaussian:
+    return Gaussian(1 / (self.mu * fraction**0.25))
+
+
+def any_unit_fits(monkeypatch: Any) -> None:
+    fit = accountant_module.check_fit
+
+    def wrong(budget: Budget, done: Any, coming: Any) -> None:
+        fit(budget, done, [replace(one, unit=budget.unit, relation=budget.relation) for one in coming])
+
+    monkeypatch.setattr(accountant_module, "check_fit", wrong)
+
+
+def injected_noise_passes(monkeypatch: Any) -> None:
+    start = Accountant.__init__
+
+    def wrong(self: Accountant, budget: Budget, *, noise: Any = None, **options: Any) -> None:
+        start(self, budget, **options)
+        self._noise = noise or self._noise
+
+    monkeypatch.setattr(Accountant, "__init__", wrong)
+
+
+def fork_not_noticed(monkeypatch: Any) -> None:
+    parent = os.getpid()
+
+    class Os:
+        getpid = staticmethod(lambda: parent)
+        urandom = staticmethod(os.urandom)
+
+    monkeypatch.setattr(accountant_module, "os", Os)
+
+
+def aggregate_shown(self: Aggregate) -> str:
+    return f"Aggregate({self._value})"
+
+
+def half_of_the_flips(monkeypatch: Any) -> None:
+    probability = RandomizedResponse.flip_probability
+    monkeypatch.setattr(
+        RandomizedResponse, "flip_probability", lambda self, sensitivity: probability(self, sensitivity) / 2
+    )
+
+
+def domain_from_the_ratings_allowed(monkeypatch: Any) -> None:
+    fit = DPALS.fit
+
+    def wrong(self: DPALS, ratings: Any, accountant: Accountant, **options: Any) -> Any:
+        declared = replace(ratings, domain=replace(ratings.domain, declared=True))
+        return fit(self, declared, accountant, **options)
+
+    monkeypatch.setattr(DPALS, "fit", wrong)
+
+
+LEDGER = ("path",)
+
+MUTANTS = [
+    # the contribution of a user is not bounded as declared
+    Mutant(
+        "clip with max instead of min (DPALS, line 16 as printed)",
+        in_clips(lambda norms, bound: np.maximum(1.0, bound / np.maximum(norms, 1e-300))),
+        sensitivity("dpals"),
+    ),
+    Mutant(
+        "clip computed and not used",
+        in_clips(lambda norms, bound: np.ones(len(norms))),
+        sensitivity("dpals, spectral start"),
+    ),
+    Mutant(
+        "norm of the user's factors not clipped",
+        set_to(dpals, "_norms", lambda factors: np.zeros(len(factors))),
+        sensitivity("dpals, sampled ratings"),
+    ),
+    Mutant(
+        "ratings not clipped (Algorithm 1, line 1)",
+        set_to(dpals._LocalSums, "_clipped_values", lambda self, users, clip: self.rows.transposed.data),
+        sensitivity("dpals, Algorithm 1"),
+    ),
+    Mutant(
+        "cap on ratings per user off",
+        set_to(dpals, "sample_per_user", lambda ratings, *_, **__: ratings),
+        sensitivity("dpals, sampled ratings"),
+    ),
+    Mutant(
+        "ratings sampled with one generator for all users",
+        set_to(dpals, "sample_per_user", sample_by_one_generator),
+        sensitivity("dpals, sampled ratings"),
+    ),
+    Mutant(
+        "duplicates of a user's rating kept",
+        set_to(data_ratings, "_sorted_unique", keep_duplicates),
+        sensitivity("popular"),
+    ),
+    Mutant(
+        "ratings out of the range kept (NaN, infinity)",
+        set_to(data_ratings, "within_range", keep_any_rating),
+        sensitivity("item-bias"),
+    ),
+    Mutant(
+        "mean of all ratings charged as one vote a user (DPALS, section 5.2)",
+        set_to(baselines, "level_aggregate", mean_of_all_ratings),
+        sensitivity("global-mean"),
+    ),
+    Mutant(
+        "exact counts charged as weights of norm 1",
+        set_to(baselines, "item_weights", counts_of_all_ratings),
+        sensitivity("popular"),
+    ),
+    Mutant(
+        "noise off the diagonal of a Gramian too small",
+        set_to(
+            dpals,
+            "_frobenius_scale",
+            off_diagonal_counted_too_much,
+        ),
+        sensitivity("dpals, spectral start"),
+    ),
+    Mutant("ridge grows with the number of users", ridge_by_number_of_users, sensitivity("dpals")),
+    # the charge is not what is released
+    Mutant(
+        "right-hand sides charged, Gramians not (DPALS, Theorem 1)",
+        set_to(DPALS, "_statistics_sensitivity", one_statistic_charged),
+        sensitivity("dpals, Algorithm 1"),
+    ),
+    Mutant("replace charged as add-remove", relation_ignored, sensitivity("dpals", "replace")),
+    Mutant("last iteration not charged", one_iteration_uncharged, planned("dpals, Algorithm 1")),
+    Mutant(
+        "share of the budget taken of mu, not of mu squared",
+        set_to(Budget, "share", share_in_mu_not_mu_squared),
+        Killer(test_budget.test_share_takes_its_part_of_mu_squared),
+    ),
+    Mutant(
+        "releases composed by the largest, not by the sum of squares",
+        composed_by_the_largest,
+        Killer(test_accountant.test_a_budget_refuses_what_does_not_fit),
+    ),
+    Mutant(
+        "sign in the analytic Gaussian formula",
+        set_to(accounting, "_delta", sign_of_the_analytic_formula),
+        Killer(test_accounting.test_golden_table, {"delta": 1e-6}),
+    ),
+    Mutant("mu rounded up", mu_rounded_up, Killer(test_accounting.test_mu_of_is_safe_and_close)),
+    Mutant(
+        "pure epsilon charged as mu = epsilon",
+        pure_mu_like_zcdp,
+        Killer(test_accounting.test_pure_mu_touches_the_kink),
+    ),
+    Mutant(
+        "charges of another unit or relation added up",
+        any_unit_fits,
+        Killer(test_accountant.test_unit_relation_and_norm_must_match),
+    ),
+    # the noise is not what is charged
+    Mutant("sd halved in the sampler", gaussian_with(lambda sd: sd / 2), noise_law()),
+    Mutant("variance passed for the sd", gaussian_with(lambda sd: sd**2), noise_law()),
+    Mutant("noise on every other entry only", noise_on_half_of_the_entries, noise_law()),
+    Mutant("flips half as likely", half_of_the_flips, Killer(test_accountant.test_randomized_response)),
+    Mutant(
+        "one seed for all noise",
+        set_to(SystemNoise, "_generator", one_seed_for_all_noise),
+        Killer(test_noise.test_no_two_streams_are_equal),
+    ),
+    Mutant(
+        "one generator for all processes",
+        one_generator_for_all_noise,
+        Killer(test_noise.test_no_two_streams_are_equal),
+    ),
+    Mutant(
+        "noise seeded by numpy's global state",
+        set_to(SystemNoise, "_generator", seeded_by_numpy),
+        Killer(test_noise.test_numpy_seeds_do_not_reach_the_noise),
+    ),
+    Mutant(
+        "noise of the first block used for all",
+        noise_of_the_first_block_for_all,
+        Killer(test_accountant.test_each_block_gets_its_own_noise),
+    ),
+    Mutant(
+        "injected noise passes for the system's",
+        injected_noise_passes,
+        Killer(test_accountant.test_injected_noise_is_stamped_and_refused_by_a_ledger, {}, ("tmp_path",)),
+    ),
+    # something goes around the noise
+    Mutant("biases released without noise", release_of_one_label_without_noise, replayed("dpals")),
+    Mutant("range (and noise scale) read from the ratings", range_from_the_ratings, replayed("item-bias")),
+    Mutant("exact number of users used", exact_number_of_users, replayed("dpals")),
+    Mutant(
+        "exact item weights used after noisy ones were released",
+        exact_weights_after_the_release,
+        replayed("dpals"),
+    ),
+    Mutant("centred on the exact mean", after_training(center_on_the_exact_mean), replayed("dpals")),
+    Mutant(
+        "factors of items that nobody rated set to zero",
+        after_training(zero_items_that_nobody_rated),
+        replayed("dpals, Algorithm 1"),
+    ),
+    Mutant(
+        "early stopping on the exact loss", after_training(stop_when_the_loss_is_small), replayed("dpals")
+    ),
+    Mutant(
+        "number of users kept in the model file", after_training(keep_the_number_of_users), replayed("dpals")
+    ),
+    Mutant("error raised for few users", after_training(complain_about_few_users), replayed("dpals")),
+    Mutant(
+        "catalogue and range read from the ratings allowed",
+        domain_from_the_ratings_allowed,
+        Killer(test_dpals.test_a_domain_read_from_the_ratings_is_refused_in_a_private_run),
+    ),
+    Mutant(
+        "private sum shown by repr",
+        set_to(Aggregate, "__repr__", aggregate_shown),
+        Killer(test_budget.test_an_aggregate_shows_nothing),
+    ),
+    # the ledger
+    Mutant(
+        "noise drawn before the charge",
+        noise_before_the_charge,
+        Killer(
+            test_accountant.test_the_charge_is_durable_before_noise_is_drawn, {}, ("tmp_path", "monkeypatch")
+        ),
+    ),
+    Mutant(
+        "charge checked and not written",
+        set_to(Ledger, "charge", no_charge),
+        Killer(
+            test_accountant.test_the_charge_is_durable_before_noise_is_drawn, {}, ("tmp_path", "monkeypatch")
+        ),
+    ),
+    Mutant(
+        "budget of the data set not checked over runs",
+        set_to(Ledger, "_check", lambda *_: None),
+        Killer(test_ledger.test_a_budget_is_shared_by_all_runs, {}, ("path", "no_noise")),
+    ),
+    Mutant(
+        "release goes on when the charge fails",
+        failures_forgiven,
+        Killer(test_ledger.test_a_ledger_that_disappears, {}, ("path", "no_noise")),
+    ),
+    Mutant(
+        "hash chain not verified",
+        set_to(Ledger, "_verify", lambda *_: None),
+        Killer(
+            test_ledger.test_tampering_is_found,
+            {"tampering": "UPDATE charges SET mu = mu / 2 WHERE id = 2", "reopen": True},
+            ("path", "no_noise"),
+        ),
+    ),
+    Mutant(
+        "fork spends the budget again",
+        fork_not_noticed,
+        Killer(test_accountant.test_a_fork_cannot_spend_the_same_budget_again),
+    ),
+]
