@@ -353,7 +353,7 @@ class OneBitCompletion(Estimator):
         shortest = longest / self.gradient_steps
         for number in range(1, self.gradient_steps + 1):
             _, slope = likelihood(matrix[rows, columns], labels, self.link)
-            noisy = gate.release(f"gradient {number}", np.clip(slope, -self.clamp, self.clamp))
+            noisy = gate.release(f"gradient {number}", self._clamped(slope))
             step = shortest
             if number > 1:
                 step = min(max(barzilai_borwein(change, noisy - before), shortest), longest)
@@ -362,6 +362,10 @@ class OneBitCompletion(Estimator):
             moved = self._within(moved)
             change, before, matrix = moved[rows, columns] - matrix[rows, columns], noisy, moved
         return matrix
+
+    def _clamped(self, slope: Array) -> Array:
+        """Before the noise; clamping after it would bound nothing."""
+        return np.clip(slope, -self.clamp, self.clamp)
 
     def _noisy_optimum(self, cells: Any, shape: tuple[int, int], gate: Gate) -> Array:
         """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""

@@ -1,0 +1,403 @@
+"""One-bit completion: exact enumeration of what can be released, measured sensitivities, planted faults."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+
+from hushrec.algorithms import OneBitCompletion, randomize_labels
+from hushrec.algorithms.one_bit import flips_epsilon, garbled, pure_epsilon_share
+from hushrec.data import Domain, Ratings
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
+from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
+
+MECHANISMS = {
+    "input": {},
+    "objective": {},
+    "gradient": {"gradient_steps": 2, "clamp": 0.1},
+    "gradient, gaussian": {"gradient_steps": 2, "clamp": 0.1, "noise": "gaussian"},
+    "gradient, probit": {"gradient_steps": 2, "clamp": 0.2, "link": "probit"},
+    "output": {"output_steps": 4, "strong_convexity": 0.5},
+    "output, probit": {"output_steps": 4, "strong_convexity": 0.5, "link": "probit"},
+}
+
+
+def budget(epsilon: float, delta: float = 1e-6) -> Budget:
+    return Budget(epsilon, delta, unit="rating", relation="replace")
+
+
+def estimator(name: str, **changes) -> OneBitCompletion:
+    settings = {"rank": 2, "iterations": 5, "threshold": 3.5} | MECHANISMS[name] | changes
+    return OneBitCompletion(mechanism=name.split(",")[0], **settings)
+
+
+def cells(n_users: int = 6, n_items: int = 5) -> list[tuple[int, int]]:
+    """Two thirds of the cells, every user with one at least."""
+    return [(i, j) for i in range(n_users) for j in range(n_items) if (i + 2 * j) % 3]
+
+
+def rated(labels, places=None, n_items: int = 5) -> Ratings:
+    """Ratings of 4 and 3 at public places."""
+    places = cells() if places is None else places
+    users, items = zip(*places)
+    domain = Domain(range(n_items), rating_range=(1, 5), max_ratings_per_user=50)
+    return Ratings.from_triples(users, items, np.where(labels, 4.0, 3.0), domain)
+
+
+# ---------------------------------------------------------------------- exact enumeration (B3)
+
+
+class Coins:
+    """A noise source whose coins are given, and whose flip probability is kept."""
+
+    def __init__(self, coins) -> None:
+        self.coins, self.probability = np.array(coins, dtype=bool), 0.0
+
+    def flip(self, labels, probability, label):
+        self.probability = probability
+        return labels ^ self.coins
+
+
+def laws(run, size: int):
+    """Exact distribution of what ``run(labels, noise)`` returns, for every input, over all coins."""
+    result = {}
+    for labels in itertools.product((False, True), repeat=size):
+        law: dict[bytes, Fraction] = {}
+        for coins in itertools.product((False, True), repeat=size):
+            noise = Coins(coins)
+            output = run(np.array(labels), noise)
+            flip = Fraction(noise.probability)
+            chance = flip ** sum(coins) * (1 - flip) ** (size - sum(coins))
+            law[output] = law.get(output, Fraction(0)) + chance
+        result[labels] = law
+    return result
+
+
+def pure_loss(by_input) -> float:
+    """Largest log-ratio of the probabilities of an output under inputs that differ in one label."""
+    worst = 0.0
+    for labels, law in by_input.items():
+        assert sum(law.values()) == 1
+        for place in range(len(labels)):
+            other = by_input[(*labels[:place], not labels[place], *labels[place + 1 :])]
+            assert law.keys() == other.keys()
+            worst = max(worst, *(log_ratio(law[output], other[output]) for output in law))
+    return worst
+
+
+def log_ratio(one: Fraction, other: Fraction) -> float:
+    ratio = one / other
+    return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def send(epsilon):
+    return lambda labels, noise: randomize_labels(labels, Accountant(budget(epsilon), noise=noise)).tobytes()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_labels_sent_by_a_client(size, epsilon):
+    loss = pure_loss(laws(send(epsilon), size))
+    assert 0.999999 * epsilon <= loss <= epsilon + 1e-12
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("size", [5, 6])
+def test_labels_sent_by_a_client_at_length(size):
+    assert pure_loss(laws(send(1.0), size)) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_whole_released_matrix(epsilon):
+    """Every solve of every input and coin: the matrix leaks no more than the flipped labels."""
+    places = [(0, 0), (0, 1), (1, 0)]
+
+    def run(labels, noise):
+        fit = estimator("input", rank=1, iterations=2)
+        done = fit.complete(rated(labels, places, 2), Accountant(budget(epsilon), noise=noise))
+        return done.users.tobytes() + done.items.tobytes()
+
+    assert 0.999999 * epsilon <= pure_loss(laws(run, 3)) <= epsilon + 1e-12
+
+
+def test_a_wrong_flip_probability_is_caught(monkeypatch):
+    right = RandomizedResponse.flip_probability
+    monkeypatch.setattr(RandomizedResponse, "flip_probability", lambda self, s: right(self, s) / 2)
+    assert pure_loss(laws(send(1.0), 2)) > 1.5
+
+
+# ---------------------------------------------------------------------- two flip probabilities
+
+
+def test_condition_on_two_flip_probabilities():
+    """All four ratios count; Theorem 1 of the paper bounds two of them."""
+    for epsilon in (0.5, 1.0, 3.0):
+        bound = math.exp(epsilon)
+        for first, second in itertools.product(np.linspace(0, 0.6, 31), repeat=2):
+            ratios = [(1 - first, second), (second, 1 - first), (first, 1 - second), (1 - second, first)]
+            allowed = all(a <= bound * b * (1 + 1e-12) for a, b in ratios)
+            assert allowed == (flips_epsilon(first, second) <= epsilon + 1e-9)
+        first, second = 0.0, math.exp(-epsilon)  # passes 1 - p2 e^eps <= p1 <= (1 - p2) e^eps
+        assert 1 - second * bound <= first + 1e-12 <= (1 - second) * bound
+        with pytest.raises(InputError, match="inf a label"):
+            estimator("input", flips=(first, second)).plan(budget(epsilon), rated([0] * 20).domain)
+
+
+@pytest.mark.parametrize("flips", [(0.3, 0.3), (0.5, 0.2), (0.2, 0.45)])
+def test_allowed_flips_are_symmetric_ones_followed_by_more(flips):
+    epsilon = max(1.0, flips_epsilon(*flips))
+    flip = RandomizedResponse(epsilon).flip_probability(1.0)
+
+    class Threshold:
+        """Uniforms on a grid: exact probabilities by counting."""
+
+        def random(self, size):
+            return (np.arange(size) + 0.5) / size
+
+    count = 200_000
+    for label, wanted in ((True, flips[0]), (False, flips[1])):
+        changed = 0.0
+        for seen, chance in ((label, 1 - flip), (not label, flip)):
+            final = garbled(np.full(count, seen), flip, flips, Threshold())
+            changed += chance * np.mean((final > 0.5) != label)
+        assert changed == pytest.approx(wanted, abs=1e-5)
+
+
+def test_flips_of_a_client_and_of_the_server():
+    labels = np.arange(40_000) % 2 == 0
+    accountant = Accountant(budget(1.0), noise=SeededNoise(0))
+    seen = randomize_labels(labels, accountant, flips=(0.5, 0.2))
+    assert np.mean(~seen[labels]) == pytest.approx(0.5, abs=0.02)
+    assert np.mean(seen[~labels]) == pytest.approx(0.2, abs=0.02)
+    with pytest.raises(InputError, match="flip more often"):
+        randomize_labels(labels, Accountant(budget(1.0)), flips=(0.1, 0.1))
+
+
+# ---------------------------------------------------------------------- sensitivities, measured
+
+
+def measured(name: str, epsilon: float = 2.0, pairs: int = 40, cls=None, **changes):
+    """Largest cost of a changed label over the releases of a run, in the budget's terms, and the plan."""
+    fit = estimator(name, **changes)
+    if cls is not None:
+        fit = cls(**fit.hyper_parameters())
+    rng = np.random.default_rng(0)
+    worst, plan = 0.0, fit.plan(budget(epsilon), rated([0] * 20).domain)
+    for number in range(pairs):
+        labels = rng.random(20) < 0.5
+        noise = RecordingNoise(SeededNoise(number))
+        first = fit.complete(rated(labels), Accountant(budget(epsilon), noise=noise))
+        labels[number % 20] ^= True
+        again = RecordingNoise(ReplayNoise(noise.calls))
+        second = fit.complete(rated(labels), Accountant(budget(epsilon), noise=again))
+        assert first.users.tobytes() == second.users.tobytes()  # nothing bypasses the noise
+        assert first.items.tobytes() == second.items.tobytes()
+        cost = 0.0
+        for one, other in zip(noise.calls, again.calls, strict=True):
+            change = np.abs((one.value.astype(float) - other.value.astype(float)) / one.amount)
+            cost += (change**2).sum() if one.kind == "gaussian" else change.sum()
+        worst = max(worst, math.sqrt(cost) if noise.calls[0].kind == "gaussian" else cost)
+    return worst, plan
+
+
+@pytest.mark.parametrize("name", ["objective", "gradient", "gradient, probit"])
+def test_pure_mechanisms_cost_epsilon(name):
+    worst, plan = measured(name)
+    assert plan.epsilon == pytest.approx(2.0)
+    assert 0.999 * 2.0 <= worst <= 2.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["gradient, gaussian", "output", "output, probit"])
+def test_gaussian_mechanisms_cost_mu(name):
+    worst, plan = measured(name)
+    assert plan.mu == pytest.approx(budget(2.0).mu)
+    assert worst <= plan.mu * (1 + 1e-9)
+    assert worst >= (0.999 if name.startswith("gradient") else 0.2) * plan.mu
+
+
+def test_output_sensitivity_is_attained_far_from_saturation():
+    """One cell, many steps, weak curvature: the bound on the contraction is nearly an equality."""
+    worst, plan = measured("output", strong_convexity=50.0, output_steps=3)
+    assert worst >= 0.99 * plan.mu
+
+
+class HalvedNoise(OneBitCompletion):
+    """The paper's printed coefficient: half of H reaches the objective."""
+
+    def _noisy_labels(self, labels, gate, seed):
+        return gate.release("labels less the objective's noise", 2 * labels) / 2, (0.0, 0.0)
+
+
+class ClampedAfterTheNoise(OneBitCompletion):
+    def _clamped(self, slope):
+        return slope
+
+
+@pytest.mark.parametrize(("name", "cls"), [("objective", HalvedNoise), ("gradient", ClampedAfterTheNoise)])
+def test_planted_faults_are_caught(name, cls):
+    worst, _ = measured(name, pairs=10, cls=cls)
+    assert worst > 2 * 1.9
+
+
+def test_objective_perturbation_minimises_the_likelihood_plus_the_noise_once():
+    """Where neither bound on the matrix nor rank binds, the optimum of l(x) + H x is known cell by cell."""
+    labels = np.arange(20) % 3 == 0
+    noise = RecordingNoise(SeededNoise(3))
+    fit = OneBitCompletion.as_published(
+        mechanism="objective", threshold=3.5, nuclear_norm=50.0, bound=2.0, tolerance=1e-12, iterations=500
+    )
+    done = fit.complete(rated(labels), Accountant(budget(3.0), noise=noise))
+    drawn = labels - noise.calls[0].output  # H, of scale Delta / epsilon with Delta = 1
+    assert noise.calls[0].amount == pytest.approx(1 / 3.0)
+    best = np.clip(logit(np.clip(labels - drawn, 1e-12, 1 - 1e-12)), -2, 2)
+    rows, columns = np.array(cells()).T
+    assert done.at(rows, columns) == pytest.approx(best, abs=1e-4)
+    grid = np.linspace(-2, 2, 4001)
+    for cell in range(20):
+        objective = np.logaddexp(0, grid) - labels[cell] * grid + drawn[cell] * grid
+        assert grid[np.argmin(objective)] == pytest.approx(best[cell], abs=2e-3)
+
+
+# ---------------------------------------------------------------------- output perturbation as published
+
+
+def test_published_output_is_refused_unless_its_cost_is_acknowledged():
+    settings = {"mechanism": "output-published", "entry_epsilon": 2.0, "n_users": 6, "rank": 2}
+    with pytest.raises(InputError, match="each entry"):
+        OneBitCompletion(**settings)
+    fit = OneBitCompletion(**settings, acknowledge_cost=True, bound=1.0)
+    labels = np.arange(20) % 2 == 0
+    with pytest.raises(BudgetError, match="past the budget"):
+        fit.complete(rated(labels), Accountant(budget(2.0)))
+    noise = RecordingNoise(SeededNoise(0))
+    done = fit.complete(rated(labels), Accountant(budget(60.0), noise=noise))
+    assert noise.calls[0].amount == pytest.approx(1.0)  # 2 alpha / entry_epsilon, as published
+    assert done.privacy.pure_epsilon == pytest.approx(60.0)
+    assert "cost of one of 30 entries" in " ".join(done.privacy.text().split())
+    with pytest.raises(InputError, match="declared"):
+        fit.complete(rated(labels[:16], cells()[:16]), Accountant(budget(60.0)))
+
+
+def test_published_output_costs_more_than_an_entry_and_at_most_all_of_them():
+    fit = OneBitCompletion.as_published(
+        mechanism="output-published", entry_epsilon=1.0, n_users=6, acknowledge_cost=True, tolerance=1e-9
+    )
+    labels = np.arange(20) % 3 == 0
+    optima = []
+    for flipped in (False, True):
+        labels[7] = flipped
+        noise = RecordingNoise(SeededNoise(0))
+        fit.complete(rated(labels), Accountant(budget(30.0), noise=noise))
+        optima.append(noise.calls[0].value)
+    cost = np.abs(optima[0] - optima[1]).sum() / (2 * fit.bound)  # in units of the epsilon it prints
+    assert 1.5 < cost <= 30
+
+
+# ---------------------------------------------------------------------- the estimator
+
+
+def low_rank(n_users: int = 60, n_items: int = 40, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    truth = 2.5 * np.outer(rng.standard_normal(n_users), rng.standard_normal(n_items))
+    seen = rng.random(truth.shape) < 0.5
+    labels = (rng.random(truth.shape) < expit(truth))[seen]
+    return truth, rated(labels, list(zip(*np.nonzero(seen))), n_items)
+
+
+@pytest.mark.parametrize("solver", ["dense", "factored"])
+@pytest.mark.parametrize(
+    ("settings", "epsilon", "least"),
+    [
+        ({"mechanism": "none"}, math.inf, 0.8),
+        ({"mechanism": "none", "link": "probit"}, math.inf, 0.8),
+        ({"mechanism": "input"}, 2.0, 0.75),
+        ({"mechanism": "objective"}, 3.0, 0.75),
+        ({"mechanism": "output"}, 20.0, 0.6),
+    ],
+)
+def test_signs_of_unseen_cells(solver, settings, epsilon, least):
+    truth, ratings = low_rank()
+    fit = OneBitCompletion(
+        threshold=3.5, solver=solver, rank=3, nuclear_norm=2.0, offsets=False, weighting=0.0, **settings
+    )
+    done = fit.complete(ratings, Accountant(budget(epsilon), noise=SeededNoise(1)))
+    unseen = np.ones(truth.shape, dtype=bool)
+    unseen[ratings.matrix.nonzero()] = False
+    assert np.mean((done.matrix() > 0) == (truth > 0), where=unseen) >= least
+    assert np.abs(done.matrix()).max() <= fit.bound
+
+
+def test_users_are_served_from_the_item_factors_with_their_own_labels():
+    truth, ratings = low_rank()
+    fit = OneBitCompletion(threshold=3.5, rank=3, nuclear_norm=2.0)
+    board = fit.fit(ratings, Accountant(budget(4.0), noise=SeededNoise(0)))
+    assert set(board.arrays) == {"center", "item_bias", "item_factors"}  # nothing of any user
+    scores = board.predict(ratings, list(range(40)))
+    assert np.mean((scores > 0) == (truth > 0)) > 0.75
+    assert np.isfinite(board.predict({0: 5.0}, [1])).all()
+
+
+def test_labels_flipped_by_the_users_need_no_trusted_server():
+    truth, ratings = low_rank()
+    sent = randomize_labels(ratings.matrix.data > 3.5, Accountant(budget(2.0), noise=SeededNoise(0)))
+    flip = RandomizedResponse(2.0).flip_probability(1.0)
+    rows = np.repeat(np.arange(60), np.diff(ratings.matrix.indptr))
+    flipped = rated(sent, list(zip(rows, ratings.matrix.indices)), 40)
+    fit = OneBitCompletion(mechanism="none", flips=(flip, flip), rank=3, nuclear_norm=2.0)
+    done = fit.complete(flipped, Accountant(budget(math.inf)))
+    assert np.mean((done.matrix() > 0) == (truth > 0)) > 0.7
+
+
+def test_the_statement_says_what_is_public_and_what_a_user_is_left_with():
+    _, ratings = low_rank()
+    text = " ".join(estimator("input").complete(ratings, Accountant(budget(4.0))).privacy.text().split())
+    assert "unit: rating, relation: replace" in text
+    assert "which cells are observed" in text
+    assert "declared cap of 50 ratings by 200" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"mechanism": "objective", "link": "probit"}, "Jacobian"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"mechanism": "hope"}, "mechanism"),
+        ({"flips": (0.6, 0.5)}, "less than 1"),
+        ({"mechanism": "gradient", "flips": (0.2, 0.2)}, "flips"),
+        ({"mechanism": "output-published"}, "entry_epsilon"),
+        ({"weighting": 2.0}, "weighting"),
+        ({"bound": 0.0}, "bound"),
+    ],
+)
+def test_refused_settings(settings, says):
+    with pytest.raises(InputError, match=says):
+        OneBitCompletion(**settings)
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        (Budget(1.0, 1e-6), "unit"),
+        (Budget(1.0, 1e-6, unit="rating", relation="add-remove"), "relation='replace'"),
+    ],
+)
+def test_refused_budgets(refused, says):
+    with pytest.raises(InputError, match=says):
+        estimator("input").fit(rated([0] * 20), Accountant(refused))
+
+
+def test_no_privacy_must_be_asked_for():
+    with pytest.raises(InputError, match="epsilon=inf"):
+        OneBitCompletion(mechanism="none").fit(rated([0] * 20), Accountant(budget(4.0)))
+
+
+def test_part_of_a_budget_buys_a_smaller_epsilon():
+    whole = budget(4.0)
+    half = pure_epsilon_share(whole, 0.5)
+    assert 0 < half < pure_epsilon_share(whole, 1.0) == 4.0
+    assert whole.allows([whole.share(0.5), Laplace(1 / half)])
+    assert not whole.allows([whole.share(0.5), Laplace(0.99 / half)])
