@@ -1,0 +1,59 @@
+"""Private SVD against a dense twin of Algorithm 4."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import PrivateSVD
+from hushrec.errors import InputError
+from hushrec.kernels.symmetric import unpacked
+from hushrec.privacy import Budget
+from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
+
+
+def twin(ratings, calls, scale: str, rank: int, bound: float, ridge: float) -> np.ndarray:
+    vectors = np.linalg.eigh(unpacked(calls[-1].output))[1][:, ::-1][:, :rank]
+    ratio = None
+    if scale == "paid":
+        n_users, full = calls[0].output
+        ratio = N_ITEMS * n_users / (full * 80)
+    rows = []
+    for items, values, level in rows_of(ratings, "user"):
+        row = np.zeros(N_ITEMS)
+        row[items] = values * min(1.0, bound / max(np.linalg.norm(values), 1e-300))
+        if scale == "ridge":
+            own = math.sqrt(N_ITEMS) * vectors[items]
+            solved = np.linalg.solve(own.T @ own + ridge * np.eye(rank), own.T @ values)
+            rows.append(level + math.sqrt(N_ITEMS) * vectors @ solved)
+            continue
+        factor = ratio if ratio is not None else N_ITEMS / max(len(items), 1)
+        rows.append(level + factor * vectors @ (vectors.T @ row))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
+def test_it_matches_a_dense_twin_of_algorithm_4(scale: str) -> None:
+    ratings = small()
+    estimator = PrivateSVD(rank=2, row_clip=1.0, scale=scale, regularization=0.7)
+    model, calls = recorded(estimator, ratings)
+    expected = twin(ratings, calls, scale, 2, 1.0, 0.7)
+    if scale == "paid":
+        assert 0 < float(model.arrays["scale"]) <= N_ITEMS
+    np.testing.assert_allclose(completed(model, ratings), expected, atol=1e-7)
+
+
+def test_sensitivity_is_l_squared() -> None:
+    """S1: the printed noise is that of 4 L^2. The default L is the cap's square root, which E7 allows."""
+    domain = small().domain
+    for relation, factor in (("add-remove", 1.0), ("replace", math.sqrt(2))):
+        budget = Budget(1.0, 1e-6, relation=relation)
+        (release,) = PrivateSVD(row_clip=3.0).plan(budget, domain).releases
+        assert release.sensitivity == pytest.approx(9.0 * factor)
+        (release,) = PrivateSVD(max_ratings_per_user=16).plan(budget, domain).releases
+        assert release.sensitivity == pytest.approx(16.0 * factor)
+
+
+def test_a_bad_scale_is_refused() -> None:
+    with pytest.raises(InputError, match="scale"):
+        PrivateSVD(scale="exact")
