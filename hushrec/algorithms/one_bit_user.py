@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.algorithms.als import SweepSettings
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.dpals import DPALS, _LocalSums
 from hushrec.algorithms.one_bit import check_optional_threshold, likes
@@ -83,21 +84,25 @@ class UserLevelOneBit(DPALS):
     def _shared_rounds(self, ratings: Ratings, local: _LocalSums, *rest: Any) -> Array:
         return super()._shared_rounds(ratings, _WorkingResponses(local), *rest)
 
-    def _users(self, ratings: Ratings, center: float, items: Array) -> Array:
+    def _users(
+        self, ratings: Ratings, center: float, items: Array, ridge: SweepSettings | None = None
+    ) -> Array:
         matrix = ratings.matrix
         labels = sp.csr_array(
             ((matrix.data > 0).astype(np.float64), matrix.indices, matrix.indptr), matrix.shape
         )
-        return self._regression(labels, center, items)
+        return self._regression(labels, center, items, ridge)
 
-    def _regression(self, labels: Any, center: float, items: Array) -> Array:
+    def _regression(
+        self, labels: Any, center: float, items: Array, ridge: SweepSettings | None = None
+    ) -> Array:
         """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
         from hushrec.kernels.one_bit import solve_rows, with_ones
 
         items = np.asarray(items, dtype=np.float64)
-        ridge = self._user_ridge.ridge(items.shape[1] - 1, np.float64)
+        penalty = (ridge or self._user_ridge).ridge(items.shape[1] - 1, np.float64)
         factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
-        return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, ridge, "logistic")
+        return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 
 
 class _WorkingResponses(_LocalSums):

@@ -1,0 +1,93 @@
+"""How well scores tell likes from dislikes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms import Completion
+from hushrec.evaluation.metrics import Estimate, bootstrap_interval
+
+if TYPE_CHECKING:
+    from hushrec.data import Ratings
+
+Array = NDArray[Any]
+
+
+def completion_scores(completion: Completion, trained: Ratings, targets: Ratings) -> NDArray[np.float64]:
+    """Released scores at the cells of ``targets``, 0 for users without a row; in the order of its data.
+
+    Parameters
+    ----------
+    trained : Ratings
+        What the matrix was completed from: its users are the matrix's rows.
+    """
+    rows = np.repeat(trained.user_index(targets.users), np.diff(targets.matrix.indptr))
+    return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
+
+
+def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:
+    """Share of cells whose score has the sign of its label; a score of 0 counts as a dislike."""
+    return float(np.average((scores > 0) == (liked > 0), weights=weights))
+
+
+def log_loss(scores: Array, liked: Array, link: str = "logistic", weights: Array | None = None) -> float:
+    """Mean negative log-likelihood of the labels, in nats."""
+    from hushrec.kernels.one_bit import likelihood
+
+    losses, _ = likelihood(np.asarray(scores, dtype=np.float64), (liked > 0).astype(np.float64), link)
+    return float(np.average(losses, weights=weights))
+
+
+def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
+    """Chance that a liked cell scores above a disliked one, ties counting half; NaN without both kinds.
+
+    Parameters
+    ----------
+    weights : ndarray, optional
+        Of the cells, >= 0.
+    """
+    weights = np.ones(len(scores)) if weights is None else weights
+    levels, places = np.unique(scores, return_inverse=True)
+    likes = np.bincount(places, weights * (liked > 0), minlength=len(levels))
+    dislikes = np.bincount(places, weights * (liked <= 0), minlength=len(levels))
+    pairs = likes.sum() * dislikes.sum()
+    below = np.cumsum(dislikes) - dislikes / 2
+    return float((likes @ below) / pairs) if pairs else float("nan")
+
+
+def average_relative_error(estimate: Array, truth: Array) -> float:
+    """Squared Frobenius error relative to the truth's squared norm (Li et al. 2021, section 5.1)."""
+    return float(((estimate - truth) ** 2).sum() / (np.asarray(truth) ** 2).sum())
+
+
+def sign_metrics(
+    scores: Array, liked: Array, indptr: Array, resamples: int, seed: int
+) -> dict[str, Estimate]:
+    """Accuracy, log loss and AUC of log-odds, with bootstrap intervals over users.
+
+    Parameters
+    ----------
+    scores, liked : ndarrays of shape (n_ratings,)
+    indptr : ndarray of shape (n_users + 1,)
+        Where each user's cells are.
+    resamples, seed : int
+        As in :func:`hushrec.evaluation.evaluate`.
+    """
+    counts = np.diff(indptr)
+
+    def figures(users: Array) -> Array:
+        cells = np.repeat(users, counts)
+        if not cells.any():
+            return np.full(3, np.nan)
+        measures = [sign_accuracy(scores, liked, cells), log_loss(scores, liked, weights=cells)]
+        return np.array([*measures, auc(scores, liked, cells)])
+
+    values = figures(np.ones(len(counts)))
+    low, high = bootstrap_interval(values, figures, len(counts), resamples, seed)
+    names = ("accuracy", "log_loss", "auc")
+    return {
+        name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high, strict=True)
+    }
