@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec.algorithms import PrivateFrankWolfe, private_pca
-from hushrec.algorithms.oja import OjaSolver, PowerSolver, orthonormal, random_block
+from hushrec.algorithms.oja import PowerSolver, orthonormal, random_block
 from hushrec.data import Domain, jtt18_matrix, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
@@ -84,8 +84,8 @@ def test_sensitivity_of_a_product_is_attained(relation: str, block: int) -> None
     assert max(moves) == pytest.approx(declared, rel=1e-9)
 
 
-@pytest.mark.parametrize("solver", [OjaSolver(1.5, 4), PowerSolver(1.5, 4, 3)], ids=["oja", "power"])
-def test_no_product_of_one_row_exceeds_its_sensitivity(solver) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_no_product_of_one_row_exceeds_its_sensitivity(method: str) -> None:
     """O1: an unnormalised start vector (norm sqrt(n) or s sqrt(n)) would break the first product's bound."""
     row = np.full((1, 400), 3.0)
     noise = RecordingNoise(SeededNoise(0))
@@ -94,10 +94,8 @@ def test_no_product_of_one_row_exceeds_its_sensitivity(solver) -> None:
             row,
             Accountant(Budget(1.0, 1e-6), noise=noise),
             row_clip=1.5,
-            method="oja" if isinstance(solver, OjaSolver) else "power",
-            components=1 if isinstance(solver, OjaSolver) else 3,
-            steps=4,
             seed=seed,
+            **METHODS[method],
         )
     assert max(np.linalg.norm(call.value) for call in noise.calls) <= 1.5**2 * (1 + 1e-12)
 

@@ -15,17 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import DPALS, ItemBias, baselines, dpals
+from hushrec.algorithms import (
+    DPALS,
+    ItemBias,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    baselines,
+    dpals,
+    oja,
+    private_svd,
+)
 from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import LedgerError
+from hushrec.kernels import symmetric
 from hushrec.privacy import (
     Accountant,
     Aggregate,
     Budget,
     Gaussian,
     Ledger,
+    Plan,
     RandomizedResponse,
     SystemNoise,
     accounting,
@@ -43,7 +54,7 @@ from hushrec.privacy import (
     statement as statement_module,
 )
 from hushrec.privacy.noise import GeneratorNoise
-from tests.algorithms import test_dpals, test_plan, test_replay, test_sensitivity
+from tests.algorithms import test_dpals, test_frank_wolfe, test_oja, test_plan, test_replay, test_sensitivity
 from tests.algorithms.cases import CASES, Case
 from tests.privacy import test_accountant, test_accounting, test_budget, test_ledger, test_noise
 
@@ -257,6 +268,30 @@ def one_iteration_uncharged(monkeypatch: Any) -> None:
         return {label: part for label, part in every.items() if label != f"item statistics {self.iterations}"}
 
     monkeypatch.setattr(DPALS, "_parts", wrong)
+
+
+def last_step_uncharged(monkeypatch: Any) -> None:
+    releases = PrivateFrankWolfe.releases
+
+    def wrong(self: PrivateFrankWolfe, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return Plan(budget, releases(self, budget, domain, fraction).releases[:-1])
+
+    monkeypatch.setattr(PrivateFrankWolfe, "releases", wrong)
+
+
+def row_clip_missing(monkeypatch: Any) -> None:
+    stepped = PrivateProjectedGradient._stepped
+    monkeypatch.setattr(
+        PrivateProjectedGradient,
+        "_stepped",
+        lambda self, rows, coefficients, last, step, _: stepped(
+            self, rows, coefficients, last, step, math.inf
+        ),
+    )
+
+
+def quarter_of_the_sensitivity(bound: float, relation: str) -> float:
+    return bound**2 / 4 * (math.sqrt(2.0) if relation == "replace" else 1.0)
 
 
 def gaussian_with(change: Callable[[Any], Any]) -> Callable[[Any], None]:
@@ -613,5 +648,35 @@ MUTANTS = [
         "fork spends the budget again",
         fork_not_noticed,
         Killer(test_accountant.test_a_fork_cannot_spend_the_same_budget_again),
+    ),
+    # the algorithms of the Frank-Wolfe paper
+    Mutant(
+        "4 L^2 declared as L^2 (Frank-Wolfe)",
+        set_to(private_svd, "symmetric_sensitivity", quarter_of_the_sensitivity),
+        sensitivity("private-frank-wolfe, residual clip"),
+    ),
+    Mutant(
+        "T - 1 steps charged (Frank-Wolfe)",
+        last_step_uncharged,
+        planned("private-frank-wolfe, residual clip"),
+    ),
+    Mutant(
+        "noise of a covariance not symmetrised",
+        set_to(symmetric, "frobenius_scale", lambda order: np.ones(order * (order + 1) // 2)),
+        Killer(test_frank_wolfe.test_noise_of_a_matrix_is_symmetrised),
+    ),
+    Mutant(
+        "start vector not normalised (Oja, Algorithm 2 as printed)",
+        set_to(
+            oja,
+            "random_block",
+            lambda n, block, seed: np.random.default_rng(seed).standard_normal((n, block)),
+        ),
+        Killer(test_oja.test_no_product_of_one_row_exceeds_its_sensitivity, {"method": "oja"}),
+    ),
+    Mutant(
+        "row clip missing (projected gradients, Algorithm 5 as printed)",
+        row_clip_missing,
+        sensitivity("private-projected-gradient"),
     ),
 ]
