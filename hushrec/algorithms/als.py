@@ -12,6 +12,7 @@ The half sweep below is also that of DPALS, where the gate stands between its tw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,8 +44,10 @@ class ALS(Estimator):
         Number of factors, >= 0 (0 leaves offsets and biases).
     iterations : int
         Sweeps over users and items, >= 1.
-    regularization : float
-        Ridge on the factors of a user or an item, > 0.
+    regularization : float or None
+        Ridge on the factors of a user or an item, > 0. None chooses it from the ratings: their noise, taken
+        as 0.42 of half the range, times the sum of the roots of the mean number of ratings a user and an
+        item has, where noise stops looking like a factor (Candes and Plan 2010); 20 for likes.
     bias_regularization : float
         Ridge on user offsets and item biases, > 0.
     unobserved_weight : float
@@ -58,7 +61,7 @@ class ALS(Estimator):
 
     rank: int = 32
     iterations: int = 15
-    regularization: float = 20.0
+    regularization: float | None = None
     bias_regularization: float = 5.0
     unobserved_weight: float = 0.0
     dtype: str = "float32"
@@ -67,7 +70,7 @@ class ALS(Estimator):
         check_numbers(
             rank=(self.rank, int, 0, None),
             iterations=(self.iterations, int, 1, None),
-            regularization=(self.regularization, float, 0, None),
+            regularization=(1.0 if self.regularization is None else self.regularization, float, 0, None),
             bias_regularization=(self.bias_regularization, float, 0, None),
             unobserved_weight=(self.unobserved_weight, float, 0, None),
         )
@@ -90,7 +93,8 @@ class ALS(Estimator):
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Alternate the two half sweeps from a random start."""
-        settings = self._settings()
+        regularization = self._regularization(ratings)
+        settings = self._settings(regularization)
         center = 0.0 if self.implicit else mean_of_user_means(user_means(ratings), ratings.domain)
         items = initial_items(ratings.domain.n_items, self.rank, seed, self.dtype)
         for _ in range(self.iterations):
@@ -101,17 +105,28 @@ class ALS(Estimator):
             "center": np.float64(center),
             "item_bias": released[:, self.rank].astype(np.float64),
             "item_factors": released[:, : self.rank].astype(np.float32),
+            "regularization": np.float64(regularization),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Ridge regression of a user's own ratings on the item factors (equation 1)."""
         items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
-        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, self._settings())
+        settings = self._settings(float(arrays["regularization"]))
+        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, settings)
         return UserState(offset=users[:, self.rank], factors=users[:, : self.rank])
 
-    def _settings(self) -> SweepSettings:
+    def _regularization(self, ratings: Ratings) -> float:
+        if self.regularization is not None:
+            return self.regularization
+        if self.implicit or not ratings.n_ratings:
+            return 20.0
+        items = max(1, len(np.unique(ratings.matrix.indices)))
+        spread = math.sqrt(ratings.n_ratings / ratings.n_users) + math.sqrt(ratings.n_ratings / items)
+        return 0.42 * ratings.domain.half_width * spread
+
+    def _settings(self, regularization: float) -> SweepSettings:
         return SweepSettings(
-            regularization=self.regularization,
+            regularization=regularization,
             bias_regularization=None if self.implicit else self.bias_regularization,
             unobserved_weight=self.unobserved_weight,
         )

@@ -14,14 +14,14 @@ def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
     """Refuse hyper-parameters of the wrong kind or out of range.
 
     Each rule is ``name=(value, int or float, low, high)``: integers lie in [low, high], floats in
-    (low, high] but 0 is allowed where ``low`` is 0 for weights named ``*_weight``, ``*_damping`` or
+    (low, high] but 0 is allowed where ``low`` is 0 for those named ``*_weight``, ``*_variance``, ``*_damping`` or
     ``*share``; ``high=None`` means no upper end.
     """
     for name, (value, kind, low, high) in rules.items():
         kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
         good = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
         if good:
-            closed = kind is int or name.endswith(("_weight", "_damping", "share"))
+            closed = kind is int or name.endswith(("_weight", "_variance", "_damping", "share"))
             good = (value >= low if closed else value > low) and (high is None or value <= high)
         if not good:
             noun = "an integer" if kind is int else "a finite number"

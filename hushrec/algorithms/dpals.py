@@ -48,15 +48,16 @@ from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
 
-#: Server's prior of an item, in units of half the rating range: spread of biases, spread of factors.
-_BIAS_PRIOR, _FACTOR_PRIOR = 0.4, 0.25
-#: Sampling variance of an item's sums per unit of weight, in the same units squared, for biases and factors.
-_BIAS_SAMPLING, _FACTOR_SAMPLING = 0.18, 0.05
+#: Server's model of an item's bias, in units of half the rating range: spread around its regression on the
+#: log weight, and sampling variance of a released sum per unit of weight.
+_BIAS_PRIOR, _BIAS_SAMPLING = 0.325, 0.19
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
 #: in the biases is this fraction of the released weight.
-_BIAS_SLOPE = 0.3
-#: Root mean square of the learned factors at the start.
-_START_SIZE = 0.4
+_BIAS_SLOPE = 0.35
+#: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
+_RESIDUAL_SHRINKAGE = 0.8
+#: Items up to which a planned model starts from a private item x item matrix.
+_LARGEST_SPECTRAL = 4000
 #: Part of an iteration's budget for the Gramian of the unobserved cells.
 _UNOBSERVED_SHARE = 0.05
 #: Released item weights are not taken for smaller than this, nor than their noise.
@@ -74,11 +75,11 @@ class DPALS(Estimator):
     Parameters
     ----------
     rank : int
-        Number of learned factors, >= 0.
+        Number of item factors, >= 0.
     features : bool
-        Put two more item factors in front of them that cost nothing, since they are made of what is released
-        already: the item's standardised bias and log weight. Every user fits her own slopes, and the
-        iterations refine them. Needs ``gramian="shared"`` and at least one bias round.
+        Start the first two factors from what is released already, at no cost: the item's standardised bias
+        and log weight. Every user fits her own slopes; the iterations refine both like any factor. Needs
+        ``rank >= 2``, ``gramian="shared"`` and at least one bias round.
     iterations : int
         Releases of the item factors, >= 0.
     bias_rounds : int
@@ -89,6 +90,15 @@ class DPALS(Estimator):
         Ridge on a user's offset, in ratings, > 0.
     item_regularization : float
         Ridge on an item's factors (``gramian="item"`` only), > 0.
+    factor_prior : float
+        Spread of item factors that the server's updates assume (``gramian="shared"`` only), > 0.
+    residual_weight : float
+        Sampling variance of an item's sums per unit of weight, in units of half the rating range squared,
+        >= 0 (``gramian="shared"`` only).
+    user_variance : float
+        Prior variance of a user's factors in the same units, >= 0 (``gramian="shared"`` only). Above 0 the
+        users' ridge becomes the released residual variance over it, and a user counts in the Gramian with
+        her uncertainty (an EM step), without which item factors grow until the ridge has no effect.
     gramian : {"shared", "item"}
         One r x r statistic for all items, scaled by their released weights, and updates by residuals; or one
         per item and outright solutions, as Algorithm 1 prints them.
@@ -127,9 +137,10 @@ class DPALS(Estimator):
     unobserved_weight : float
         Weight of every cell's pull to 0 for likes (section 5.2), >= 0; needs ``gramian="item"`` and
         ``biases=False``.
-    level_share, weights_share, start_share, bias_share, factor_share : float
-        Parts of the budget (of mu squared) for the level, the item weights, the spectral start, all bias
-        rounds and all iterations; what is not released gets none, and the rest is scaled to the whole.
+    level_share, weights_share, residual_share, start_share, bias_share, factor_share : float
+        Parts of the budget (of mu squared) for the level, the item weights, the residual variance, the
+        spectral start, all bias rounds and all iterations; what is not released gets none, and the rest is
+        scaled to the whole.
     gramian_share : float
         Part of an iteration's budget for its Gramian(s), in (0, 1).
     bias_share_growth, factor_share_growth : float
@@ -146,23 +157,26 @@ class DPALS(Estimator):
 
     name: ClassVar[str] = "dpals"
 
-    rank: int = 8
+    rank: int = 2
     features: bool = True
-    iterations: int = 3
-    bias_rounds: int = 3
-    regularization: float = 10.0
-    bias_regularization: float = 4.0
+    iterations: int = 0
+    bias_rounds: int = 4
+    regularization: float = 30.0
+    bias_regularization: float = 8.0
     item_regularization: float = 10.0
+    factor_prior: float = 0.6
+    residual_weight: float = 0.06
+    user_variance: float = 0.005
     gramian: str = "shared"
     clipping: str = "user"
-    bias_clip: float | None = 0.6
+    bias_clip: float | None = 0.35
     factor_clip: float | None = 0.05
-    bias_clip_decay: float = 0.7
-    factor_clip_decay: float = 0.8
-    user_norm: float | None = 1.0
+    bias_clip_decay: float = 0.85
+    factor_clip_decay: float = 0.9
+    user_norm: float | None = 0.35
     sampling: str = "weights"
     max_ratings_per_user: int = 50
-    weight_exponent: float = -0.3
+    weight_exponent: float = -0.25
     item_fraction: float = 1.0
     biases: bool = True
     center: str = "level"
@@ -170,14 +184,15 @@ class DPALS(Estimator):
     orthonormalize: bool = False
     unobserved_weight: float = 0.0
     level_share: float = 0.01
-    weights_share: float = 0.25
-    start_clip: float | None = 1.0
+    weights_share: float = 0.26
+    start_clip: float | None = 0.2
+    residual_share: float = 0.005
     start_share: float = 0.1
-    bias_share: float = 0.35
+    bias_share: float = 0.4
     factor_share: float = 0.35
-    gramian_share: float = 0.03
-    bias_share_growth: float = 1.9
-    factor_share_growth: float = 1.7
+    gramian_share: float = 0.01
+    bias_share_growth: float = 1.4
+    factor_share_growth: float = 1.3
     n_users: int | None = None
 
     def __post_init__(self) -> None:
@@ -188,6 +203,9 @@ class DPALS(Estimator):
             regularization=(self.regularization, float, 0, None),
             bias_regularization=(self.bias_regularization, float, 0, None),
             item_regularization=(self.item_regularization, float, 0, None),
+            factor_prior=(self.factor_prior, float, 0, None),
+            residual_weight=(self.residual_weight, float, 0, None),
+            user_variance=(self.user_variance, float, 0, None),
             bias_clip_decay=(self.bias_clip_decay, float, 0, 1),
             factor_clip_decay=(self.factor_clip_decay, float, 0, 1),
             max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),
@@ -195,6 +213,7 @@ class DPALS(Estimator):
             unobserved_weight=(self.unobserved_weight, float, 0, None),
             level_share=(self.level_share, float, 0, 1),
             weights_share=(self.weights_share, float, 0, 1),
+            residual_share=(self.residual_share, float, 0, 1),
             start_share=(self.start_share, float, 0, 1),
             bias_share=(self.bias_share, float, 0, 1),
             gramian_share=(self.gramian_share, float, 0, 1),
@@ -220,8 +239,10 @@ class DPALS(Estimator):
         )
         if self.bias_rounds and not self.biases:
             raise InputError("bias_rounds needs biases; pass bias_rounds=0 with biases=False.")
-        if self.features and (self.gramian != "shared" or not self.bias_rounds):
-            raise InputError("features needs gramian='shared' and bias_rounds >= 1; pass features=False.")
+        if self.features and (self.gramian != "shared" or not self.bias_rounds or self.rank < 2):
+            raise InputError(
+                "features needs rank >= 2, gramian='shared' and bias_rounds >= 1; pass features=False."
+            )
         if self.biases and self.center == "user":
             raise InputError(
                 "center='user' is for biases=False; with biases every user has an offset anyway."
@@ -301,20 +322,22 @@ class DPALS(Estimator):
         DPALS
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        signal = budget.mu * n_users / math.sqrt(domain.n_items) / 100  # about mu on MovieLens-1M
-        rank, iterations = (
-            (0, 0) if signal < 0.6 else (0, 2) if signal < 1.5 else (round(min(8.0, signal)), 3)
-        )
-        settings: dict[str, Any] = {
-            "rank": rank,
-            "iterations": iterations,
-            "regularization": 20.0,
-            "bias_clip": 0.4,
-            "factor_clip": 0.1,
-            "user_norm": 0.28,
-            "factor_share": 0.3 if rank == 0 else 0.6,
-            "n_users": n_users,
-        }
+        signal = min(budget.mu * n_users / domain.n_items, 1e6)
+        settings: dict[str, Any] = {"n_users": n_users, "bias_share": 0.73}
+        if signal >= 1 and domain.n_items >= 8:
+            large = signal >= 10
+            spectral = large and domain.n_items <= _LARGEST_SPECTRAL
+            rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
+            settings |= {
+                "rank": rank,
+                "iterations": 4,
+                "weights_share": 0.15,
+                "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
+                "start_share": (start_share := 0.1 if spectral else 0.0),
+                "bias_share": 0.835 - factor_share - start_share,
+                "factor_clip": (0.05 if large else 0.025) * math.sqrt(rank),
+                "start": "spectral" if spectral else "random",
+            }
         return cls(**(settings | changes))
 
     @property
@@ -323,9 +346,9 @@ class DPALS(Estimator):
         return self.unobserved_weight > 0
 
     @property
-    def _width(self) -> int:
-        """Columns of the item factors."""
-        return self.rank + 2 * self.features
+    def _learned(self) -> int:
+        """Factors that do not start from released features."""
+        return self.rank - 2 * self.features
 
     # ------------------------------------------------------------------ plan
 
@@ -349,9 +372,9 @@ class DPALS(Estimator):
     def _check_clips(self) -> None:
         needed = {
             "bias_clip": self.bias_rounds > 0,
-            "factor_clip": self._width > 0 and self.iterations > 0,
-            "user_norm": self._width > 0 and self.iterations > 0,
-            "start_clip": self.rank > 0 and self.start == "spectral",
+            "factor_clip": self.rank > 0 and self.iterations > 0,
+            "user_norm": self.rank > 0 and self.iterations > 0,
+            "start_clip": self._learned > 0 and self.iterations > 0 and self.start == "spectral",
         }
         for name, wanted in needed.items():
             if wanted and getattr(self, name) is None:
@@ -359,7 +382,7 @@ class DPALS(Estimator):
 
     def _parts(self) -> dict[str, float]:
         """Every release's part of the budget, before scaling to 1, in order of release."""
-        factors = self._width > 0 and self.iterations > 0
+        factors = self.rank > 0 and self.iterations > 0
         parts = {}
         shared = factors and self.gramian == "shared"
         if (self.center == "level" and not self.implicit) or (shared and self.n_users is None):
@@ -374,7 +397,9 @@ class DPALS(Estimator):
             parts["item weights"] = self.weights_share
         for step, part in enumerate(_geometric(self.bias_rounds, self.bias_share_growth), 1):
             parts[f"item biases {step}"] = self.bias_share * part
-        if self.rank and self.start == "spectral":
+        if shared and self.user_variance:
+            parts["residual variance"] = self.residual_share
+        if factors and self._learned and self.start == "spectral":
             parts["start"] = self.start_share
         for step, part in enumerate(
             _geometric(self.iterations if factors else 0, self.factor_share_growth), 1
@@ -418,6 +443,8 @@ class DPALS(Estimator):
         positive, signed = (math.sqrt(2.0), 2.0) if replace else (1.0, 1.0)
         if label == "item weights":
             return positive * math.sqrt(self._cells)
+        if label == "residual variance":
+            return domain.half_width**2
         if label == "start":
             return positive * ((self.start_clip or 1.0) * domain.half_width) ** 2
         if label.startswith("item statistics"):
@@ -427,6 +454,8 @@ class DPALS(Estimator):
             norm = self._user_bound(domain)
         if math.isinf(bound) or math.isinf(norm):
             return 1.0  # no clip, and no noise either: the budget is infinite
+        if label.startswith("gramian") and self.user_variance:  # the users' uncertainty beside it
+            return math.sqrt(positive**2 + 1) * norm**2
         if label.startswith(("gramian", "unobserved gramian")):
             return positive * norm**2
         return signed * (bound if self.clipping == "user" else bound * norm * math.sqrt(self._cells))
@@ -476,69 +505,109 @@ class DPALS(Estimator):
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
         items = np.zeros((ratings.domain.n_items, 1), dtype=dtype)
         local = _LocalSums(sampled, relative, center, self.clipping)
-        items = self._bias_rounds(ratings, local, items, slopes, gate)
+        items = self._bias_rounds(ratings, local, items, weights, slopes, gate)
 
         frequent = self._frequent(weights)
         local = _LocalSums(
             self._frequent_rows(ratings, sampled, frequent, weights, seed), relative, center, self.clipping
         )
-        items = self._start(ratings, local, items, weights, frequent, gate, seed)
-        if self._width == 0:
-            pass
-        elif self.gramian == "shared":
-            items = self._shared_rounds(ratings, local, items, slopes * frequent, n_users, gate)
-        else:
-            items = self._item_rounds(ratings, local, items, frequent, gate)
+        if self.features:
+            columns = [
+                _standardised(items[:, 0], weights),
+                _standardised(np.log(weights), weights),
+                items[:, 0],
+            ]
+            items = np.column_stack(columns).astype(dtype)
+        ridge = self._user_ridge
+        if self.rank and self.iterations:
+            if gate.plans("residual variance"):
+                ridge = self._adapted_ridge(ratings, local, items, n_users, gate)
+            items = self._start(ratings, local, items, ridge, frequent, gate, seed)
+            if self.gramian == "shared":
+                items = self._shared_rounds(ratings, local, items, ridge, slopes * frequent, n_users, gate)
+            else:
+                items = self._item_rounds(ratings, local, items, frequent, gate)
         return {
             "center": np.float64(center),
             "item_bias": items[:, -1].astype(np.float64),
             "item_factors": items[:, :-1].astype(np.float32),
             "supported": supported.astype(np.uint8),
+            "regularization": np.float64(ridge.regularization),
         }
 
     def _bias_rounds(
-        self, ratings: Ratings, local: _LocalSums, items: Array, slopes: Array, gate: Gate
+        self, ratings: Ratings, local: _LocalSums, items: Array, weights: Array, slopes: Array, gate: Gate
     ) -> Array:
         """Rounds of rank 0: a user's only factor is the constant."""
         half_width = ratings.domain.half_width
-        belief = _Belief.prior((len(items), 1), _BIAS_PRIOR * half_width)
+        slope = _BIAS_SLOPE * slopes
+        variance = np.full(len(items), (_BIAS_PRIOR * half_width) ** 2)
+        popularity = np.column_stack([np.ones(len(items)), _standardised(np.log(weights), weights)])
         for step in range(1, self.bias_rounds + 1):
             label = f"item biases {step}"
-            users = self._users(ratings, local.center, items)
+            users = self._users(ratings, local.center, items, self._user_ridge)
             constant = np.hstack([np.ones_like(users), users])
-            sums, _ = local.sums(
-                np.hstack([np.zeros_like(items), items]),
-                constant,
-                math.inf,
-                self._clip(label, ratings.domain),
-            )
-            noisy = gate.release(label, sums)
-            sampling = _BIAS_SAMPLING * half_width**2
-            noise_sd = gate.noise_sd(label)
-            items = items + belief.update(noisy, _BIAS_SLOPE * slopes, np.ones((1, 1)), noise_sd, sampling)
+            clip = self._clip(label, ratings.domain)
+            sums, _ = local.sums(np.hstack([np.zeros_like(items), items]), constant, math.inf, clip)
+            noisy = gate.release(label, sums)[:, 0]
+            noise_variance = gate.noise_sd(label) ** 2 + _BIAS_SAMPLING * half_width**2 * slope
+            common = _regression(noisy, slope[:, None] * popularity, noise_variance + slope**2 * variance)
+            change = popularity @ common  # rare items are closer to other rare items than to the mean
+            gain = _gain(slope, variance, noise_variance)
+            items = items + (change + gain * (noisy - slope * change))[:, None].astype(items.dtype)
+            variance *= 1 - gain * slope
         return items
 
+    def _adapted_ridge(
+        self, ratings: Ratings, local: _LocalSums, items: Array, n_users: float, gate: Gate
+    ) -> SweepSettings:
+        """Users' ridge for the released residual variance: one vote a user, her mean squared residual."""
+        square = ratings.domain.half_width**2
+        users = self._users(ratings, local.center, items, self._user_ridge)
+        votes = np.minimum(local.mean_squares(items, users), square)
+        noisy = gate.release("residual variance", np.array([votes.sum()]))
+        variance = _RESIDUAL_SHRINKAGE * float(np.clip(noisy[0] / n_users, square / 400, square))
+        return replace(self._user_ridge, regularization=variance / (self.user_variance * square))
+
     def _shared_rounds(
-        self, ratings: Ratings, local: _LocalSums, items: Array, slopes: Array, n_users: float, gate: Gate
+        self,
+        ratings: Ratings,
+        local: _LocalSums,
+        items: Array,
+        ridge: SweepSettings,
+        slopes: Array,
+        n_users: float,
+        gate: Gate,
     ) -> Array:
         """Iterations with one Gramian for all items and updates by residuals."""
-        belief = _Belief.prior((len(items), self._width), _FACTOR_PRIOR * ratings.domain.half_width)
+        square = ratings.domain.half_width**2
+        bound = self._user_bound(ratings.domain)
         for step in range(1, self.iterations + 1):
-            users = self._users(ratings, local.center, items)
+            users = self._users(ratings, local.center, items, ridge)
             label, sums_label = f"gramian {step}", f"item sums {step}"
-            bound = self._user_bound(ratings.domain)
             sums, gram = local.sums(items, users, bound, self._clip(sums_label, ratings.domain))
-            gram = _symmetric(gate.release(label, gram, scale=_frobenius_scale(self._width)))
-            gram = _lifted(gram, 0.5 * gate.noise_sd(label) * math.sqrt(self._width)) / n_users
+            scale = _frobenius_scale(self.rank)
+            if self.user_variance:
+                shares = local.uncertainty(items, slopes, ridge.regularization)
+                gram = np.append(gram, shares.sum())
+                scale = np.append(scale, 1.0 if math.isinf(bound) else bound**2)
+            gram = gate.release(label, gram, scale=scale)
             noisy = gate.release(sums_label, sums)
-            if step == 1:
-                if not self.features:  # prior of a rating's part, not of a factor
-                    belief.variance /= np.trace(gram) / self._width
-                if self.start == "random":  # the learned columns were a guess: solve outright
-                    guess = items[:, :-1] * (np.arange(self._width) >= 2 * self.features)
-                    noisy = noisy + slopes[:, None] * (guess @ gram)
-                    items[:, :-1] -= guess
-            items[:, :-1] += belief.update(noisy, slopes, gram, gate.noise_sd(sums_label), _FACTOR_SAMPLING)
+            variance = 0.0
+            if self.user_variance:
+                variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
+                gram = gram[:-1]
+            values, vectors = np.linalg.eigh(_symmetric(gram))
+            values = np.maximum(values, gate.noise_sd(label)) / n_users + variance
+            noisy = noisy - variance * slopes[:, None] * items[:, :-1]
+            if step == 1 and self.start == "random":  # the learned columns were a guess: solve outright
+                guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
+                noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
+                items[:, :-1] -= guess
+            slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
+            noise_variance = gate.noise_sd(sums_label) ** 2 + self.residual_weight * square * slope
+            gain = _gain(slope, self.factor_prior**2, noise_variance)
+            items[:, :-1] += (gain * (noisy @ vectors)) @ vectors.T
         return items
 
     def _item_rounds(
@@ -552,7 +621,7 @@ class DPALS(Estimator):
         bound = self._user_bound(ratings.domain)
         row_norm = math.hypot(bound, 1.0) if self.biases else bound  # beside the constant column
         for step in range(1, self.iterations + 1):
-            users = self._users(ratings, local.center, items)
+            users = self._users(ratings, local.center, items, self._user_ridge)
             if math.isfinite(bound):  # line 16
                 users[:, :-1] *= clip_factor(_norms(users[:, :-1]), bound)[:, None]
             pull = None
@@ -579,7 +648,8 @@ class DPALS(Estimator):
         means, rows = np.zeros(history.n_users), history
         if self.center == "user":
             means, rows = user_means(history), _less_user_means(history)
-        users = half_sweep(csr(rows.matrix), float(arrays["center"]), items, self._user_ridge)
+        ridge = replace(self._user_ridge, regularization=float(arrays["regularization"]))
+        users = half_sweep(csr(rows.matrix), float(arrays["center"]), items, ridge)
         return UserState(offset=users[:, -1] + means, factors=users[:, :-1])
 
     # ------------------------------------------------------------------ steps
@@ -592,10 +662,9 @@ class DPALS(Estimator):
             unobserved_weight=self.unobserved_weight,
         )
 
-    def _users(self, ratings: Ratings, center: float, items: Array) -> Array:
+    def _users(self, ratings: Ratings, center: float, items: Array, ridge: SweepSettings) -> Array:
         """Local: every user's factors and offset, in float32 (what leaves her is clipped in float64)."""
-        solved = half_sweep(csr(ratings.matrix), center, items.astype(np.float32), self._user_ridge)
-        return solved.astype(items.dtype)
+        return half_sweep(csr(ratings.matrix), center, items.astype(np.float32), ridge).astype(items.dtype)
 
     def _level(self, ratings: Ratings, gate: Gate) -> tuple[float, float]:
         """Level that ratings are taken from, and number of users: released, declared, or not needed."""
@@ -652,24 +721,24 @@ class DPALS(Estimator):
         ratings: Ratings,
         local: _LocalSums,
         items: Array,
-        weights: Array,
+        ridge: SweepSettings,
         frequent: Array,
         gate: Gate,
         seed: int,
     ) -> Array:
-        """First item factors beside the biases: released features, then a random or a spectral start."""
-        learned = initial_items(len(items), self.rank, seed, items.dtype)[:, :-1]
-        if self.rank and self.start == "spectral":
+        """First learned factors, between the features and the biases: random, or spectral (Remark 2)."""
+        n_items = len(items)
+        if self._learned and self.start == "spectral":
+            users = self._users(ratings, local.center, items, ridge)
             clip = math.inf if self.start_clip is None else self.start_clip * ratings.domain.half_width
-            packed = local.outer_products(items, self._users(ratings, local.center, items), clip)
-            matrix = _symmetric(gate.release("start", packed, scale=_frobenius_scale(len(items))))
+            packed = local.outer_products(items, users, clip)
+            matrix = _symmetric(gate.release("start", packed, scale=_frobenius_scale(n_items)))
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
-            learned = _top_eigenvectors(matrix, self.rank) * _START_SIZE * math.sqrt(len(items))
-        columns = [np.where(frequent[:, None], learned, 0), items]
-        if self.features:
-            features = [_standardised(items[:, 0], weights), _standardised(np.log(weights), weights)]
-            columns.insert(0, np.column_stack(features))
-        return np.hstack(columns).astype(items.dtype)
+            learned = _top_eigenvectors(matrix, self._learned) * math.sqrt(n_items) * self.factor_prior
+        else:
+            learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
+        learned = np.where(frequent[:, None], learned, 0)
+        return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
 
 
 class _LocalSums:
@@ -760,14 +829,42 @@ class _LocalSums:
     def outer_products(self, items: Array, users: Array, clip: float) -> Array:
         """Packed item x item sum of outer products of the users' weighted, clipped residual rows."""
         matrix = self.rows.matrix
-        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
-        residual = matrix.data - self.center - items[matrix.indices, -1] - users[cells, -1]
+        cells, residual = self._residuals(items, users)
         residual = residual * self.item_weight[matrix.indices] * self.user_weight[cells]
         if math.isfinite(clip):
             squares = np.bincount(cells, residual**2, minlength=self.rows.n_users)
             residual *= clip_factor(np.sqrt(squares), clip)[cells]
         clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
         return (clipped.T @ clipped).toarray()[np.tril_indices(len(items))]
+
+    def mean_squares(self, items: Array, users: Array) -> Array:
+        """Every user's mean squared residual, shape (n_users,)."""
+        cells, residual = self._residuals(items, users)
+        sums = np.bincount(cells, residual**2, minlength=self.rows.n_users)
+        return sums / np.maximum(np.diff(self.rows.matrix.indptr), 1)
+
+    def uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
+        """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
+
+        That of a user with as many ratings as she has, of items as they are rated by all: her own normal
+        equations would say it more exactly, and cost as much as a sweep.
+        """
+        factors = items[:, :-1].astype(np.float64)
+        typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
+        counts = np.diff(self.rows.matrix.indptr)
+        shares = (regularization / (regularization + counts[:, None] * np.maximum(typical, 0.0))).mean(axis=1)
+        return np.where(counts > 0, shares, 0.0)
+
+    def _residuals(self, items: Array, users: Array) -> tuple[Array, Array]:
+        """User of each cell, and what the model leaves of its rating."""
+        from hushrec.kernels.residuals import predict_pairs
+
+        matrix = self.rows.matrix
+        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
+        residual = matrix.data - self.center - items[matrix.indices, -1] - users[cells, -1]
+        if items.shape[1] > 1:
+            residual = residual - predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
+        return cells, residual
 
     def _clipped_values(self, users: Array, clip: float) -> Array:
         """Ratings whose difference from the level and the user's offset is clipped (Algorithm 1, line 1)."""
@@ -776,28 +873,15 @@ class _LocalSums:
         return np.clip(matrix.data - level, -clip, clip) + level
 
 
-@dataclass
-class _Belief:
-    """Server side: how uncertain each item's parameters are, a variance per item and direction."""
+def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
+    """Wiener gain: expected change per unit of what is measured as ``slope * change + noise``."""
+    return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
 
-    variance: Array
 
-    @staticmethod
-    def prior(shape: tuple[int, int], sd: float) -> _Belief:
-        return _Belief(np.full(shape, sd**2))
-
-    def update(self, noisy: Array, slopes: Array, gram: Array, noise_sd: float, sampling: float) -> Array:
-        """Kalman step, direction by direction of ``gram``: the expected change of the items' parameters.
-
-        Model: ``noisy = slope * gram @ change + noise``, the noise being what was added and a sampling
-        error whose variance grows with the slope.
-        """
-        values, vectors = np.linalg.eigh(gram)
-        variance = self.variance @ vectors**2
-        slope = slopes[:, None] * values
-        gain = variance * slope / np.maximum(slope**2 * variance + noise_sd**2 + sampling * slope, 1e-300)
-        self.variance = (variance * (1 - gain * slope)) @ (vectors**2).T
-        return np.asarray((gain * (noisy @ vectors)) @ vectors.T)
+def _regression(target: Array, design: Array, variance: Array) -> Array:
+    """Weighted least squares coefficients, with a trace of a ridge."""
+    weighted = design / np.maximum(variance, 1e-300)[:, None]
+    return np.linalg.solve(design.T @ weighted + 1e-6 * np.eye(design.shape[1]), weighted.T @ target)
 
 
 def _less_user_means(ratings: Ratings) -> Ratings:
@@ -837,12 +921,6 @@ def _symmetric(packed: Array) -> Array:
     full[rows, columns] = packed
     full[columns, rows] = packed
     return full
-
-
-def _lifted(gram: Array, least: float) -> Array:
-    """Eigenvalues that could be noise alone are lifted to ``least``."""
-    values, vectors = np.linalg.eigh(gram)
-    return np.asarray((vectors * np.maximum(values, max(least, 1e-9))) @ vectors.T)
 
 
 def _top_eigenvectors(matrix: Array, count: int) -> Array:

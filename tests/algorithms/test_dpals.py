@@ -119,18 +119,33 @@ def test_shared_gramian_matches_a_slow_twin() -> None:
         contribution = cell * (row[s] - center - offset)
         contribution *= min(1.0, 0.3 * half / np.linalg.norm(contribution))
         sums[s] += contribution
-    slope, prior = 0.3 * slopes, (0.4 * half) ** 2
-    gain = prior * slope / (slope**2 * prior + noise_sd["item biases 1"] ** 2 + 0.18 * half**2 * slope)
-    bias = gain * sums
+    slope, prior = 0.35 * slopes, (0.325 * half) ** 2
+    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
+    popularity /= math.sqrt(np.average(popularity**2, weights=weights))
+    design = np.column_stack([np.ones(n_items), np.clip(popularity, -4, 4)])
+    error = noise_sd["item biases 1"] ** 2 + 0.19 * half**2 * slope
+    root = np.sqrt(slope**2 * prior + error)
+    stacked = np.vstack([slope[:, None] * design / root[:, None], 1e-3 * np.eye(2)])
+    common = design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+    bias = common + prior * slope / root**2 * (sums - slope * common)
+
+    # residual variance, one vote a user, sets the users' ridge
+    votes = noise["residual variance"][0]
+    for row, s in zip(dense, seen):
+        target = row[s] - center - bias[s]
+        votes += min(np.mean((target - target.sum() / (len(s) + 2.0)) ** 2), half**2)
+    ridge = 0.8 * votes / n_users / (0.005 * half**2)
 
     # one iteration of factors, from a random start that the first update replaces
     items = start(n_items, rank)
-    gram = full(noise["gramian 1"], rank)
+    gram = full(noise["gramian 1"][:-1], rank)
+    typical = np.linalg.eigvalsh(items.T @ np.diag(slopes / slopes.sum()) @ items)
+    uncertainty = noise["gramian 1"][-1] + sum(np.mean(ridge / (ridge + len(s) * typical)) for s in seen)
     sums = noise["item sums 1"].copy()
     for row, s, cell in zip(dense, seen, cells):
         design = np.column_stack([items[s], np.ones(len(s))])
         target = row[s] - center - bias[s]
-        user = np.linalg.solve(design.T @ design + np.diag([0.5, 0.5, 2.0]), design.T @ target)
+        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, 2.0]), design.T @ target)
         residual = cell * (target - design @ user)
         factors = user[:2]
         length = np.linalg.norm(factors)
@@ -138,15 +153,15 @@ def test_shared_gramian_matches_a_slow_twin() -> None:
         gram += shrink * np.outer(factors, factors)
         sums[s] += shrink * residual[:, None] * factors
     values, vectors = np.linalg.eigh(gram)
-    least = 0.5 * noise_sd["gramian 1"] * math.sqrt(rank)
-    gram = (vectors * np.maximum(values, least)) @ vectors.T / n_users
-    prior = (0.25 * half) ** 2 / (np.trace(gram) / rank)
+    gram = (vectors * np.maximum(values, noise_sd["gramian 1"])) @ vectors.T / n_users
+    variance = 0.005 * half**2 * min(1.0, uncertainty / n_users)  # of what is known of a user
+    gram = gram + variance * np.eye(rank)
     expected = np.zeros((n_items, rank))
     for item in range(n_items):
         measured = slopes[item] * gram
-        noisy = sums[item] + measured @ items[item]
-        error = noise_sd["item sums 1"] ** 2 * np.eye(rank) + 0.05 * measured
-        gain = prior * measured @ np.linalg.inv(prior * measured @ measured + error)
+        noisy = sums[item] + measured @ items[item] - variance * slopes[item] * items[item]
+        error = noise_sd["item sums 1"] ** 2 * np.eye(rank) + 0.06 * half**2 * measured
+        gain = 0.36 * measured @ np.linalg.inv(0.36 * measured @ measured + error)
         expected[item] = gain @ noisy
     np.testing.assert_allclose(model.item_bias, bias, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(model.item_factors, expected, rtol=1e-3, atol=1e-4)
@@ -175,13 +190,16 @@ def test_synthetic_low_rank_data_are_completed() -> None:
         iterations=4,
         bias_rounds=0,
         regularization=0.05,
-        bias_regularization=100.0,
+        bias_regularization=1e4,
+        factor_prior=0.45,
+        residual_weight=0.0,
+        user_variance=0.0,
         start="spectral",
-        start_clip=0.2,
+        start_clip=0.1,
         start_share=0.3,
         factor_clip=0.06,
         factor_clip_decay=0.4,
-        user_norm=0.6,
+        user_norm=0.4,
         weight_exponent=0.0,
     )
     assert rmse(estimator.fit(train, Accountant(Budget(5.0, 1e-5))), train, test) < 0.2
@@ -189,7 +207,9 @@ def test_synthetic_low_rank_data_are_completed() -> None:
 
 def test_rare_items_fall_back_to_offset_and_bias() -> None:
     ratings = realistic(1000, 300, 40_000, seed=3)
-    model = DPALS(rank=3, item_fraction=0.3, features=False).fit(ratings, Accountant(Budget(8.0, 1e-6)))
+    model = DPALS(rank=3, iterations=2, item_fraction=0.3, features=False).fit(
+        ratings, Accountant(Budget(8.0, 1e-6))
+    )
     trained = np.any(model.item_factors != 0, axis=1)
     assert trained.sum() == 90
     counts = np.bincount(ratings.matrix.indices, minlength=300)
@@ -230,7 +250,7 @@ def test_wrong_settings_are_refused_in_one_sentence(settings: dict) -> None:
 def test_no_clip_is_refused_in_a_private_run(name: str) -> None:
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match=name):
-        DPALS(**{name: None}).fit(small(), accountant)
+        DPALS(iterations=1, **{name: None}).fit(small(), accountant)
     assert accountant.releases == ()
 
 
