@@ -7,17 +7,15 @@ Nodes are threads of two processes, the server is a third process, everything go
 
 import argparse
 import multiprocessing
-import os
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 
 from hushrec.algorithms import DPALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.aggregation_client import Member, take_part
+from hushrec.outsourcing.aggregation_client import take_part
 from hushrec.outsourcing.aggregation_server import AggregationServer
 from hushrec.outsourcing.messages import Masked
 from hushrec.outsourcing.service import Limits, Service
@@ -45,16 +43,17 @@ def main() -> None:
         estimator = DPALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users)
         agreement = agreed(estimator, budget, ratings.domain, n_nodes)
         first = len(agreement.plan.releases) - 2
-        seconds = [run(agreement, ratings, drop)[0] for drop in (first, None)]
+        seconds = [run(agreement, ratings, drop) for drop in (first, None)]
         spent = [f"{sum(each[first:]):.2f}" for each in seconds]
         size = 8 * 8 * ratings.n_items * 4 // 3 // 1000
         graph = agreement.graph
-        print(f"| {n_nodes} | {graph.degree} | {graph.threshold} | {' | '.join(spent)} | {size} |", flush=True)
+        cells = [n_nodes, graph.degree, graph.threshold, *spent, size]
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     if options.full:
         n_nodes = options.nodes[-1]
         estimator = DPALS.planned(budget, ratings.domain, n_users)
-        seconds, _ = run(agreed(estimator, budget, ratings.domain, n_nodes), ratings, None)
-        print(f"\nFull training, {n_nodes} nodes, {len(seconds)} releases: {sum(seconds):.1f} s")
+        times = run(agreed(estimator, budget, ratings.domain, n_nodes), ratings, None)
+        print(f"\nFull training, {n_nodes} nodes, {len(times)} releases: {sum(times):.1f} s")
 
 
 def load(path: str | None) -> Ratings:
@@ -76,7 +75,7 @@ def agreed(estimator: DPALS, budget: Budget, domain: Domain, n_nodes: int) -> Ag
     )
 
 
-def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> tuple[list[float], list[int]]:
+def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> list[float]:
     """Seconds that each release took, from the last one's total to its own."""
     context = multiprocessing.get_context("spawn")
     address = context.Queue()
@@ -86,19 +85,17 @@ def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> tuple[list[
     url = address.get()
     n_nodes = agreement.n_nodes
     parts = [ratings.rows(np.arange(ratings.n_users) % n_nodes == node) for node in range(n_nodes)]
-    workers = [
-        context.Process(
-            target=nodes, args=(url, agreement, [(node, parts[node]) for node in range(start, n_nodes, PROCESSES)], drop)
-        )
-        for start in range(PROCESSES)
+    shares = [
+        [(node, parts[node]) for node in range(start, n_nodes, PROCESSES)] for start in range(PROCESSES)
     ]
+    workers = [context.Process(target=nodes, args=(url, agreement, share, drop)) for share in shares]
     for worker in workers:
         worker.start()
     result = seconds.get(timeout=900)
     for process in (*workers, server):
         process.join(timeout=60)
         process.kill()
-    return result, []
+    return result
 
 
 def serve(agreement: Agreement, address: multiprocessing.Queue, seconds: multiprocessing.Queue) -> None:
