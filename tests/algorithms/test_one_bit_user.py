@@ -1,0 +1,123 @@
+"""User-level one-bit model: the logistic gradient against slow loops, and the shared suite's checks."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from hushrec.algorithms import UserLevelOneBit
+from hushrec.algorithms.dpals import _LocalSums
+from hushrec.algorithms.one_bit_user import _WorkingResponses
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+from tests.algorithms import test_plan, test_replay, test_sensitivity
+from tests.algorithms.cases import Case
+
+CASE = Case(
+    "one-bit-user",
+    UserLevelOneBit(
+        threshold=3.5,
+        rank=4,
+        iterations=2,
+        bias_rounds=2,
+        bias_clip=0.1,
+        factor_clip=1e-3,
+        user_norm=0.5,
+        regularization=0.1,
+    ),
+    loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
+    pairs=40,
+)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_sensitivity_of_every_release(relation):
+    test_sensitivity.check(CASE, relation, pairs=CASE.pairs, seed=7)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_sensitivity_of_every_release_at_length(relation):
+    test_sensitivity.check(CASE, relation, pairs=2000, seed=11)
+
+
+def test_the_model_is_a_function_of_the_releases():
+    test_replay.check(CASE, pairs=12, seed=3)
+
+
+def test_ledger_equals_plan():
+    test_plan.check_run(CASE.estimator, CASE.budget("add-remove"))
+
+
+def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
+    rng = np.random.default_rng(seed)
+    users, items = np.nonzero(rng.random((n_users, n_items)) < 0.6)
+    labels = rng.choice([-1.0, 1.0], len(users))
+    return Ratings.from_triples(users, items, labels, Domain(range(n_items), rating_range=(-1, 1)))
+
+
+def test_what_is_summed_is_the_logistic_gradient():
+    """sum_i a_i w_j (y_ij - tanh(s_ij)) u_i: half the log-odds' gradient, as loops over users and items."""
+    ratings, rng = labelled(), np.random.default_rng(1)
+    weight = rng.uniform(0.5, 1.0, 6)
+    users, items = rng.standard_normal((ratings.n_users, 3)), rng.standard_normal((6, 3))
+    local = _WorkingResponses(_LocalSums(ratings, weight, 0.2, "user"))
+    sums, _ = local.sums(items, users, math.inf, math.inf)
+    expected = np.zeros((6, 2))
+    for i in range(ratings.n_users):
+        row = ratings.matrix[[i]].tocoo()
+        norm = math.sqrt((weight[row.col] ** 2).sum())
+        for j, label in zip(row.col, row.data):
+            score = 0.2 + users[i, 2] + items[j, 2] + users[i, :2] @ items[j, :2]
+            expected[j] += weight[j] / norm * (label - math.tanh(score)) * users[i, :2]
+    assert sums == pytest.approx(expected, abs=1e-5)
+    assert np.array_equal(local.rows.matrix.data, ratings.matrix.data)  # labels are back in their place
+
+
+def test_a_user_is_fitted_by_her_own_logistic_regression():
+    ratings = labelled(2)
+    fit = UserLevelOneBit(threshold=0.0, rank=2, iterations=0, regularization=2.0, bias_regularization=1.5)
+    rng = np.random.default_rng(0)
+    arrays = {
+        "item_factors": rng.standard_normal((6, 2)),
+        "item_bias": rng.standard_normal(6),
+        "center": np.float64(0.3),
+    }
+    state = fit.fold_in(arrays, ratings)
+    for i in range(ratings.n_users):
+        row = ratings.matrix[[i]].tocoo()
+
+        def value(x, row=row):
+            score = 0.3 + 2 * x[2] + arrays["item_bias"][row.col] + arrays["item_factors"][row.col] @ x[:2]
+            return np.logaddexp(0, -row.data * score).sum() + (x[:2] @ x[:2]) + 0.75 * x[2] ** 2
+
+        best = optimize.minimize(value, np.zeros(3), method="BFGS", options={"gtol": 1e-8}).x
+        assert state.factors[i] == pytest.approx(best[:2], abs=1e-3)
+        assert state.offset[i] == pytest.approx(2 * best[2], abs=1e-3)
+
+
+def test_more_rounds_beat_one_release_of_item_log_odds():
+    ratings = realistic(2000, 50, 40_000, seed=1)
+    liked = ratings.matrix.data > 3.5
+    accuracy = {}
+    for name, settings in {
+        "majority": {"bias_rounds": 0},
+        "one": {"bias_rounds": 1},
+        "full": {"bias_rounds": 4},
+    }.items():
+        budget = Budget(1.0, 1e-6)
+        fit = UserLevelOneBit(threshold=3.5, rank=0, features=False, iterations=0, n_users=2000, **settings)
+        board = fit.fit(ratings, Accountant(budget, noise=SeededNoise(0)))
+        accuracy[name] = np.mean((board.predict_pairs(ratings, ratings) > 0) == liked)
+    assert accuracy["full"] > accuracy["majority"] + 0.01
+    assert accuracy["full"] > accuracy["one"] - 0.002
+
+
+def test_refused_settings():
+    with pytest.raises(InputError, match="shared"):
+        UserLevelOneBit(gramian="item", features=False)
+    with pytest.raises(InputError, match="threshold"):
+        UserLevelOneBit(threshold="high")
