@@ -14,9 +14,9 @@ import numpy as np
 
 from hushrec.algorithms import DPALS
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.outsourcing.agreement import Agreement
 from hushrec.outsourcing.aggregation_client import take_part
 from hushrec.outsourcing.aggregation_server import AggregationServer
+from hushrec.outsourcing.agreement import Agreement
 from hushrec.outsourcing.messages import Masked
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection

@@ -3,12 +3,11 @@
 import math
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias
+from hushrec.algorithms import DPALS, ItemBias, PrivateFrankWolfe
 from hushrec.data import Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
@@ -39,13 +38,11 @@ def agreed(estimator=SHARED, epsilon=5.0, **changes):
 class Network:
     """A server and its nodes, each in a thread, over the loopback address."""
 
-    def __init__(
-        self, agreement, spoil: Callable[[int, Connection], None] = lambda node, connection: None, patience=20
-    ):
-        self.server = server.AggregationServer(agreement, quiet=0.5, patience=patience)
+    def __init__(self, agreement, spoil=lambda node, connection: None, patience=20, parts=PARTS, quiet=0.5):
+        self.server = server.AggregationServer(agreement, quiet=quiet, patience=patience)
         self.results: list = [None] * agreement.n_nodes
         self.seen: list = []
-        limits = Limits(connections=64, requests_per_second=1e6)
+        limits = Limits(connections=4 * agreement.n_nodes, requests_per_second=1e6)
 
         def answer(method, path, token, body):
             self.seen.append((path, body))
@@ -56,7 +53,7 @@ class Network:
             spoil(node, connection)
             try:
                 self.results[node] = client.take_part(
-                    connection, agreement, PARTS[node], node=f"n{node}", noise=SeededNoise(node)
+                    connection, agreement, parts[node], node=f"n{node}", noise=SeededNoise(node)
                 )
             except (HushrecError, SystemExit) as error:
                 self.results[node] = error
@@ -73,7 +70,7 @@ class Network:
                 node.join()
 
 
-def central_run(agreement, alive=lambda index: range(N_NODES)):
+def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
     """The same training in lock step, every contribution and noise added up in one place in the clear."""
     barrier = threading.Barrier(agreement.n_nodes, timeout=60)
     held: dict[int, list] = {index: [None] * agreement.n_nodes for index in range(50)}
@@ -90,7 +87,7 @@ def central_run(agreement, alive=lambda index: range(N_NODES)):
             added = sum(held[index][member] for member in alive(index))
             return np.array([value % 2**64 for value in added], dtype=np.uint64)
 
-        boards[node] = agreement.train(PARTS[node], total)
+        boards[node] = agreement.train(parts[node], total)
 
     nodes = [threading.Thread(target=one, args=(node,)) for node in range(agreement.n_nodes)]
     for node in nodes:
@@ -122,7 +119,11 @@ def stop_at(kind, release):
     return spoil
 
 
-@pytest.mark.parametrize("estimator", [SHARED, BY_ITEM, ItemBias()], ids=["shared", "by item", "item-bias"])
+@pytest.mark.parametrize(
+    "estimator",
+    [SHARED, BY_ITEM, ItemBias(), PrivateFrankWolfe(nuclear_norm=20.0, iterations=2)],
+    ids=["shared", "by item", "item-bias", "frank-wolfe"],
+)
 def test_equals_the_central_run_bit_for_bit(estimator):
     agreement = agreed(estimator)
     network = Network(agreement)
@@ -131,6 +132,31 @@ def test_equals_the_central_run_bit_for_bit(estimator):
     assert_equal(central_run(agreement), network.billboard)
     assert network.billboard.privacy.releases == agreement.plan.releases
     assert not network.results[0].privacy.private  # its noise was injected
+
+
+@pytest.mark.full
+def test_two_hundred_nodes_with_a_third_gone():
+    """MovieLens-100K's shape, one full training; the same bits as the central run of the survivors."""
+    ratings = realistic(943, 1682, 100_000, seed=0)
+    parts = [ratings.rows(np.arange(943) % 200 == node) for node in range(200)]
+    budget = Budget(5.0, 1e-6)
+    agreement = Agreement(
+        estimator=DPALS.planned(budget, ratings.domain, 943),
+        budget=budget,
+        domain=ratings.domain,
+        n_nodes=200,
+        colluding=10,
+    )
+    assert agreement.graph.degree < 100
+    gone = set(range(2, 200, 3))
+    network = Network(
+        agreement, lambda node, c: stop_at(Masked, 2)(c) if node in gone else None, parts=parts, quiet=5
+    )
+
+    def alive(index):
+        return range(200) if index < 2 else [node for node in range(200) if node not in gone]
+
+    assert_equal(central_run(agreement, alive, parts), network.billboard)
 
 
 def test_without_noise_it_is_the_plain_fit():
