@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full bench-quality bench-speed clean
+.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -33,6 +33,10 @@ bench-quality: $(VENV)/.test
 
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_speed --peers
+
+# LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
+reproduce-frank-wolfe: $(VENV)/.test
+	$(BIN)/python -m benchmarks.reproduce_frank_wolfe $(LONG)
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
