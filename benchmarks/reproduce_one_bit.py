@@ -149,7 +149,7 @@ def synthetic_table(
     table: Table = {}
     for draw_number in range(draws):
         ratings, truth = signs(draw_number, link, observed)
-        published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "tolerance": 1e-4}
+        published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "tolerance": 1e-3}
         for run in runs(link, epsilons):
             done = completion(*run, ratings, draw_number, link=link, nuclear_norm=radius, **published)
             table.setdefault(run, []).append(average_relative_error(done.matrix(), truth))

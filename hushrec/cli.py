@@ -106,7 +106,7 @@ def _fail(message: str, code: int) -> NoReturn:
 # ---------------------------------------------------------------------- from arguments to values
 
 
-def _budget(epsilon: float | None, delta: float | None, relation: str) -> Budget:
+def _budget(epsilon: float | None, delta: float | None, relation: str | None, unit: str = "user") -> Budget:
     from hushrec.privacy import Budget
 
     if epsilon is None:
@@ -120,7 +120,16 @@ def _budget(epsilon: float | None, delta: float | None, relation: str) -> Budget
                 " for example --delta 1e-6."
             )
         delta = _SHOWN_DELTA
-    return Budget(epsilon, delta, relation=relation)
+    relation = relation or ("replace" if unit == "rating" else "add-remove")
+    return Budget(epsilon, delta, unit=unit, relation=relation)
+
+
+def _one_bit(
+    overrides: Iterable[str], mechanism: str | None, link: str | None, threshold: float | None
+) -> dict[str, Any]:
+    """Settings of any model, and the three of one-bit models that have options of their own."""
+    named = {"mechanism": mechanism, "link": link, "threshold": threshold}
+    return _settings(overrides) | {name: value for name, value in named.items() if value is not None}
 
 
 def _domain(
@@ -265,7 +274,10 @@ def _bundle(name: str, make: Callable[..., Any], *options: Decorator) -> Decorat
 
 
 _model_name = click.option(
-    "--model", default="dpals", show_default=True, help="dpals, item-bias, global-mean, popular or als."
+    "--model",
+    default="dpals",
+    show_default=True,
+    help="dpals, one-bit-user, one-bit, item-bias, global-mean, popular, als, or a paper's by name.",
 )
 _k = click.option("-k", "k", type=_POSITIVE, default=20, show_default=True, help="Length of the lists.")
 _relevant_from = click.option(
@@ -277,9 +289,8 @@ _delta = click.option(
 _relation = click.option(
     "--relation",
     type=click.Choice(["add-remove", "replace"]),
-    default="add-remove",
-    show_default=True,
-    help="What one user is protected from: being known to be in the data, or any change of her ratings.",
+    help="What one user is protected from: being known to be in the data, or any change of her ratings."
+    "  [default: add-remove; replace for --unit rating]",
 )
 _budget_options = _bundle(
     "budget",
@@ -291,6 +302,13 @@ _budget_options = _bundle(
     ),
     _delta,
     _relation,
+    click.option(
+        "--unit",
+        type=click.Choice(["user", "rating"]),
+        default="user",
+        show_default=True,
+        help="What epsilon protects: all ratings of a user, or the value of one (--model one-bit only).",
+    ),
 )
 _domain_options = _bundle(
     "domain",
@@ -338,13 +356,20 @@ _seed = click.option(
 )
 _settings_options = _bundle(
     "settings",
-    _settings,
+    _one_bit,
     click.option(
         "--set",
         "overrides",
         multiple=True,
         metavar="NAME=VALUE",
         help="Set a hyper-parameter, for example --set rank=16; repeatable.",
+    ),
+    click.option(
+        "--mechanism", help="one-bit: input, objective, gradient, output, output-published or none."
+    ),
+    click.option("--link", help="one-bit: logistic or probit."),
+    click.option(
+        "--threshold", type=float, help="one-bit, one-bit-user: ratings above it are likes; declared."
     ),
 )
 _ledger_path = click.option(
@@ -444,6 +469,8 @@ def train(
                   --rating-range 1 5 --catalogue items.txt --out model.hush
     hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
                   --rating-range 0 1 --catalogue items.txt --out popular.hush
+    hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
+                  --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
     """
     from hushrec.evaluation.runs import check_run
     from hushrec.evaluation.runs import train as run
@@ -698,7 +725,7 @@ def compare(
     draws: int,
     k: int,
     relevant_from: float | None,
-    relation: str,
+    relation: str | None,
     n_users: int | None,
     settings: dict[str, dict[str, Any]],
     seed: int,
@@ -722,7 +749,7 @@ def compare(
     from hushrec.data.splits import split_ratings
     from hushrec.evaluation import compare as run
 
-    delta = _budget(min(epsilons), delta, relation).delta
+    budget = _budget(min(epsilons), delta, relation)
     if not 0 < holdout < 1:
         raise InputError(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
@@ -734,8 +761,8 @@ def compare(
         test_part,
         models,
         epsilons,
-        delta=delta,
-        relation=relation,
+        delta=budget.delta,
+        relation=budget.relation,
         n_users=n_users,
         settings=settings,
         draws=draws,

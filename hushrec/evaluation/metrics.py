@@ -56,7 +56,8 @@ class Evaluation:
     Attributes
     ----------
     metrics : mapping of str to Estimate
-        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``coverage@k`` (0 to 1).
+        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``coverage@k`` (0 to 1); before them
+        ``accuracy``, ``log_loss`` and ``auc`` for models of likes and dislikes.
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
@@ -167,6 +168,7 @@ def evaluate(
     targets = targets.select_users(np.diff(targets.matrix.indptr) > 0)
     history = history.aligned_to(targets)
     error_sums = np.zeros((targets.n_users, 3))
+    signs = _sign_metrics(billboard, history, targets, resamples, seed)
     if not billboard.estimator.implicit:
         error_sums = user_errors(
             billboard.predict_pairs(history, targets), targets.matrix.data, targets.matrix.indptr
@@ -175,12 +177,27 @@ def evaluate(
     recall, ndcg, lists = _rank_metrics(billboard, history, relevant, k)
     metrics = _estimates(error_sums, recall, ndcg, lists, targets.domain.n_items, k, resamples, seed)
     return Evaluation(
-        metrics=metrics,
+        metrics=signs | metrics,
         k=k,
         relevant_from=relevant_from,
         n_users=targets.n_users,
         n_ratings=targets.n_ratings,
     )
+
+
+def _sign_metrics(
+    billboard: Billboard, history: Ratings, targets: Ratings, resamples: int, seed: int
+) -> dict[str, Estimate]:
+    """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
+    from hushrec.evaluation.one_bit import sign_metrics
+
+    estimator = billboard.estimator
+    if not hasattr(estimator, "threshold"):
+        return {}
+    threshold = targets.domain.midpoint if estimator.threshold is None else estimator.threshold
+    scores, liked = billboard.predict_pairs(history, targets), targets.matrix.data > threshold
+    link = getattr(estimator, "link", "logistic")
+    return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, link)
 
 
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import Completion
 from hushrec.evaluation.metrics import Estimate, bootstrap_interval
 
 if TYPE_CHECKING:
+    from hushrec.algorithms import Completion
     from hushrec.data import Ratings
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ def average_relative_error(estimate: Array, truth: Array) -> float:
 
 
 def sign_metrics(
-    scores: Array, liked: Array, indptr: Array, resamples: int, seed: int
+    scores: Array, liked: Array, indptr: Array, resamples: int, seed: int, link: str = "logistic"
 ) -> dict[str, Estimate]:
     """Accuracy, log loss and AUC of log-odds, with bootstrap intervals over users.
 
@@ -73,6 +73,8 @@ def sign_metrics(
     scores, liked : ndarrays of shape (n_ratings,)
     indptr : ndarray of shape (n_users + 1,)
         Where each user's cells are.
+    link : {"logistic", "probit"}
+        What the scores are: log-odds, or probits.
     resamples, seed : int
         As in :func:`hushrec.evaluation.evaluate`.
     """
@@ -82,7 +84,7 @@ def sign_metrics(
         cells = np.repeat(users, counts)
         if not cells.any():
             return np.full(3, np.nan)
-        measures = [sign_accuracy(scores, liked, cells), log_loss(scores, liked, weights=cells)]
+        measures = [sign_accuracy(scores, liked, cells), log_loss(scores, liked, link, cells)]
         return np.array([*measures, auc(scores, liked, cells)])
 
     values = figures(np.ones(len(counts)))

@@ -1,0 +1,65 @@
+"""Measures of likes and dislikes against definitions by loops."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+from hushrec.algorithms import OneBitCompletion
+from hushrec.data import realistic, split_ratings
+from hushrec.evaluation import evaluate
+from hushrec.evaluation.one_bit import (
+    auc,
+    average_relative_error,
+    completion_scores,
+    log_loss,
+    sign_accuracy,
+    sign_metrics,
+)
+from hushrec.privacy import Accountant, Budget
+
+RNG = np.random.default_rng(0)
+SCORES = np.round(RNG.standard_normal(60), 1)  # with ties
+LIKED = RNG.random(60) < expit(2 * SCORES)
+
+
+def test_auc_counts_pairs():
+    pairs = [
+        1.0 if good > bad else 0.5 if good == bad else 0.0 for good in SCORES[LIKED] for bad in SCORES[~LIKED]
+    ]
+    assert auc(SCORES, LIKED) == pytest.approx(np.mean(pairs))
+    weights = RNG.integers(0, 3, 60).astype(float)
+    copies = np.repeat(np.arange(60), weights.astype(int))
+    assert auc(SCORES, LIKED, weights) == pytest.approx(auc(SCORES[copies], LIKED[copies]))
+    assert math.isnan(auc(SCORES, np.ones(60)))
+
+
+@pytest.mark.parametrize(("link", "chance"), [("logistic", expit), ("probit", ndtr)])
+def test_log_loss(link, chance):
+    wanted = -np.mean(np.where(LIKED, np.log(chance(SCORES)), np.log(1 - chance(SCORES))))
+    assert log_loss(SCORES, LIKED, link) == pytest.approx(wanted)
+
+
+def test_sign_accuracy_and_relative_error():
+    assert sign_accuracy(np.array([1.0, -1.0, 0.0, 2.0]), np.array([1, 1, 0, 0])) == 0.5
+    assert average_relative_error(np.array([[1.0, 2.0]]), np.array([[1.0, 1.0]])) == 0.5
+
+
+def test_figures_and_intervals_over_users():
+    figures = sign_metrics(SCORES, LIKED, np.arange(0, 61, 6), 200, 0)
+    assert list(figures) == ["accuracy", "log_loss", "auc"]
+    assert figures["auc"].value == pytest.approx(auc(SCORES, LIKED))
+    for figure in figures.values():
+        assert figure.low < figure.value < figure.high
+
+
+def test_evaluation_of_a_model_and_of_its_matrix():
+    train, test = split_ratings(realistic(150, 40, 3000, seed=0), (0.8, 0.2), seed=0)
+    fit = OneBitCompletion(mechanism="none", threshold=3.5, rank=4)
+    budget = Budget(math.inf, 1e-6, unit="rating", relation="replace")
+    result = evaluate(fit.fit(train, Accountant(budget)), train, test, resamples=20)
+    assert result["accuracy"].value > 0.6 and result["auc"].value > 0.6
+    assert math.isnan(result["rmse"].value)  # log-odds are no ratings
+    scores = completion_scores(fit.complete(train, Accountant(budget)), train, test)
+    assert sign_accuracy(scores, test.matrix.data > 3.5) == pytest.approx(result["accuracy"].value, abs=0.05)
