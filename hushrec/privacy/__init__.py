@@ -8,6 +8,7 @@ from hushrec.privacy.ledger import Ledger, LedgerSummary, default_path
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import Plan, Release
+from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "PrivacyStatement",
     "RandomizedResponse",
     "Release",
+    "RepeatAndSelect",
     "SystemNoise",
     "default_path",
     "delta_of",

@@ -4,7 +4,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
+from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement, library_version
+
+Result = TypeVar("Result")
 
 
 class Accountant:
@@ -136,21 +139,63 @@ class Accountant:
                 f"{type(mechanism).__name__} needs a sensitivity in norm {mechanism.norm!r}, but release "
                 f"{label!r} has it in norm {aggregate.norm!r}."
             )
-        if os.getpid() != self._process:
-            raise BudgetError(
-                "This accountant was copied by a fork, where its budget could be spent twice; make a new one."
-            )
-        add_noise = self._noise_for(aggregate, release)
-        with self._lock:
-            check_fit(self.budget, self._releases, (release,))
-            value = aggregate._take()
-            if self.ledger is not None:
-                self.ledger.charge(self.dataset, self.run, release)
-            self._releases.append(release)
+        add_noise = self._noise_for(aggregate, release, mechanism)
+        value = self._charge(release, aggregate._take)
         # the charge is durable: only now may noise be drawn
         if aggregate.streamed:
             return (add_noise(block) for block in value)
         return add_noise(value)
+
+    def select(
+        self, mechanism: RepeatAndSelect, label: str, run: Callable[["Accountant"], tuple[Result, float]]
+    ) -> Result:
+        """Charge for the best of a random number of runs, durably, then make them and return the best.
+
+        Parameters
+        ----------
+        mechanism : RepeatAndSelect
+        label : str
+            Public words for the privacy statement and the ledger.
+        run : callable
+            One run: it gets an accountant with the budget of one run, through which all that it computes from
+            private rows must pass, its score included, and returns its result and the score; the lowest wins.
+
+        Returns
+        -------
+        The best run's result. How many runs there were is private and told to nobody.
+
+        Raises
+        ------
+        BudgetError, LedgerError
+            As `release`. Nothing is run.
+        """
+        if not isinstance(mechanism, RepeatAndSelect):
+            raise InputError(f"mechanism must be a RepeatAndSelect, not {shown(mechanism)}.")
+        unit, relation = self.budget.unit, self.budget.relation
+        self._charge(Release(label, mechanism, 1.0, unit, relation))
+        budget = Budget(mechanism.run_epsilon, mechanism.delta, unit, relation)
+        noise = None if self._secure else self._noise
+        best: tuple[Result, float] | None = None
+        for _ in range(mechanism.draw_number_of_runs()):
+            result, score = run(Accountant(budget, noise=noise, data_is_public=self.data_is_public))
+            if best is None or score < best[1]:
+                best = (result, score)
+        assert best is not None
+        return best[0]
+
+    def _charge(self, release: Release, take: Callable[[], Any] = lambda: None) -> Any:
+        """Check, take the value from its aggregate, record the charge; return the value."""
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "This accountant was copied by a fork, where its budget could be spent twice; make a new one."
+            )
+        with self._lock:
+            check_fit(self.budget, self._releases, (release,))
+            value = take()
+            if self.ledger is not None:
+                self.ledger.charge(self.dataset, self.run, release)
+            self._releases.append(release)
+        return value
 
     def statement(self, public: Iterable[str] = (), notes: Iterable[str] = ()) -> PrivacyStatement:
         """Say what is promised, what was released, and what was taken to be public.
@@ -183,9 +228,11 @@ class Accountant:
             version=library_version(),
         )
 
-    def _noise_for(self, aggregate: Aggregate, release: Release) -> Callable[[np.ndarray], np.ndarray]:
+    def _noise_for(
+        self, aggregate: Aggregate, release: Release, mechanism: Mechanism
+    ) -> Callable[[np.ndarray], np.ndarray]:
         """Return the function that makes one array (or block) of the aggregate noisy."""
-        mechanism, label, scale, noise = release.mechanism, release.label, aggregate.scale, self._noise
+        label, scale, noise = release.label, aggregate.scale, self._noise
         if not isinstance(mechanism, Gaussian | Laplace):
             probability = mechanism.flip_probability(release.sensitivity)
             return lambda block: noise.flip(numeric_array(block), probability, label)

@@ -21,7 +21,11 @@ class Cost(Protocol):
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee (delta 0), or None where there is none."""
+        """Pure guarantee, or None where there is none."""
+
+    @property
+    def failure(self) -> float:
+        """Chance with which mu and epsilon need not hold; 0 but for a selection."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +86,18 @@ class Budget:
     def allows(self, costs: Iterable[Cost]) -> bool:
         """Tell whether these costs fit the budget together: in mu^2, or, all being pure, in their epsilons.
 
-        Why either of the two may be used, and chosen adaptively: docs/proofs/accounting.md, section 4.
+        Chances of failure add up and are taken from delta first. Why either of the two may be used, and
+        chosen adaptively: docs/proofs/accounting.md, section 4, and docs/proofs/selection.md.
         """
         costs = tuple(costs)
-        spent = total_mu(cost.mu for cost in costs)
-        if spent * spent <= self.mu * self.mu * (1 + ROUNDING):
-            return True
+        failure = math.fsum(cost.failure for cost in costs)
+        if failure < self.delta:
+            spent = total_mu(cost.mu for cost in costs)
+            mu = mu_of(self.epsilon, self.delta - failure) if failure else self.mu
+            if spent * spent <= mu * mu * (1 + ROUNDING):
+                return True
         pure = pure_epsilon(costs)
-        return pure is not None and pure <= self.epsilon * (1 + ROUNDING)
+        return failure <= self.delta and pure is not None and pure <= self.epsilon * (1 + ROUNDING)
 
     def spell(self, epsilon: float) -> str:
         """Say an epsilon at the budget's delta, with its unit and relation."""
@@ -100,7 +108,7 @@ class Budget:
 
 
 def pure_epsilon(costs: Iterable[Cost]) -> float | None:
-    """Sum of the pure epsilons (delta 0), or None if one of the releases is not pure."""
+    """Sum of the pure epsilons, or None if one of the releases is not pure."""
     epsilons = [cost.epsilon for cost in costs]
     parts = [epsilon for epsilon in epsilons if epsilon is not None]
     return math.fsum(parts) if len(parts) == len(epsilons) else None
@@ -109,8 +117,11 @@ def pure_epsilon(costs: Iterable[Cost]) -> float | None:
 def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
     """Epsilon at `delta` of releases taken together: exact in mu^2, or the pure sum where that is smaller."""
     costs = tuple(costs)
-    pure = pure_epsilon(costs)
-    gaussian = epsilon_of(total_mu(cost.mu for cost in costs), delta)
+    failure = math.fsum(cost.failure for cost in costs)
+    pure = pure_epsilon(costs) if failure <= delta else None
+    gaussian = math.inf
+    if failure < delta:
+        gaussian = epsilon_of(total_mu(cost.mu for cost in costs), delta - failure)
     return gaussian if pure is None else min(pure, gaussian)
 
 

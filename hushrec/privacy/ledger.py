@@ -28,7 +28,7 @@ from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
 
 _APPLICATION = 0x68757368  # "hush" in SQLite's application_id
-_VERSION = 1
+_VERSION = 2
 _GENESIS = "0" * 64
 
 _SCHEMA = f"""
@@ -42,7 +42,8 @@ CREATE TABLE datasets (
 CREATE TABLE charges (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
     label TEXT NOT NULL, mechanism TEXT NOT NULL, sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL,
-    unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL
+    failure REAL NOT NULL, unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL,
+    hash TEXT NOT NULL
 );
 CREATE INDEX charges_of_dataset ON charges (dataset);
 CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL);
@@ -56,6 +57,7 @@ class Charge:
 
     mu: float
     epsilon: float | None
+    failure: float
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,10 @@ class Ledger:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 count + 1, dataset, run, now, release.label, repr(release.mechanism), release.sensitivity,
-                release.mu, release.epsilon, release.unit, release.relation, previous,
+                release.mu, release.epsilon, release.failure, release.unit, release.relation, previous,
             )  # fmt: skip
             digest = _digest(row)
-            connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 13)})", (*row, digest))
+            connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 14)})", (*row, digest))
             connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, digest))
         self._verified = (count + 1, digest)
 
@@ -303,8 +305,8 @@ class Ledger:
 
     @staticmethod
     def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:
-        rows = connection.execute("SELECT mu, epsilon FROM charges WHERE dataset = ?", (dataset,))
-        return [Charge(mu, epsilon) for mu, epsilon in rows]
+        rows = connection.execute("SELECT mu, epsilon, failure FROM charges WHERE dataset = ?", (dataset,))
+        return [Charge(*row) for row in rows]
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         """Follow the chain from the last verified charge to the head."""

@@ -21,6 +21,7 @@ class Gaussian:
 
     noise_multiplier: float
     norm: ClassVar[str] = "l2"
+    failure: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
@@ -52,6 +53,7 @@ class Laplace:
 
     noise_multiplier: float
     norm: ClassVar[str] = "l1"
+    failure: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
@@ -86,6 +88,7 @@ class RandomizedResponse:
 
     epsilon: float
     norm: ClassVar[str] = "labels"
+    failure: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))

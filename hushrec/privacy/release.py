@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from hushrec.privacy._validate import RELATIONS, UNITS, choice, name, positive, 
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
+from hushrec.privacy.selection import RepeatAndSelect
 
 SMALLEST_NOISE = 1e-290  # an sd below it may be rounded to zero
 
@@ -23,7 +24,7 @@ class Release:
     ----------
     label : str
         Public words for the reader of a privacy statement.
-    mechanism : Gaussian, Laplace or RandomizedResponse
+    mechanism : Gaussian, Laplace, RandomizedResponse or RepeatAndSelect
     sensitivity : float
         In the mechanism's norm.
     unit : {"user", "rating"}
@@ -31,14 +32,14 @@ class Release:
     """
 
     label: str
-    mechanism: Mechanism
+    mechanism: Mechanism | RepeatAndSelect
     sensitivity: float
     unit: str
     relation: str
 
     def __post_init__(self) -> None:
         name("label", self.label)
-        if not isinstance(self.mechanism, Mechanism):
+        if not isinstance(self.mechanism, Mechanism | RepeatAndSelect):
             raise InputError(
                 f"mechanism must be a Gaussian, Laplace or RandomizedResponse, not {shown(self.mechanism)}."
             )
@@ -59,8 +60,13 @@ class Release:
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee (delta 0), None for Gaussian noise."""
+        """Pure guarantee (but for a chance of `failure`), None for Gaussian noise."""
         return self.mechanism.epsilon
+
+    @property
+    def failure(self) -> float:
+        """Chance with which mu and epsilon need not hold; 0 but for a selection."""
+        return self.mechanism.failure
 
     @property
     def noise_sd(self) -> float:
@@ -75,6 +81,7 @@ class Release:
             "norm": self.mechanism.norm,
             "sensitivity": self.sensitivity,
             "noise_multiplier": getattr(self.mechanism, "noise_multiplier", None),
+            **_selection(self.mechanism),
             "noise_sd": self.noise_sd,
             "epsilon": self.epsilon,
             "mu": self.mu,
@@ -85,7 +92,7 @@ class Release:
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Release":
         """Inverse of `to_dict`."""
-        mechanism: Mechanism
+        mechanism: Mechanism | RepeatAndSelect
         match entry["mechanism"]:
             case "Gaussian":
                 mechanism = Gaussian(entry["noise_multiplier"])
@@ -93,6 +100,9 @@ class Release:
                 mechanism = Laplace(entry["noise_multiplier"])
             case "RandomizedResponse":
                 mechanism = RandomizedResponse(entry["epsilon"])
+            case "RepeatAndSelect":
+                words = ("run_epsilon", "delta", "mean_runs", "shape")
+                mechanism = RepeatAndSelect(*(entry[word] for word in words))
             case other:
                 raise InputError(f"There is no mechanism {shown(other)}.")
         return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
@@ -147,3 +157,7 @@ def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]
             f"{what} would bring the total to {budget.spell(total)}, past the budget of "
             f"epsilon = {budget.epsilon:g}; add more noise or declare a larger budget."
         )
+
+
+def _selection(mechanism: Mechanism | RepeatAndSelect) -> dict[str, Any]:
+    return asdict(mechanism) if isinstance(mechanism, RepeatAndSelect) else {}

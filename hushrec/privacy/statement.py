@@ -75,7 +75,8 @@ class PrivacyStatement:
     @property
     def pure_epsilon(self) -> float | None:
         """Epsilon at delta 0, where every release is pure; None otherwise."""
-        return pure_epsilon(self.releases) if self.releases else None
+        pure = self.releases and not any(release.failure for release in self.releases)
+        return pure_epsilon(self.releases) if pure else None
 
     @property
     def joint_dp(self) -> str:

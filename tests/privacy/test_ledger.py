@@ -216,15 +216,15 @@ TAMPERING = [
     "DELETE FROM charges WHERE id = 1",
     "DELETE FROM charges WHERE id = 3",
     "DELETE FROM charges",
-    "INSERT INTO charges SELECT 4, dataset, run, time, label, mechanism, sensitivity, mu, epsilon, unit, "
-    "relation, hash, hash FROM charges WHERE id = 3",
+    "INSERT INTO charges SELECT 4, dataset, run, time, label, mechanism, sensitivity, mu, epsilon, failure, "
+    "unit, relation, hash, hash FROM charges WHERE id = 3",
     "UPDATE head SET count = 2, hash = (SELECT hash FROM charges WHERE id = 2)",
     "DELETE FROM head",
     "UPDATE datasets SET epsilon = 100",
     "UPDATE datasets SET epsilon = NULL, delta = NULL",
     "DELETE FROM datasets",
     "DROP TABLE charges",
-    "PRAGMA user_version = 2",
+    "PRAGMA user_version = 3",
 ]  # fmt: skip
 
 

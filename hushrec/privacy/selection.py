@@ -1,0 +1,154 @@
+"""The best of a random number of private runs costs little more than one of them.
+
+Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 2: the number of
+runs is drawn from a truncated negative binomial law, each run draws its own configuration and scores itself
+privately, and only the best run is released, never the number of runs. Proof of what is charged:
+docs/proofs/selection.md.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+
+from hushrec.errors import InputError
+from hushrec.privacy._validate import number
+from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
+from hushrec.privacy.budget import Budget
+
+_ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
+_SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
+_LARGEST_SHAPE = 100.0
+_LEAST_MASS = 1e-30  # further runs are less likely than any double can tell
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect:
+    """The best of a random number of runs, each (run_epsilon, delta)-DP by Gaussian composition.
+
+    Parameters
+    ----------
+    run_epsilon : float
+        Budget of one run at `delta`, greater than 0.
+    delta : float
+        In [1e-300, 1).
+    mean_runs : float
+        Expected number of runs, greater than 1.
+    shape : float
+        Of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most uneven)
+        over 1 (geometric) to 100.
+    """
+
+    run_epsilon: float
+    delta: float
+    mean_runs: float
+    shape: float = 1.0
+    norm: ClassVar[str] = "selection"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_epsilon", valid_epsilon(self.run_epsilon))
+        object.__setattr__(self, "delta", valid_delta(self.delta))
+        mean_runs = number("mean_runs", self.mean_runs, "pass how many runs to expect, for example 10")
+        if not 1 < mean_runs <= 1e6:
+            raise InputError(f"mean_runs must be greater than 1 and at most 1e6, not {mean_runs:g}.")
+        shape = number("shape", self.shape, "pass 1.0 for a geometric number of runs")
+        if not 0 <= shape <= _LARGEST_SHAPE:
+            raise InputError(f"shape must be from 0 to {_LARGEST_SHAPE:g}, not {shape:g}.")
+        object.__setattr__(self, "mean_runs", mean_runs)
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def within(cls, budget: Budget, mean_runs: float, shape: float = 1.0) -> "RepeatAndSelect":
+        """The largest runs whose selection fits a budget."""
+        if not budget.private:
+            return cls(math.inf, budget.delta, mean_runs, shape)
+        low, high = 0.0, budget.epsilon
+        for _ in range(60):
+            middle = (low + high) / 2
+            if middle > 0 and cls(middle, budget.delta, mean_runs, shape).epsilon <= budget.epsilon:
+                low = middle
+            else:
+                high = middle
+        if low == 0:
+            raise InputError(
+                f"Choosing among {mean_runs:g} expected runs does not fit epsilon = {budget.epsilon:g} at"
+                f" delta = {budget.delta:g}; tune on generated or public data, or expect fewer runs."
+            )
+        return cls(low, budget.delta, mean_runs, shape)
+
+    @cached_property
+    def run_mu(self) -> float:
+        """Budget of one run in Gaussian differential privacy."""
+        return mu_of(self.run_epsilon, self.delta)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Cost of the whole at `delta`, rounded up."""
+        return selection_epsilon(self.run_mu, self.delta, self.mean_runs, self.shape)
+
+    @property
+    def failure(self) -> float:
+        """Chance up to which `epsilon` and `mu` hold: it is taken from the budget's delta."""
+        return self.delta
+
+    @cached_property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy, but for a chance of `failure`."""
+        return mu_of_pure(self.epsilon)
+
+    def noise_sd(self, sensitivity: float) -> float:
+        """Standard deviation that one Gaussian release would have that costs what a run costs."""
+        return sensitivity / self.run_mu if math.isfinite(self.run_mu) else 0.0
+
+    def draw_number_of_runs(self) -> int:
+        """Draw how many runs to make, from the operating system's generator. Show it to nobody."""
+        uniform = (int.from_bytes(os.urandom(16), "little") + 0.5) / (1 << 128)
+        return number_of_runs(uniform, self.mean_runs, self.shape)
+
+
+def selection_epsilon(run_mu: float, delta: float, mean_runs: float, shape: float) -> float:
+    """Epsilon at `delta` of the best of a random number of mu-GDP runs (Theorem 2 and Canonne et al. 2020).
+
+    A mu-GDP run is (order, order mu^2/2)-Renyi-DP for every order. The second order of the theorem enters as
+    (1 + shape) ((order - 1) mu^2/2 + log(1/gamma)/order), which is least at sqrt(2 log(1/gamma)) / mu.
+    """
+    if run_mu == math.inf:
+        return math.inf
+    log_gamma = -math.log(success_rate(mean_runs, shape))
+    second = max(1.0, math.sqrt(2 * log_gamma) / run_mu)
+    constant = (1 + shape) * ((second - 1) * run_mu**2 / 2 + log_gamma / second)
+    renyi = _ORDERS * run_mu**2 / 2 + constant + math.log(mean_runs) / (_ORDERS - 1)
+    epsilons = renyi + np.log1p(-1 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1)
+    return max(0.0, float(epsilons.min())) * (1 + _SAFETY)
+
+
+def success_rate(mean_runs: float, shape: float) -> float:
+    """Gamma of the truncated negative binomial law with this mean (the paper's definition 1)."""
+
+    def log_mean(log_gamma: float) -> float:
+        gamma = math.exp(log_gamma)
+        if shape == 0:
+            return math.log((1 / gamma - 1) / -log_gamma)
+        return math.log(shape * (1 - gamma) / gamma / -math.expm1(shape * log_gamma))
+
+    target = math.log(mean_runs)
+    return math.exp(brentq(lambda log_gamma: log_mean(log_gamma) - target, -60.0, -1e-9, xtol=1e-14))
+
+
+def number_of_runs(uniform: float, mean_runs: float, shape: float) -> int:
+    """Inverse of the truncated negative binomial distribution function, at least 1."""
+    gamma = success_rate(mean_runs, shape)
+    if shape == 0:
+        mass = (1 - gamma) / -math.log(gamma)
+    else:
+        mass = shape * (1 - gamma) / math.expm1(-shape * math.log(gamma))
+    runs = 1
+    while uniform > mass > _LEAST_MASS:
+        uniform -= mass
+        mass *= (1 - gamma) * (runs + shape) / (runs + 1)
+        runs += 1
+    return runs
