@@ -130,7 +130,7 @@ class OneBitCompletion(Estimator):
     clamp: float = 0.5
     noise: str = "laplace"
     strong_convexity: float = 4.0
-    output_steps: int = 10
+    output_steps: int = 5
     entry_epsilon: float | None = None
     n_users: int | None = None
     acknowledge_cost: bool = False

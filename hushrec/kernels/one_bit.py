@@ -93,6 +93,8 @@ def project_nuclear(matrix: Array, radius: float) -> Array:
     """Nearest matrix of nuclear norm at most ``radius``, from the eigenvectors of the smaller Gram matrix."""
     if matrix.shape[0] > matrix.shape[1]:
         return project_nuclear(matrix.T, radius).T
+    if np.linalg.norm(matrix) * math.sqrt(matrix.shape[0]) <= radius:
+        return matrix  # the nuclear norm is at most that
     values, vectors = np.linalg.eigh(matrix @ matrix.T)
     singular = np.sqrt(np.maximum(values, 0.0))
     threshold = soft_threshold_for(singular, radius)
