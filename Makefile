@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe clean
+.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -37,6 +37,9 @@ bench-speed: $(VENV)/.bench
 # LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
 reproduce-frank-wolfe: $(VENV)/.test
 	$(BIN)/python -m benchmarks.reproduce_frank_wolfe $(LONG)
+
+reproduce-one-bit: $(VENV)/.test
+	$(BIN)/python -m benchmarks.reproduce_one_bit --figures docs/figures
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
