@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, log_ndtr, logit
 
 from hushrec.algorithms import OneBitCompletion, randomize_labels
 from hushrec.algorithms.one_bit import flips_epsilon, garbled, pure_epsilon_share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
+from hushrec.kernels import one_bit
 from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
@@ -400,3 +401,26 @@ def test_part_of_a_budget_buys_a_smaller_epsilon():
     assert 0 < half < pure_epsilon_share(whole, 1.0) == 4.0
     assert whole.allows([whole.share(0.5), Laplace(1 / half)])
     assert not whole.allows([whole.share(0.5), Laplace(0.99 / half)])
+
+
+# ---------------------------------------------------------------------- the errata's numbers
+
+
+def test_constants_of_the_errata():
+    def bent(x):
+        """Second derivative of -log Phi."""
+        slope = np.exp(one_bit.log_density(x) - log_ndtr(x))
+        return slope * (slope + x)
+
+    bounds = np.array([1.0, 2.0, 3.0])
+    jacobian = np.log(bent(-bounds) / bent(bounds))  # J3: what the probit proof leaves out
+    assert jacobian == pytest.approx([0.771, 2.054, 4.244], abs=1e-3)
+    assert [one_bit.label_sensitivity("probit", a) for a in bounds] == pytest.approx(
+        [1.813, 2.428, 3.288], abs=1e-3
+    )
+    x, flip = np.linspace(-1, 1, 2001), 1 / (1 + math.e)  # I3: alpha = 1, epsilon = 1
+    h = expit(x)
+    seen = h * (1 - flip) + (1 - h) * flip
+    beta = (seen * (1 - seen) / ((1 - 2 * flip) * h * (1 - h)) ** 2).max()
+    assert beta == pytest.approx(28.9, abs=0.01)
+    assert 1 / (2 * (1 - 2 * flip) ** 2) + math.e / 2 == pytest.approx(3.70, abs=0.01)
