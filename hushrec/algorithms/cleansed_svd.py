@@ -23,6 +23,7 @@ from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
+from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -164,7 +165,7 @@ class CleansedSVD(Estimator):
 
     def _release_covariance(self, residuals: sp.csr_array, gate: Gate) -> tuple[Array, Array]:
         """Weighted sums of the outer products of residuals and of their places, c being a user's count."""
-        from hushrec.kernels.symmetric import frobenius_scale, outer_sums, unpacked
+        from hushrec.kernels.symmetric import outer_sums
 
         n_items = residuals.shape[1]
         counts = np.diff(residuals.indptr)

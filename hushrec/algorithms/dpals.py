@@ -44,6 +44,7 @@ from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
+from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -482,7 +483,7 @@ class DPALS(Estimator):
         if math.isinf(clip) or math.isinf(row_norm):
             return None
         width = self.rank + self.biases
-        gram = _frobenius_scale(width) * self._gram_unit / row_norm**2
+        gram = frobenius_scale(width) * self._gram_unit / row_norm**2
         bound = clip if self.clipping == "user" else clip * row_norm
         return np.concatenate([gram, np.full(width, 1 / bound)])
 
@@ -586,7 +587,7 @@ class DPALS(Estimator):
             users = self._users(ratings, local.center, items, ridge)
             label, sums_label = f"gramian {step}", f"item sums {step}"
             sums, gram = local.sums(items, users, bound, self._clip(sums_label, ratings.domain))
-            scale = _frobenius_scale(self.rank)
+            scale = frobenius_scale(self.rank)
             if self.user_variance:
                 shares = local.uncertainty(items, slopes, ridge.regularization)
                 gram = np.append(gram, shares.sum())
@@ -597,7 +598,7 @@ class DPALS(Estimator):
             if self.user_variance:
                 variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
                 gram = gram[:-1]
-            values, vectors = np.linalg.eigh(_symmetric(gram))
+            values, vectors = np.linalg.eigh(unpacked(gram))
             values = np.maximum(values, gate.noise_sd(label)) / n_users + variance
             noisy = noisy - variance * slopes[:, None] * items[:, :-1]
             if step == 1 and self.start == "random":  # the learned columns were a guess: solve outright
@@ -627,7 +628,7 @@ class DPALS(Estimator):
             pull = None
             if self.unobserved_weight:
                 label = f"unobserved gramian {step}"
-                packed = gate.release(label, gramian(users[:, :-1]), scale=_frobenius_scale(self.rank))
+                packed = gate.release(label, gramian(users[:, :-1]), scale=frobenius_scale(self.rank))
                 pull = self.unobserved_weight * project_psd(packed[None])[0]
             label = f"item statistics {step}"
             clip = self._clip(label, ratings.domain)
@@ -732,9 +733,9 @@ class DPALS(Estimator):
             users = self._users(ratings, local.center, items, ridge)
             clip = math.inf if self.start_clip is None else self.start_clip * ratings.domain.half_width
             packed = local.outer_products(items, users, clip)
-            matrix = _symmetric(gate.release("start", packed, scale=_frobenius_scale(n_items)))
+            matrix = unpacked(gate.release("start", packed, scale=frobenius_scale(n_items)))
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
-            learned = _top_eigenvectors(matrix, self._learned) * math.sqrt(n_items) * self.factor_prior
+            learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
         else:
             learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
         learned = np.where(frequent[:, None], learned, 0)
@@ -906,27 +907,3 @@ def _standardised(values: Array, weights: Array) -> Array:
 
 def _norms(factors: Array) -> Array:
     return np.sqrt(np.einsum("ij,ij->i", factors, factors, dtype=np.float64))
-
-
-def _frobenius_scale(width: int) -> Array:
-    """Units of a packed symmetric matrix in which its norm is the Frobenius norm."""
-    rows, columns = np.tril_indices(width)
-    return np.where(rows == columns, 1.0, math.sqrt(2.0))
-
-
-def _symmetric(packed: Array) -> Array:
-    width = (math.isqrt(8 * len(packed) + 1) - 1) // 2
-    full = np.zeros((width, width))
-    rows, columns = np.tril_indices(width)
-    full[rows, columns] = packed
-    full[columns, rows] = packed
-    return full
-
-
-def _top_eigenvectors(matrix: Array, count: int) -> Array:
-    """Orthonormal eigenvectors of the largest eigenvalues, from a fixed start; shape (n, count)."""
-    from scipy.sparse.linalg import eigsh
-
-    if count >= len(matrix) - 1:
-        return np.asarray(np.linalg.eigh(matrix)[1][:, ::-1][:, :count])
-    return np.asarray(eigsh(matrix, count, which="LA", v0=np.ones(len(matrix)))[1])

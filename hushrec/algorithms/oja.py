@@ -22,6 +22,7 @@ from hushrec.algorithms.centering import clipped
 from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.errors import InputError
+from hushrec.kernels.packed import top_eigenpairs
 from hushrec.privacy import Accountant, Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -62,8 +63,6 @@ class CovarianceSolver:
 
     def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
-        from hushrec.kernels.symmetric import top_eigenpairs
-
         matrix = Covariance(self.bound).matrix(rows, gate, label)
         if not self.diagonal:
             np.fill_diagonal(matrix, 0.0)

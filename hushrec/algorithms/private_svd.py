@@ -22,6 +22,7 @@ from hushrec.algorithms.centering import CentredEstimator, clipped
 from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -88,8 +89,6 @@ class PrivateSVD(CentredEstimator):
         return Plan(budget, (*planned, *covariance))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        from hushrec.kernels.symmetric import top_eigenpairs
-
         arrays = self._level(ratings, gate, seed)
         rows = self._rows(arrays, ratings).matrix
         if self.scale == "paid":
@@ -137,7 +136,7 @@ class Covariance:
 
     def matrix(self, rows: sp.csr_array, gate: Gate, label: str) -> NDArray[np.float64]:
         """Clip, sum, release; the noisy symmetric matrix."""
-        from hushrec.kernels.symmetric import frobenius_scale, outer_sums, unpacked
+        from hushrec.kernels.symmetric import outer_sums
 
         packed = outer_sums(*csr(clipped(rows, self.bound)), rows.shape[1])
         return unpacked(gate.release(label, packed, scale=frobenius_scale(rows.shape[1])))

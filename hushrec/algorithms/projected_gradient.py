@@ -25,6 +25,7 @@ from hushrec.algorithms.checks import check_numbers
 from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -234,20 +235,18 @@ class PrivateProjectedGradient(_ProjectedGradient):
         return clip * domain.half_width
 
     def _released_gram(self, gate: Gate, step: int, gram: Array) -> NDArray[np.float64]:
-        from hushrec.kernels.symmetric import frobenius_scale, unpacked
-
         packed = gram[np.tril_indices(len(gram))]
         return unpacked(gate.release(f"step {step}", packed, scale=frobenius_scale(len(gram))))
 
 
 def _projection(gram: Array, radius: float) -> ProjectionMap:
     """Global: soft threshold of the singular values whose squares are ``gram``'s positive eigenvalues."""
-    from hushrec.kernels.symmetric import nuclear_threshold
+    from hushrec.kernels.one_bit import soft_threshold_for
 
     squares, vectors = np.linalg.eigh(gram)
     squares, vectors = squares[::-1], vectors[:, ::-1]
     singular = np.sqrt(squares[squares > 1e-12 * max(squares[0], 0.0)])
-    kept = nuclear_threshold(singular, radius)
+    kept = np.maximum(singular - soft_threshold_for(singular, radius), 0.0)
     rank = np.count_nonzero(kept)
     return ProjectionMap(vectors[:, :rank], kept[:rank] / singular[:rank])
 

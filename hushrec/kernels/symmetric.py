@@ -1,7 +1,4 @@
-"""Symmetric matrices of order n as packed lower triangles: sums of outer products, eigenpairs, thresholds.
-
-Entry (a, b), b <= a, of a packed triangle is number ``a * (a + 1) // 2 + b``.
-"""
+"""The symmetric matrix A^T A of a sparse A, whole or only its top eigenpair."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import check_csr
-
-#: Orders up to this get all of LAPACK's accuracy, larger ones Lanczos iterations.
-_LARGEST_DIRECT = 1200
+from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
 
 Array = NDArray[Any]
 
@@ -35,7 +30,7 @@ def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDA
     Returns
     -------
     (n_cols * (n_cols + 1) // 2,) float64 array
-        Packed lower triangle.
+        Packed lower triangle (`hushrec.kernels.packed`).
     """
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     packed = np.zeros(n_cols * (n_cols + 1) // 2)
@@ -50,54 +45,6 @@ def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDA
 
     threads.run(accumulate, work)
     return packed
-
-
-def frobenius_scale(order: int) -> NDArray[np.float64]:
-    """Units of a packed triangle in which its Euclidean norm is the Frobenius norm of the matrix."""
-    scale = np.full(order * (order + 1) // 2, math.sqrt(2.0))
-    diagonal = np.arange(1, order + 1)
-    scale[diagonal * (diagonal + 1) // 2 - 1] = 1.0
-    return scale
-
-
-def unpacked(packed: Array) -> NDArray[np.float64]:
-    """The symmetric matrix of a packed lower triangle, shape (n, n)."""
-    order = (math.isqrt(8 * len(packed) + 1) - 1) // 2
-    full = np.zeros((order, order))
-    rows, columns = np.tril_indices(order)
-    full[rows, columns] = packed
-    full[columns, rows] = packed
-    return full
-
-
-def top_eigenpairs(matrix: Array, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest eigenvalues of a symmetric matrix and their orthonormal eigenvectors, from a fixed start.
-
-    Parameters
-    ----------
-    matrix : (n, n) array
-    count : int
-        At most n.
-
-    Returns
-    -------
-    values : (count,) array
-        Descending.
-    vectors : (n, count) array
-    """
-    from scipy.linalg import eigh
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
-    order = len(matrix)
-    if order > _LARGEST_DIRECT and count < order // 10:
-        try:
-            values, vectors = eigsh(matrix, count, which="LA", v0=np.ones(order))
-            best = np.argsort(-values)
-            return values[best], vectors[:, best]
-        except ArpackNoConvergence:
-            pass
-    values, vectors = eigh(matrix, subset_by_index=[order - count, order - 1])
-    return values[::-1], vectors[:, ::-1]
 
 
 def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
@@ -115,37 +62,13 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     order = matrix.shape[1]
-    if order <= _LARGEST_DIRECT:
+    if order <= LARGEST_DIRECT:
         square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
         values, vectors = top_eigenpairs(square, 1)
     else:
         operator = LinearOperator((order, order), matvec=lambda v: matrix.T @ (matrix @ v), dtype=np.float64)
         values, vectors = eigsh(operator, 1, which="LA", v0=np.ones(order))
     return math.sqrt(max(values[0], 0.0)), vectors[:, 0]
-
-
-def nuclear_threshold(singular_values: Array, bound: float) -> NDArray[np.float64]:
-    """Singular values soft-thresholded so that they add up to at most ``bound``.
-
-    This is the Euclidean projection onto the ball of the nuclear norm (Duchi et al. 2008 for the simplex).
-
-    Parameters
-    ----------
-    singular_values : (n,) array
-        Not negative, descending.
-    bound : float
-        Greater than 0.
-
-    Returns
-    -------
-    (n,) array
-    """
-    excess = np.cumsum(singular_values) - bound
-    if len(excess) == 0 or excess[-1] <= 0:
-        return np.array(singular_values, dtype=np.float64)
-    taus = excess / np.arange(1, len(excess) + 1)
-    tau = taus[np.flatnonzero(singular_values > taus)[-1]]
-    return np.maximum(singular_values - tau, 0.0)
 
 
 @simd.compiled

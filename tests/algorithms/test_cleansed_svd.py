@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.algorithms import CleansedSVD
 from hushrec.errors import InputError
-from hushrec.kernels.symmetric import unpacked
+from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 
@@ -47,7 +47,7 @@ def twin(ratings, calls):
 
 
 def truncated(cleansed: np.ndarray, counts: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rank-r covariance, truncated where noise is the same everywhere, and an orthonormal basis of its span."""
+    """Rank-r covariance, truncated where noise is the same everywhere, and a basis of its span."""
     root = np.sqrt(counts)
     values, vectors = np.linalg.eigh(cleansed * np.outer(root, root))
     kept = np.argsort(-values)[:rank]

@@ -1,4 +1,4 @@
-"""Corrective Frank-Wolfe: refits, strengths of directions, and every algorithm of the paper in a comparison."""
+"""Corrective Frank-Wolfe: refits, strengths of directions; every algorithm of the paper in a comparison."""
 
 import math
 
@@ -10,7 +10,7 @@ from hushrec.algorithms.corrective_frank_wolfe import _strengths
 from hushrec.algorithms.oja import Eigenpairs
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation.compare import compare
-from hushrec.kernels.symmetric import unpacked
+from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hushrec.algorithms import Billboard, CorrectiveFrankWolfe, FrankWolfe, PrivateFrankWolfe, frank_wolfe
 from hushrec.data import jtt18_matrix, split_ratings
 from hushrec.errors import InputError
-from hushrec.kernels.symmetric import unpacked
+from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 

@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.algorithms import PrivateSVD
 from hushrec.errors import InputError
-from hushrec.kernels.symmetric import unpacked
+from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 

@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.algorithms import PrivateProjectedGradient, ProjectedGradient
 from hushrec.errors import InputError
-from hushrec.kernels.symmetric import unpacked
+from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, small
 

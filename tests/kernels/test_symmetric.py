@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.kernels import symmetric, threads
+from hushrec.kernels import packed, symmetric, threads
 
 
 def sparse(seed: int, n_rows: int = 40, n_cols: int = 13, density: float = 0.3) -> sp.csr_array:
@@ -17,9 +17,9 @@ def sparse(seed: int, n_rows: int = 40, n_cols: int = 13, density: float = 0.3) 
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
 def test_outer_sums_are_the_gramian(density: float) -> None:
     matrix = sparse(1, density=density)
-    packed = symmetric.outer_sums(matrix.indptr, matrix.indices, matrix.data, 13)
+    triangle = symmetric.outer_sums(matrix.indptr, matrix.indices, matrix.data, 13)
     dense = matrix.toarray()
-    np.testing.assert_allclose(symmetric.unpacked(packed), dense.T @ dense, atol=1e-13)
+    np.testing.assert_allclose(packed.unpacked(triangle), dense.T @ dense, atol=1e-13)
 
 
 def test_outer_sums_do_not_depend_on_threads() -> None:
@@ -35,9 +35,9 @@ def test_scaled_triangle_has_the_frobenius_norm() -> None:
     rng = np.random.default_rng(3)
     half = rng.standard_normal((9, 9))
     full = half + half.T
-    packed = full[np.tril_indices(9)]
-    np.testing.assert_array_equal(symmetric.unpacked(packed), full)
-    assert np.linalg.norm(packed * symmetric.frobenius_scale(9)) == pytest.approx(np.linalg.norm(full))
+    triangle = full[np.tril_indices(9)]
+    np.testing.assert_array_equal(packed.unpacked(triangle), full)
+    assert np.linalg.norm(triangle * packed.frobenius_scale(9)) == pytest.approx(np.linalg.norm(full))
 
 
 @pytest.mark.parametrize("order", [6, 1300])
@@ -45,7 +45,7 @@ def test_top_eigenpairs(order: int) -> None:
     rng = np.random.default_rng(order)
     basis = np.linalg.qr(rng.standard_normal((order, 4)))[0]
     matrix = (basis * [9.0, 7.0, -12.0, 3.0]) @ basis.T
-    values, vectors = symmetric.top_eigenpairs(matrix, 3)
+    values, vectors = packed.top_eigenpairs(matrix, 3)
     np.testing.assert_allclose(values, [9, 7, 3], rtol=1e-8)
     np.testing.assert_allclose(np.abs(basis[:, [0, 1, 3]].T @ vectors), np.eye(3), atol=1e-6)
 
@@ -57,14 +57,3 @@ def test_top_right_singular(n_cols: int) -> None:
     _, values, vectors = np.linalg.svd(matrix.toarray(), full_matrices=False)
     assert value == pytest.approx(values[0], rel=1e-9)
     assert abs(vectors[0] @ vector) == pytest.approx(1.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("bound", [0.5, 2.0, 6.5, 100.0])
-def test_nuclear_threshold_is_found_by_bisection_too(bound: float) -> None:
-    values = np.array([3.0, 2.5, 1.0, 0.1, 0.0])
-    low, high = 0.0, 3.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(values - middle, 0).sum() > bound else (low, middle)
-    expected = np.maximum(values - high, 0) if values.sum() > bound else values
-    np.testing.assert_allclose(symmetric.nuclear_threshold(values, bound), expected, atol=1e-12)

@@ -29,7 +29,6 @@ from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import LedgerError
-from hushrec.kernels import symmetric
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -508,7 +507,7 @@ MUTANTS = [
         "noise off the diagonal of a Gramian too small",
         set_to(
             dpals,
-            "_frobenius_scale",
+            "frobenius_scale",
             off_diagonal_counted_too_much,
         ),
         sensitivity("dpals, spectral start"),
@@ -662,7 +661,7 @@ MUTANTS = [
     ),
     Mutant(
         "noise of a covariance not symmetrised",
-        set_to(symmetric, "frobenius_scale", lambda order: np.ones(order * (order + 1) // 2)),
+        set_to(private_svd, "frobenius_scale", lambda order: np.ones(order * (order + 1) // 2)),
         Killer(test_frank_wolfe.test_noise_of_a_matrix_is_symmetrised),
     ),
     Mutant(

@@ -1,0 +1,65 @@
+"""Symmetric matrices as packed lower triangles, in NumPy and SciPy alone.
+
+Entry (a, b), b <= a, of a triangle of order n is number ``a * (a + 1) // 2 + b`` of ``n * (n + 1) // 2``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Orders up to this get their eigenpairs from LAPACK, larger ones from Lanczos iterations.
+LARGEST_DIRECT = 1200
+
+Array = NDArray[Any]
+
+
+def frobenius_scale(order: int) -> NDArray[np.float64]:
+    """Units of a packed triangle in which its Euclidean norm is the Frobenius norm of the matrix."""
+    scale = np.full(order * (order + 1) // 2, math.sqrt(2.0))
+    diagonal = np.arange(1, order + 1)
+    scale[diagonal * (diagonal + 1) // 2 - 1] = 1.0
+    return scale
+
+
+def unpacked(packed: Array) -> NDArray[np.float64]:
+    """The symmetric matrix of a packed lower triangle, shape (n, n)."""
+    order = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    full = np.zeros((order, order))
+    rows, columns = np.tril_indices(order)
+    full[rows, columns] = packed
+    full[columns, rows] = packed
+    return full
+
+
+def top_eigenpairs(matrix: Array, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest eigenvalues of a symmetric matrix and their orthonormal eigenvectors, from a fixed start.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+    count : int
+        At most n.
+
+    Returns
+    -------
+    values : (count,) array
+        Descending.
+    vectors : (n, count) array
+    """
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+    order = len(matrix)
+    if order > LARGEST_DIRECT and count < order // 10:
+        try:
+            values, vectors = eigsh(matrix, count, which="LA", v0=np.ones(order))
+            best = np.argsort(-values)
+            return values[best], vectors[:, best]
+        except ArpackNoConvergence:
+            pass
+    values, vectors = eigh(matrix, subset_by_index=[order - count, order - 1])
+    return values[::-1], vectors[:, ::-1]
