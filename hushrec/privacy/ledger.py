@@ -37,7 +37,7 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 CREATE TABLE datasets (
     name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
-    epsilon REAL, delta REAL, hash TEXT NOT NULL
+    epsilon REAL, delta REAL, closed INTEGER NOT NULL, hash TEXT NOT NULL
 );
 CREATE TABLE charges (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
@@ -72,6 +72,8 @@ class LedgerSummary:
     mu : float
     charges, runs : int
     budget : Budget or None
+    closed : bool
+        Whether nothing more may be charged.
     """
 
     dataset: str
@@ -83,10 +85,12 @@ class LedgerSummary:
     charges: int
     runs: int
     budget: Budget | None
+    closed: bool = False
 
     def __str__(self) -> str:
         total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
         limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
+        limit += ", and it is closed" if self.closed else ""
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
         warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
         return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
@@ -104,6 +108,7 @@ class LedgerSummary:
             "charges": self.charges,
             "runs": self.runs,
             "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+            "closed": self.closed,
         }
 
     @classmethod
@@ -114,8 +119,30 @@ class LedgerSummary:
         budget = None if limit is None else Budget(limit["epsilon"], limit["delta"], unit, relation)
         return cls(
             entry["dataset"], unit, relation, entry["epsilon"], entry["delta"], entry["mu"],
-            entry["charges"], entry["runs"], budget,
+            entry["charges"], entry["runs"], budget, entry["closed"],
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of a data set, and where it brought the total.
+
+    Attributes
+    ----------
+    run, time : str
+        Identifier, and the time (UTC) of its first charge.
+    charges : int
+    epsilon : float
+        Of this run and all before it together, at the delta that was asked for.
+    mu : float
+        Likewise.
+    """
+
+    run: str
+    time: str
+    charges: int
+    epsilon: float
+    mu: float
 
 
 def default_path() -> Path:
@@ -179,6 +206,7 @@ class Ledger:
             raise InputError(f"budget must be a Budget with a finite epsilon, not {shown(budget)}.")
         with self._transaction("IMMEDIATE") as connection:
             current = self._dataset(connection, dataset, budget.unit, budget.relation)
+            self._refuse_closed(connection, dataset)
             if current is not None and current.mu < budget.mu:
                 raise BudgetError(
                     f'The budget of data set "{dataset}" is {current} and can only be lowered; a larger one '
@@ -192,6 +220,20 @@ class Ledger:
                     f"{budget.epsilon:g}; declare at least that."
                 )
             self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
+
+    def close_dataset(self, dataset: str) -> None:
+        """Allow no further charge to a data set, for good.
+
+        Raises
+        ------
+        InputError
+            The ledger does not know it.
+        """
+        name("dataset", dataset)
+        with self._transaction("IMMEDIATE") as connection:
+            unit, relation = self._known(connection, dataset)
+            budget = self._dataset(connection, dataset, unit, relation)
+            self._put_dataset(connection, dataset, unit, relation, budget, closed=True)
 
     def check(self, dataset: str, releases: Iterable[Release]) -> None:
         """Raise what charging for these releases would raise; nothing is written."""
@@ -238,12 +280,7 @@ class Ledger:
             At which to give epsilon; the delta of the data set's budget by default.
         """
         with self._transaction("DEFERRED") as connection:
-            row = connection.execute(
-                "SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)
-            ).fetchone()
-            if row is None:
-                raise InputError(f'The ledger has no data set "{dataset}"; check its name.')
-            unit, relation = row
+            unit, relation = self._known(connection, dataset)
             budget = self._dataset(connection, dataset, unit, relation)
             if delta is None and budget is not None:
                 delta = budget.delta
@@ -260,13 +297,42 @@ class Ledger:
                 charges=len(charges),
                 runs=runs.fetchone()[0],
                 budget=budget,
+                closed=self._is_closed(connection, dataset),
             )
+
+    def history(self, dataset: str, delta: float) -> list[RunSummary]:
+        """Return every run on a data set, in order, with the total that it brought.
+
+        Parameters
+        ----------
+        dataset : str
+        delta : float
+            At which to give epsilon.
+        """
+        delta = valid_delta(delta)
+        with self._transaction("DEFERRED") as connection:
+            self._known(connection, dataset)
+            rows = connection.execute(
+                "SELECT run, time, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id",
+                (dataset,),
+            ).fetchall()
+        runs: dict[str, tuple[str, list[Charge]]] = {}
+        for run, time, *cost in rows:
+            runs.setdefault(run, (time, []))[1].append(Charge(*cost))
+        summaries, together = [], list[Charge]()
+        for run, (time, charges) in runs.items():
+            together += charges
+            epsilon = composed_epsilon(together, delta)
+            mu = total_mu(charge.mu for charge in together)
+            summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
+        return summaries
 
     def _check(self, connection: sqlite3.Connection, dataset: str, releases: tuple[Release, ...]) -> None:
         if not releases:
             return
         name("dataset", dataset)
         budget = self._dataset(connection, dataset, releases[0].unit, releases[0].relation)
+        self._refuse_closed(connection, dataset)
         if budget is None:
             return
         charges = self._charges(connection, dataset)
@@ -295,13 +361,37 @@ class Ledger:
             )
         return None if row[3] is None else Budget(row[3], row[4], unit, relation)
 
+    def _known(self, connection: sqlite3.Connection, dataset: str) -> tuple[str, str]:
+        """Return unit and relation of a data set that must be there."""
+        row = connection.execute("SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)).fetchone()
+        if row is None:
+            raise InputError(f'The ledger has no data set "{dataset}"; check its name.')
+        return row[0], row[1]
+
+    @staticmethod
+    def _is_closed(connection: sqlite3.Connection, dataset: str) -> bool:
+        row = connection.execute("SELECT closed FROM datasets WHERE name = ?", (dataset,)).fetchone()
+        return row is not None and row[0] != 0
+
+    def _refuse_closed(self, connection: sqlite3.Connection, dataset: str) -> None:
+        if self._is_closed(connection, dataset):
+            raise BudgetError(
+                f'Data set "{dataset}" was closed in the ledger {self.path}: nothing more is charged to it.'
+            )
+
     @staticmethod
     def _put_dataset(
-        connection: sqlite3.Connection, dataset: str, unit: str, relation: str, budget: Budget | None
+        connection: sqlite3.Connection,
+        dataset: str,
+        unit: str,
+        relation: str,
+        budget: Budget | None,
+        closed: bool = False,
     ) -> None:
         limits = (None, None) if budget is None else (budget.epsilon, budget.delta)
-        row = (dataset, unit, relation, *limits)
-        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", (*row, _digest(row)))
+        row = (dataset, unit, relation, *limits, int(closed))
+        values = (*row, _digest(row))
+        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     @staticmethod
     def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:

@@ -122,6 +122,38 @@ def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
         ledger.open_dataset("without", Budget(100.0, 1e-6))
 
 
+def test_a_closed_data_set_is_charged_no_more(path, no_noise):
+    """Killed: a budget opened again, a data set without budget left open."""
+    ledger = Ledger(path)
+    for dataset in ("default", "without budget"):
+        ledger.charge(dataset, "run", share(0.1))
+    ledger.open_dataset("default", BUDGET)
+    for dataset in ("default", "without budget"):
+        ledger.close_dataset(dataset)
+        with pytest.raises(BudgetError, match="closed"):
+            release_once(Ledger(path), dataset=dataset)
+        with pytest.raises(BudgetError, match="closed"):
+            ledger.open_dataset(dataset, BUDGET)
+        summary = ledger.summary(dataset, 1e-6)
+        assert summary.closed and "closed" in str(summary) and summary.charges == 1
+    assert not ledger.history("default", 1e-6)[0].epsilon > 1.0
+    with pytest.raises(InputError):
+        ledger.close_dataset("unknown")
+
+
+def test_weekly_training_is_one_growing_epsilon(path):
+    """k equal trainings cost the epsilon of sqrt(k) mu. Killed: each run's own epsilon, their sum."""
+    ledger = Ledger(path)
+    for week in range(10):
+        for part in (0.25, 0.75):
+            ledger.charge("shop", f"week {week}", share(part))
+    weeks = Ledger(path).history("shop", 1e-6)
+    assert [(week.run, week.charges) for week in weeks] == [(f"week {n}", 2) for n in range(10)]
+    for number, week in enumerate(weeks, 1):
+        assert week.epsilon == pytest.approx(epsilon_of(math.sqrt(number) * BUDGET.mu, 1e-6), rel=1e-9)
+    assert weeks[-1].epsilon == ledger.summary("shop", 1e-6).epsilon < 4
+
+
 def test_one_unit_and_relation_per_data_set(path):
     """Killed: a rating-level charge added to user-level ones."""
     ledger = Ledger(path)
@@ -221,6 +253,7 @@ TAMPERING = [
     "UPDATE head SET count = 2, hash = (SELECT hash FROM charges WHERE id = 2)",
     "DELETE FROM head",
     "UPDATE datasets SET epsilon = 100",
+    "UPDATE datasets SET closed = 1",
     "UPDATE datasets SET epsilon = NULL, delta = NULL",
     "DELETE FROM datasets",
     "DROP TABLE charges",

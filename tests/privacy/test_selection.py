@@ -149,7 +149,8 @@ def test_select_returns_the_lowest_score_and_only_that(monkeypatch):
 @pytest.mark.parametrize(
     "wrong",
     [(0.0, 1e-6, 10, 1), (1.0, 2.0, 10, 1), (1.0, 1e-6, 1.0, 1), (1.0, 1e-6, math.inf, 1),
-     (1.0, 1e-6, "10", 1), (1.0, 1e-6, 10, -0.1), (1.0, 1e-6, 10, math.nan), (1.0, 1e-6, 10, None), (1.0, 1e-6, 10, 1e3)],
+     (1.0, 1e-6, "10", 1), (1.0, 1e-6, 10, -0.1),
+     (1.0, 1e-6, 10, math.nan), (1.0, 1e-6, 10, None), (1.0, 1e-6, 10, 1e3)],
 )  # fmt: skip
 def test_bad_parameters(wrong):
     with pytest.raises(InputError):
