@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.privacy import Accountant, Aggregate, Budget, Plan, PrivacyStatement, RandomizedResponse
+from hushrec.privacy import (
+    Accountant,
+    Aggregate,
+    Budget,
+    Mechanism,
+    Plan,
+    PrivacyStatement,
+    RandomizedResponse,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +112,13 @@ class Estimator:
         return self.releases(budget, domain, 1.0)
 
     def fit(
-        self, ratings: Ratings, accountant: Accountant, *, seed: int = 0, progress: bool = False
+        self,
+        ratings: Ratings,
+        accountant: Accountant,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        share: float = 1.0,
     ) -> Billboard:
         """Train, spending whatever is left of the accountant's budget.
 
@@ -118,6 +132,8 @@ class Estimator:
             Governs initialisation and sampling, never privacy noise.
         progress : bool
             Show a bar with the number of releases made and the time, nothing else.
+        share : float
+            Part of what is left (of mu squared) to spend, in (0, 1].
 
         Returns
         -------
@@ -131,7 +147,7 @@ class Estimator:
         BudgetError
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
-        arrays, privacy = self.run(self.train, ratings, accountant, seed, progress)
+        arrays, privacy = self.run(self.train, ratings, accountant, seed, progress, share)
         return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
 
     def run(
@@ -141,6 +157,7 @@ class Estimator:
         accountant: Accountant,
         seed: int,
         progress: bool = False,
+        share: float = 1.0,
     ) -> tuple[Result, PrivacyStatement]:
         """Check everything that can be checked beforehand, then train through a gate.
 
@@ -161,7 +178,7 @@ class Estimator:
                 f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
                 f" {budget.unit!r}; pass Budget(..., unit={self.units[0]!r})."
             )
-        plan = self.releases(budget, ratings.domain, accountant.remaining_fraction)
+        plan = self.releases(budget, ratings.domain, share * accountant.remaining_fraction)
         accountant.check(plan)
         gate = Gate(accountant, plan, progress)
         with gate, _one_blas_thread_per_worker():
@@ -232,6 +249,7 @@ class Gate:
 
     def _send(self, label: str, value: Any, scale: Any) -> NDArray[Any] | Iterator[NDArray[Any]]:
         planned = self._planned[label]
+        assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         aggregate = Aggregate(
             value,
             sensitivity=planned.sensitivity,

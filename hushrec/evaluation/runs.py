@@ -88,6 +88,7 @@ def train(
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     progress: bool = False,
+    share: float = 1.0,
 ) -> Billboard:
     """Train a model by name, as ``hushrec train`` does.
 
@@ -102,7 +103,7 @@ def train(
     n_users : int, optional
         Declared number of users. Without it, a model that is tuned to the number of users first releases
         that number, for the share of the budget that ``hushrec.algorithms.baselines`` documents.
-    seed, progress
+    seed, progress, share
         As in :meth:`hushrec.algorithms.Estimator.fit`.
     """
     budget, domain = accountant.budget, ratings.domain
@@ -113,4 +114,4 @@ def train(
 
         n_users = release_user_count(ratings, accountant)
     estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-    return estimator.fit(ratings, accountant, seed=seed, progress=progress)
+    return estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)
