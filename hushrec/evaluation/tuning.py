@@ -1,0 +1,187 @@
+"""Choice of hyper-parameters: freely on generated or public ratings, or privately on the private ones.
+
+The private choice is that of Papernot and Steinke 2022: a random number of runs, each with settings drawn
+from the candidates and a private score of its own; the best model is released, nothing is said of the others,
+and the whole is charged before the first run (:class:`hushrec.privacy.RepeatAndSelect`).
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushrec.data.splits import leave_k_out
+from hushrec.errors import InputError
+from hushrec.evaluation.metrics import user_errors
+from hushrec.evaluation.runs import check_run, train
+from hushrec.privacy import Accountant, Aggregate, Budget, RepeatAndSelect
+
+if TYPE_CHECKING:
+    from hushrec.algorithms import Billboard
+    from hushrec.data import Ratings
+
+#: Ratings of each user that are set aside for the score.
+_HELD_OUT = 3
+#: Part of a run's budget (of mu squared) for its score.
+_SCORE_SHARE = 0.1
+_LABEL = "best of a random number of runs"
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings and the root mean squared error they gave on public ratings."""
+
+    settings: Settings
+    rmse: float
+
+
+def grid(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values of each setting."""
+    return [dict(zip(choices, values)) for values in product(*choices.values())]
+
+
+def rank(
+    ratings: Ratings,
+    model: str,
+    candidates: Sequence[Settings],
+    budget: Budget,
+    *,
+    draws: int = 3,
+    seed: int = 0,
+) -> list[Trial]:
+    """Try every candidate on generated or public ratings, best first; costs no privacy.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Nobody's secret: generated in the shape of the private ones, or published.
+    model : str
+        A key of ``hushrec.algorithms.ESTIMATORS``.
+    candidates : sequence of mappings
+        Settings by name.
+    budget : Budget
+        Of the run that the settings are meant for.
+    draws : int
+        Runs of each candidate, over which the squared errors are averaged.
+    seed : int
+    """
+    _check_candidates(ratings, model, candidates, budget)
+    history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
+    trials = []
+    for settings in candidates:
+        squared = []
+        for draw in range(draws):
+            accountant = Accountant(budget, data_is_public=True)
+            billboard = train(model, history, accountant, settings=settings, seed=seed + draw)
+            errors = billboard.predict_pairs(history, held_out) - held_out.matrix.data
+            squared.append(float((errors**2).mean()))
+        trials.append(Trial(settings, math.sqrt(np.mean(squared))))
+    return sorted(trials, key=lambda trial: trial.rmse)
+
+
+def tune(
+    ratings: Ratings,
+    model: str,
+    candidates: Sequence[Settings],
+    accountant: Accountant,
+    *,
+    mean_runs: float = 10.0,
+    shape: float = 1.0,
+    seed: int = 0,
+) -> Billboard:
+    """Try a random number of candidates on private ratings and release the best model; spends the budget.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        The private rows; the last model is trained on all but three of each user's ratings.
+    model : str
+        A key of ``hushrec.algorithms.ESTIMATORS`` that predicts ratings.
+    candidates : sequence of mappings
+        Settings by name, public, from which each run draws one with equal chances.
+    accountant : Accountant
+        Its whole budget is spent on the choice; the budget must be for users.
+    mean_runs : float
+        Expected number of runs, greater than 1.
+    shape : float
+        Of the law of their number (:class:`hushrec.privacy.RepeatAndSelect`).
+    seed : int
+        Of initialisation and the split.
+
+    Returns
+    -------
+    Billboard
+        The best run's model, whose statement is that of the whole choice.
+
+    Privacy
+    -------
+    Each run is a composition of Gaussian releases: those of the model and one score of two numbers (sum over
+    users of their mean squared error, clipped to 1 in units of half the rating range squared, and number of
+    users with held-out ratings), sensitivity sqrt(2) under both relations. The number of runs and the
+    settings come from the operating system's generator. Charged: `RepeatAndSelect`; proof in
+    docs/proofs/selection.md.
+    """
+    budget = accountant.budget
+    mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
+    part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
+    _check_candidates(ratings, model, candidates, part)
+    history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
+
+    def run(inner: Accountant) -> tuple[Billboard, float]:
+        settings = candidates[secrets.randbelow(len(candidates))]
+        share = (1 - _SCORE_SHARE) if inner.budget.private else 1.0
+        billboard = train(model, history, inner, settings=settings, seed=seed, share=share)
+        return billboard, _score(billboard, history, held_out, inner)
+
+    best = accountant.select(mechanism, _LABEL, run)
+    statement = accountant.statement(public=(*best.privacy.public, "settings tried from"))
+    return replace(best, privacy=statement)
+
+
+def score_aggregate(billboard: Billboard, history: Ratings, held_out: Ratings) -> np.ndarray:
+    """Local: (sum over users of their clipped mean squared error, number of users), shape (2,).
+
+    In units of half the rating range squared; a user moves each by at most 1.
+    """
+    predicted = billboard.predict_pairs(history, held_out)
+    squared, _, counts = user_errors(predicted, held_out.matrix.data, held_out.matrix.indptr).T
+    means = squared[counts > 0] / counts[counts > 0] / held_out.domain.half_width**2
+    return np.array([np.minimum(means, 1.0).sum(), float((counts > 0).sum())])
+
+
+def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Accountant) -> float:
+    budget = inner.budget
+    exact = Aggregate(
+        score_aggregate(billboard, history, held_out),
+        sensitivity=math.sqrt(2.0),
+        unit=budget.unit,
+        relation=budget.relation,
+    )
+    squared, users = inner.release(exact, budget.share(inner.remaining_fraction), "score")
+    return float(squared / max(users, 1.0))
+
+
+def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Settings], budget: Budget) -> None:
+    """Refuse what cannot be tried, before anything is spent."""
+    from hushrec.algorithms import ESTIMATORS
+
+    if not candidates:
+        raise InputError("There is nothing to choose from; pass settings to try, for example rank=4,8.")
+    if budget.unit != "user":
+        raise InputError("The score counts users; pass a budget with unit='user'.")
+    if budget.private and not ratings.domain.declared:
+        raise InputError(
+            "The catalogue and rating range of these ratings were read from them; declare a Domain."
+        )
+    for settings in candidates:
+        check_run(model, budget, ratings.domain, None, settings)
+        if ESTIMATORS[model].implicit is True or settings.get("unobserved_weight"):
+            raise InputError(f"{model} ranks likes and predicts no ratings, which the score is made of.")
