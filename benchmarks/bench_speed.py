@@ -4,7 +4,8 @@
 
 Every measurement is a process of its own, so that its memory is its own; the contestants take turns for
 `--rounds` rounds and the fastest sweep of each counts, because other work on the machine only ever adds time.
-The matrix is generated: MovieLens-10M or -20M shape, Zipf items, log-normal users, half stars.
+The ratings are generated: MovieLens-10M or -20M shape, Zipf items, log-normal users. Item-wise DPALS takes every
+rating into its statistics, as the plain sweep does.
 """
 
 from __future__ import annotations
@@ -25,17 +26,16 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from hushrec.data import realistic
+
 SHAPES = {"10m": (69_878, 10_677, 9_000_000), "20m": (138_493, 26_744, 18_000_000)}
 LINEARITY = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)
-SWEEPS = 4  # of each process; the first one of ours also compiles
-ITEMS_TOGETHER = 2048  # whose noisy Gramians exist at a time
 RATINGS_PER_USER = 144  # of the 20m shape: users grow with the ratings in the linearity table
 
 OURS = {
-    "hushrec ALS": "plain",
-    "hushrec private, shared Gramian (kernels)": "shared",
-    "hushrec private, per-item Gramians, no noise to speak of (kernels)": "per-item",
-    "hushrec private, per-item Gramians, all need projection (kernels)": "per-item, all projected",
+    "hushrec als": "plain",
+    "hushrec dpals, shared Gramian": "shared",
+    "hushrec dpals, item-wise Gramians": "item-wise",
 }
 PEERS = {
     "implicit, exact": ("implicit", "exact"),
@@ -43,32 +43,6 @@ PEERS = {
     "cmfrec, exact": ("cmfrec", "exact"),
     "cmfrec, 3 CG steps": ("cmfrec", "cg"),
 }
-
-
-def generate(n_users: int, n_items: int, n_ratings: int, seed: int = 0) -> scipy.sparse.csr_array:
-    """A float32 matrix of half stars with about `n_ratings` entries.
-
-    Users draw log-normal numbers of ratings, at least 20, of items with Zipf popularity in random order.
-    """
-    random = np.random.default_rng(seed)
-    activity = random.lognormal(0.0, 1.1, n_users)
-    counts = 20 + activity / activity.sum() * max(n_ratings - 20 * n_users, 0)
-    counts = np.minimum(counts, n_items / 3)
-    popularity = np.cumsum(1.0 / np.arange(1, n_items + 1) ** 0.9)
-    popularity /= popularity[-1]
-    draws = np.ceil(1.6 * counts).astype(np.int64)  # some items are drawn twice
-    order = random.permutation(n_items).astype(np.int32)
-    ranks = np.searchsorted(popularity, random.random(draws.sum())).clip(0, n_items - 1)
-    columns, starts = order[ranks], np.concatenate([[0], np.cumsum(draws)])
-    matrix = scipy.sparse.csr_array((np.ones(len(columns), np.float32), columns, starts), (n_users, n_items))
-    matrix.sum_duplicates()
-    users = np.repeat(np.arange(n_users, dtype=np.int32), np.diff(matrix.indptr))
-    kept = random.random(matrix.nnz) < n_ratings / matrix.nnz
-    values = (random.integers(1, 11, np.count_nonzero(kept)) / 2).astype(np.float32)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(users[kept], minlength=n_users))]).astype(np.int32)
-    matrix = scipy.sparse.csr_array((values, matrix.indices[kept], starts), (n_users, n_items))
-    matrix.indptr, matrix.indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    return matrix
 
 
 def save(matrix: scipy.sparse.csr_array, folder: Path) -> None:
@@ -99,39 +73,34 @@ class Clock:
 
 
 def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
-    """Sweeps of our kernels: ALS, or the linear algebra (and noise) that a private sweep adds."""
-    from hushrec.kernels import least_squares, residuals
+    """Sweeps of our estimators: the difference between fits of one and of three sweeps, noise included."""
+    from hushrec.algorithms import ALS, DPALS, Estimator
+    from hushrec.data import Domain, Ratings
+    from hushrec.privacy import Accountant, Budget
 
-    users = (matrix.indptr, matrix.indices, matrix.data)
-    transposed = matrix.T.tocsr()
-    items = (transposed.indptr, transposed.indices, transposed.data)
-    random = np.random.default_rng(0)
-    item_factors = random.normal(size=(matrix.shape[1], rank)).astype(np.float32) / np.sqrt(rank)
-    noise = np.float32(1e3 if kind == "per-item, all projected" else 1e-3)
-    for _ in range(SWEEPS):
-        with clock.measure():
-            user_factors = least_squares.solve_rows(*users, item_factors.astype(np.float32), 5.0)
-            if kind == "plain":
-                item_factors = least_squares.solve_rows(*items, user_factors, 5.0)
-            elif kind == "shared":
-                norms = residuals.residual_norms(*users, user_factors, item_factors)
-                weight = np.minimum(1.0, 10.0 / np.maximum(norms, 1e-9))
-                steps = residuals.residual_sums(
-                    *items, item_factors, user_factors, row_weight=None, col_weight=weight
-                )
-                steps += random.normal(size=steps.shape)
-                gram = user_factors.T.astype(np.float64) @ user_factors + 5.0 * np.eye(rank)
-                item_factors = (item_factors + np.linalg.solve(gram, steps.T).T).astype(np.float32)
-            else:
-                factors = user_factors.astype(np.float64)
-                blocks = []
-                for start in range(0, matrix.shape[1], ITEMS_TOGETHER):
-                    stop = min(start + ITEMS_TOGETHER, matrix.shape[1])
-                    gram, rhs = least_squares.normal_equations(*items, factors, start=start, stop=stop)
-                    gram += random.standard_normal(size=gram.shape, dtype=np.float32) * noise
-                    rhs += random.standard_normal(size=rhs.shape, dtype=np.float32) * noise
-                    blocks.append(least_squares.ridge_solve(least_squares.project_psd(gram), rhs, 5.0))
-                item_factors = np.concatenate(blocks)
+    ratings = Ratings.from_scipy(matrix, Domain(range(matrix.shape[1]), rating_range=(1, 5)))
+    budget = Budget(np.inf if kind == "plain" else 5.0, 1e-6)
+
+    def sweeps(count: int) -> Estimator:
+        if kind == "plain":
+            return ALS(rank=rank, iterations=count)
+        if kind == "shared":
+            return DPALS(rank=rank, iterations=count)
+        return DPALS.as_published(
+            rank=rank,
+            iterations=count,
+            max_ratings_per_user=10_000,
+            user_norm=0.1,
+            rating_bound=1.0,
+            regularization=20.0,
+        )
+
+    sweeps(1).fit(ratings, Accountant(budget))  # compiles
+    times: dict[int, Clock] = {1: Clock(), 3: Clock()}
+    for count, once in 2 * list(times.items()):
+        with once.measure():
+            sweeps(count).fit(ratings, Accountant(budget))
+    clock.add((times[3].wall - times[1].wall) / 2, (times[3].cpu - times[1].cpu) / 2)
 
 
 def run_implicit(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
@@ -220,22 +189,22 @@ def contest(shape: str, ranks: list[int], rounds: int, contestants: dict[str, tu
     n_users, n_items, n_ratings = SHAPES[shape]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        matrix = generate(n_users, n_items, n_ratings)
+        matrix = realistic(n_users, n_items, n_ratings, seed=0).matrix
         print(f"\n## One sweep, {n_users:,} x {n_items:,}, {matrix.nnz:,} ratings, {cores()}\n")
         save(matrix, folder)
         del matrix
-        reference = "implicit, exact" if "implicit, exact" in contestants else "hushrec ALS"
+        reference = "implicit, exact" if "implicit, exact" in contestants else "hushrec als"
         for rank in ranks:
             runs: dict[str, list[dict[str, float]]] = {label: [] for label in contestants}
             for _ in range(rounds):
                 for label, (library, kind) in contestants.items():
                     runs[label].append(measure(library, kind, rank, folder))
             results = {label: best(run) for label, run in runs.items()}
-            ours, other = results["hushrec ALS"], results[reference]
+            ours, other = results["hushrec als"], results[reference]
             print(f"Rank {rank}, the fastest of {rounds} rounds:\n")
             print(
                 "| | wall s | CPU s | peak MB (before) "
-                f"| wall / {reference} | CPU / {reference} | memory / {reference} | wall / hushrec ALS |"
+                f"| wall / {reference} | CPU / {reference} | memory / {reference} | wall / hushrec als |"
             )
             print("|---|---|---|---|---|---|---|---|")
             for label, result in results.items():
@@ -258,7 +227,7 @@ def linearity(rank: int, rounds: int) -> None:
         n_users = n_ratings // RATINGS_PER_USER
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            matrix = generate(n_users, n_items, n_ratings)
+            matrix = realistic(n_users, n_items, n_ratings, seed=0).matrix
             save(matrix, folder)
             count = matrix.nnz
             del matrix

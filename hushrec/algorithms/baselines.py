@@ -224,11 +224,16 @@ def unit_weights(ratings: Ratings) -> Array:
 
 def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
     """Local: sum over users of their weight at each item, a vector of norm <= 1 a user; shape (n_items,)."""
-    matrix = ratings.matrix
     user_weight = unit_weights(ratings) if user_weight is None else user_weight
-    per_cell = np.repeat(user_weight, np.diff(matrix.indptr))
-    sums = np.bincount(matrix.indices, weights=per_cell, minlength=ratings.domain.n_items)
-    return sums.astype(np.float64)  # of no rows, bincount makes integers
+    return weight_sums(ratings.transposed, user_weight)
+
+
+def weight_sums(matrix: Any, col_weight: Array) -> Array:
+    """Sum of the columns' weights over the cells of each row, shape (n_rows,); no array of the cells' size."""
+    from hushrec.kernels.least_squares import normal_equations
+
+    ones = np.ones((matrix.shape[1], 1))
+    return normal_equations(*csr(matrix), ones, col_weight=col_weight)[0][:, 0]
 
 
 def clip_factor(norms: Array, bound: float) -> Array:

@@ -38,6 +38,7 @@ from hushrec.algorithms.baselines import (
     level_aggregate,
     level_release,
     level_scale,
+    weight_sums,
     weights_release,
 )
 from hushrec.algorithms.checks import check_choice, check_numbers
@@ -756,8 +757,7 @@ class _LocalSums:
         self.user_weight = (counts > 0).astype(np.float64)
         self.normalised = item_weight is not None
         if item_weight is not None:
-            cells = np.repeat(np.arange(rows.n_users), counts)
-            squares = np.bincount(cells, item_weight[rows.matrix.indices] ** 2, minlength=rows.n_users)
+            squares = weight_sums(rows.matrix, item_weight**2)
             self.user_weight[counts > 0] = 1 / np.sqrt(squares[counts > 0])
 
     def sums(self, items: Array, users: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
@@ -840,9 +840,15 @@ class _LocalSums:
 
     def mean_squares(self, items: Array, users: Array) -> Array:
         """Every user's mean squared residual, shape (n_users,)."""
-        cells, residual = self._residuals(items, users)
-        sums = np.bincount(cells, residual**2, minlength=self.rows.n_users)
-        return sums / np.maximum(np.diff(self.rows.matrix.indptr), 1)
+        from hushrec.kernels.residuals import residual_norms
+
+        matrix = self.rows.matrix
+        pair = users[:, :-1], items[:, :-1]
+        if items.shape[1] == 1:
+            pair = np.zeros_like(users), np.zeros_like(items)
+        level = items[:, -1] + self.center
+        norms = residual_norms(*csr(matrix), *pair, row_offset=users[:, -1], col_offset=level)
+        return norms**2 / np.maximum(np.diff(matrix.indptr), 1)
 
     def uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
@@ -870,8 +876,9 @@ class _LocalSums:
     def _clipped_values(self, users: Array, clip: float) -> Array:
         """Ratings whose difference from the level and the user's offset is clipped (Algorithm 1, line 1)."""
         matrix = self.rows.transposed
-        level = self.center + users[matrix.indices, -1].astype(np.float64)
-        return np.clip(matrix.data - level, -clip, clip) + level
+        level = (users[:, -1].astype(np.float64) + self.center)[matrix.indices]
+        values = matrix.data - level
+        return np.add(np.clip(values, -clip, clip, out=values), level, out=values)
 
 
 def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:

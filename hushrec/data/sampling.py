@@ -42,6 +42,8 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     base = stream_base(ratings.user_keys, seed, "sample")
     counts = np.full(ratings.n_users, min(int(count), 1 << 31), dtype=np.int64)
     matrix = ratings.matrix
+    if np.diff(matrix.indptr).max(initial=0) <= count:
+        return ratings
     return ratings.where(
         smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank), drop_empty=False
     )
