@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit clean
+.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -37,6 +37,10 @@ bench-speed: $(VENV)/.bench
 # LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
 reproduce-frank-wolfe: $(VENV)/.test
 	$(BIN)/python -m benchmarks.reproduce_frank_wolfe $(LONG)
+
+# with RATINGS=ml-1m.parquet the real ratings too; LONG=--long for 1,000 x 1,000
+reproduce-homomorphic: $(VENV)/.test
+	$(BIN)/python -m benchmarks.reproduce_homomorphic --out docs/figures $(LONG) $(if $(RATINGS),--movielens "$(RATINGS)")
 
 reproduce-one-bit: $(VENV)/.test
 	$(BIN)/python -m benchmarks.reproduce_one_bit --figures docs/figures

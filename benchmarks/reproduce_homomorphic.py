@@ -172,9 +172,13 @@ def speed(report: Report) -> None:
 def peers() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Public solvers that are installed."""
     try:
-        from fancyimpute import SoftImpute
+        from fancyimpute import SoftImpute, solver
     except ImportError:
         return {}
+    check_array = solver.check_array  # scikit-learn 1.8 dropped the old name of this argument
+    solver.check_array = lambda holes, force_all_finite: check_array(
+        holes, ensure_all_finite=force_all_finite
+    )
 
     def soft(holes: np.ndarray, **settings: Any) -> np.ndarray:
         return SoftImpute(verbose=False, **settings).fit_transform(holes)
