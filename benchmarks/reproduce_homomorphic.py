@@ -4,7 +4,7 @@
     python -m benchmarks.reproduce_homomorphic --long                   1,000 x 1,000
     python -m benchmarks.reproduce_homomorphic --movielens ml-1m.parquet  the real ratings too
 
-Tables go to the terminal and to a file, pictures beside it. Everything is seeded but mask coefficients and
+Tables go to the terminal, pictures to a folder. Everything is seeded but mask coefficients and
 privacy noise.
 """
 
@@ -34,15 +34,14 @@ SECTIONS = ("agreement", "speed", "samples", "attack", "grids", "movielens")
 
 
 class Report:
-    """Prints and keeps."""
+    """Where tables and pictures go."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lines = folder, []
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, line: str = "") -> None:
         print(line, flush=True)
-        self.lines.append(line)
 
     def table(self, header: list[str], rows: list[list[Any]]) -> None:
         self.say("| " + " | ".join(header) + " |")
@@ -77,9 +76,6 @@ def main() -> None:
             case "movielens" if options.movielens:
                 movielens(report, options.movielens)
         report.say(f"({section}: {time.perf_counter() - start:.0f} s)\n")
-        (options.out / f"{'-'.join(options.sections)}.md").write_text(
-            "\n".join(report.lines), encoding="utf-8"
-        )
 
 
 # ---------------------------------------------------------------------- problems
@@ -243,7 +239,7 @@ def attack(report: Report) -> None:
     )
     report.say(f"Slowest: {slowest:.2f} s.\n")
     picture(
-        report.folder / "attack.png",
+        report.folder / "homomorphic-attack.png",
         {"share of ratings recovered": shares},
         [str(rank) for rank in ranks],
         [str(count) for count in uploads],
@@ -279,7 +275,7 @@ def grids(report: Report, size: int) -> None:
             [[rank, *(int(count) for count in row)] for rank, row in zip(ranks, won)],
         )
         picture(
-            report.folder / f"grids-{size}.png",
+            report.folder / f"homomorphic-grids-{size}.png",
             pictures,
             [str(rank) for rank in ranks],
             [f"{fraction:.0%}" for fraction in FRACTIONS],

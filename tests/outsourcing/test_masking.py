@@ -39,6 +39,30 @@ def test_coefficients_have_the_declared_spread_and_never_repeat():
     assert not np.array_equal(drawn, masking.draw_coefficients(20_000, 3.0))
 
 
+def test_the_completed_matrix_gives_all_but_the_mask_columns():
+    """Every user's ratings off span(K), exactly; all of them where their space is known (Definition 4)."""
+    generator = np.random.default_rng(0)
+    basis = generator.standard_normal((100, 3))
+    ratings = basis @ generator.standard_normal((3, 30))
+    key = masking.public_key(100, 10, 0)
+    hidden = ratings + key @ generator.normal(0, 1e4, (10, 30))
+    off = np.eye(100) - key @ key.T
+    np.testing.assert_allclose(off @ hidden, off @ ratings, atol=1e-8)
+    known = basis @ np.linalg.lstsq(off @ basis, off @ hidden, rcond=None)[0]
+    np.testing.assert_allclose(known, ratings, atol=1e-8)
+
+
+def test_a_large_mask_shows_its_secret_key():
+    """The leading left singular vectors of the completed matrix span K, though the server was not told it."""
+    generator = np.random.default_rng(1)
+    ratings = generator.standard_normal((400, 5)) @ generator.standard_normal((5, 1000))
+    key = masking.public_key(400, 10, 0)
+    hidden = ratings + key @ generator.normal(0, 48 * np.linalg.norm(ratings, axis=0).max(), (10, 1000))
+    leading = np.linalg.svd(hidden, full_matrices=False)[0][:, :10]
+    stripped = hidden - leading @ (leading.T @ hidden)
+    assert np.linalg.norm(stripped - ratings) / np.linalg.norm(ratings) < 0.25
+
+
 def test_published_noise():
     """Spec figure: sd / L = 48.4 at epsilon 0.99 and delta 1e-5."""
     assert masking.published_noise_sd(0.99, 1e-5, 1.0) == pytest.approx(48.4, abs=0.05)
