@@ -181,6 +181,12 @@ def measure(
     return results
 
 
+def wanted(methods: dict[str, Method], options: argparse.Namespace) -> dict[str, Method]:
+    """The methods whose names contain one of the words asked for; all by default."""
+    words = options.methods or [""]
+    return {name: method for name, method in methods.items() if any(word in name for word in words)}
+
+
 def table(results: dict[tuple[str, float], Errors], epsilons: list[float], unit: float = 1.0) -> None:
     """One line a method, a column an epsilon; RMSE over ``unit``."""
     names = list(dict.fromkeys(name for name, _ in results))
@@ -288,7 +294,8 @@ def synthetic(options: argparse.Namespace, n_items: int) -> None:
     print(
         f"RMSE over that of the trivial solution 0 ({trivial:.4f}); true nuclear norm {k:.0f}.\n", flush=True
     )
-    methods = synthetic_methods(k, quick_gradient=n_items <= 400)
+    every = synthetic_methods(k, quick_gradient=n_items <= 400)
+    methods = wanted(every, options)
     runs = options.runs or (10 if options.long else 1)
     results = measure(
         lambda run: split_ratings(full.ratings, (0.99, 0.01), seed=run), full.ratings, methods, epsilons, runs
@@ -299,7 +306,7 @@ def synthetic(options: argparse.Namespace, n_items: int) -> None:
     printed = measure(
         lambda run: split_ratings(full.ratings, (0.99, 0.01), seed=run),
         full.ratings,
-        {name: methods[name]},
+        {name: every[name]},
         [at],
         runs,
     )
@@ -431,7 +438,7 @@ def real(name: str, ratings: Ratings, cap: int, options: argparse.Namespace, spe
     if spent_mu:
         print(f"Each epsilon includes the list of items, released once for epsilon {LIST_EPSILON:g}.", end="")
     print("\n", flush=True)
-    methods = real_methods(ratings, gradient, cap, options.long)
+    methods = wanted(real_methods(ratings, gradient, cap, options.long), options)
     results = measure(
         lambda run: split_ratings(ratings, (0.99, 0.01), seed=run), ratings, methods, epsilons, runs, spent_mu
     )
@@ -596,6 +603,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--epsilons", nargs="+", type=float, help="instead of 0.1 to 5")
     parser.add_argument("--runs", type=int, help="instead of 1 to 5, or 10 with --long")
+    parser.add_argument("--methods", nargs="+", help="parts of names, for the synthetic and real parts")
     parser.add_argument("--output", type=Path, default=Path("bench-output"), help="folder of the figures")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
