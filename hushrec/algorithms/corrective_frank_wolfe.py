@@ -69,10 +69,13 @@ class CorrectiveFrankWolfe(PrivateSteps):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> CorrectiveFrankWolfe:
-        """A second step where the first leaves much to find: users times mu many for the items."""
+        """More of the budget for the biases, or a second step, by how much users and budget can tell of items."""
         check_numbers(n_users=(n_users, int, 1, None))
         signal = budget.mu * n_users / domain.n_items
-        settings: dict[str, Any] = {"iterations": 1 if signal < 30 else 2}
+        settings: dict[str, Any] = {
+            "iterations": 1 if signal < 30 else 2,
+            "bias_share": 0.8 if signal < 10 else 0.5,
+        }
         return cls(**(settings | changes))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
