@@ -69,7 +69,7 @@ class CorrectiveFrankWolfe(PrivateSteps):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> CorrectiveFrankWolfe:
-        """More of the budget for the biases, or a second step, by how much users and budget can tell of items."""
+        """More for the biases, or a second step, by what users and budget can tell of the items."""
         check_numbers(n_users=(n_users, int, 1, None))
         signal = budget.mu * n_users / domain.n_items
         settings: dict[str, Any] = {
