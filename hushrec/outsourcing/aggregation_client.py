@@ -1,12 +1,13 @@
-"""A node of a private training: trains on its own users, through sums that are seen in total and noisy only.
+"""A node of a private training: trains on its own users, through sums seen in total and noisy only.
 
-Protocol: Bonawitz et al. 2017 for an honest-but-curious server, with the sparse neighbour graph of Bell et al.
-2020. Each release has fresh keys, since what a dropout gives away must not open an earlier one.
+Protocol: Bonawitz et al. 2017 for an honest-but-curious server, with the sparse neighbour graph of Bell et
+al. 2020. Each release has fresh keys, since what a dropout gives away must not open an earlier one.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 
 from hushrec.algorithms import Billboard
 from hushrec.data import Ratings
@@ -16,7 +17,9 @@ from hushrec.outsourcing.agreement import Agreement, grid_noise
 from hushrec.outsourcing.messages import (
     Enrolment,
     Envelopes,
+    Kind,
     Masked,
+    Message,
     Neighbours,
     Prepared,
     Sum,
@@ -151,11 +154,12 @@ class Member:
         )
         return self._post(unmasking, Sum, "unmasking", index).values
 
-    def _among_neighbours(self, names: object) -> list[str]:
-        return [name for name in self._names if name in names]  # type: ignore[operator]
+    def _among_neighbours(self, names: Iterable[str]) -> list[str]:
+        wanted = set(names)
+        return [name for name in self._names if name in wanted]
 
     def _purpose(self, index: int, name: str) -> bytes:
         return masks.pair_purpose(self._session, index, self.node, name)
 
-    def _post(self, message, kind, step: str, index: int):  # type: ignore[no-untyped-def]
+    def _post(self, message: Message, kind: type[Kind], step: str, index: int) -> Kind:
         return self._connection.post(message, kind, step, str(index), token=self._token)

@@ -19,7 +19,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from hushrec.outsourcing.graph import circle
 from hushrec.outsourcing.messages import (
     Enrolment,
     Envelopes,
+    Kind,
     Masked,
     Message,
     Neighbours,
@@ -42,8 +43,6 @@ from hushrec.outsourcing.messages import (
     from_json,
 )
 from hushrec.outsourcing.service import Refusal
-
-Sent = TypeVar("Sent", bound=Message)
 
 
 class AggregationServer:
@@ -101,7 +100,7 @@ class AggregationServer:
             raise Refusal(404, "There is no such release.")
         return int(text)
 
-    def _sent(self, kind: type[Sent], body: bytes, token: str) -> Sent:
+    def _sent(self, kind: type[Kind], body: bytes, token: str) -> Kind:
         message = from_json(kind, body)
         self._check_token(message.node, token)  # type: ignore[attr-defined]
         return message

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -245,9 +246,9 @@ def fetch(server: str, catalogue: str, key_path: str, out_path: str, patience: f
         click.echo(f"Wrote the completed ratings of node {key.node} to {out_path}, for its owner alone.")
 
 
-def fingerprint(items: object) -> str:
+def fingerprint(items: Iterable[object]) -> str:
     """SHA-256 of the item ids in order: nodes and server agree on positions."""
-    return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()  # type: ignore[attr-defined]
+    return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()
 
 
 def _connection(url: str, patience: float) -> Connection:
@@ -262,7 +263,7 @@ def _domain(catalogue: str, rating_range: tuple[float, float]) -> Domain:
     return Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
 
 
-def _one_user(path: str, domain: Domain, user: str | None):  # type: ignore[no-untyped-def]
+def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
     """Positions and ratings of one user of a file."""
     from hushrec.data import Ratings
 
