@@ -4,7 +4,7 @@
 
 Every measurement is a process of its own, so that its memory is its own; the contestants take turns for
 `--rounds` rounds and the fastest sweep of each counts, because other work on the machine only ever adds time.
-The ratings are generated: MovieLens-10M or -20M shape, Zipf items, log-normal users. Item-wise DPALS takes every
+The ratings are generated, of MovieLens-10M or -20M shape. Item-wise DPALS takes every
 rating into its statistics, as the plain sweep does.
 """
 
