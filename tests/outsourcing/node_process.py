@@ -15,14 +15,14 @@ from hushrec.outsourcing.transport import Connection
 
 def main() -> None:
     url, folder, node, rounds = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    connection = Connection(url, patience=30)
+    connection = Connection(url, patience=120)
     path = folder / f"{node}.key"
     key = client.PrivateKey.load(path) if path.exists() else client.PrivateKey.create(path, node, "catalogue")
     data = np.load(folder / f"{node}.npz")
     if sys.argv[5:] == ["crash"]:
         connection.post = lambda *arguments, **more: os._exit(9)
     for round in range(1, rounds + 1):
-        client.wait_for_round(connection, round, 30)
+        client.wait_for_round(connection, round, 120)
         client.submit(connection, key, data["items"], data["values"])
     np.save(folder / f"{node}.npy", client.fetch(connection, key))
 

@@ -14,4 +14,4 @@ settings = Settings(**json.loads(sys.argv[3]))
 server = CompletionServer(settings, Store(sys.argv[1], settings))
 with Service(server.answer, port=int(sys.argv[2])) as service:
     print(service.url, flush=True)
-    time.sleep(120)
+    time.sleep(600)

@@ -89,7 +89,7 @@ def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
         with server_process(tmp_path / "store.sqlite", rounds=rounds) as (process, url):
             crashed = start_node(url, tmp_path, names[0], rounds, "crash")
             nodes = [start_node(url, tmp_path, name, rounds) for name in names[1:5]]
-            assert crashed.wait(timeout=30) == 9
+            assert crashed.wait(timeout=90) == 9
             assert (tmp_path / "n0.key").exists()
             watcher = Connection(url)
             assert watcher.get(Task, "task").open
@@ -98,7 +98,7 @@ def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
         port = int(url.rpartition(":")[2])
         with server_process(tmp_path / "store.sqlite", port, rounds=rounds) as (process, url):
             nodes += [start_node(url, tmp_path, name, rounds) for name in [names[0], *names[5:]]]
-            assert [node.wait(timeout=60) for node in nodes] == [0] * N_NODES
+            assert [node.wait(timeout=180) for node in nodes] == [0] * N_NODES
     finally:
         for node in nodes:
             node.kill()
