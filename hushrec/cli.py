@@ -15,6 +15,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from hushrec.console import json_option as _json
 from hushrec.console import pairs as _pairs
 from hushrec.console import print_json as _print_json
 from hushrec.console import settings as _settings
+from hushrec.console import value_of
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import commands as _outsourcing
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
     from hushrec.data import Domain, Ratings
     from hushrec.privacy import Budget, Ledger, Plan
+    from hushrec.privacy.ledger import RunSummary
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 _SHOWN_DELTA = 1e-6
@@ -49,7 +52,6 @@ _POSITIVE = click.IntRange(min=1)
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Reader = Callable[[str, "Domain"], "Ratings"]
-Charging = Callable[[], dict[str, Any]]
 
 
 class _Group(click.Group):
@@ -176,14 +178,17 @@ def _ledger(path: str | None, create: bool = True) -> Ledger:
     return Ledger(path or default_path(), create=create)
 
 
-def _charging(ledger_path: str | None, dataset: str, data_is_public: bool) -> Charging:
+@dataclass(frozen=True)
+class Charging:
     """Where a run is charged; called when all else has been checked, since it may create the ledger."""
 
-    def charge_to() -> dict[str, Any]:
-        ledger = None if data_is_public else _ledger(ledger_path)
-        return {"ledger": ledger, "dataset": dataset, "data_is_public": data_is_public}
+    ledger_path: str | None
+    dataset: str
+    data_is_public: bool
 
-    return charge_to
+    def __call__(self) -> dict[str, Any]:
+        ledger = None if self.data_is_public else _ledger(self.ledger_path)
+        return {"ledger": ledger, "dataset": self.dataset, "data_is_public": self.data_is_public}
 
 
 def _shown(no_progress: bool) -> bool:
@@ -198,6 +203,21 @@ def _settings_by_model(overrides: Iterable[str]) -> dict[str, dict[str, Any]]:
             raise InputError(f"--set {name}=... needs the model's name, for example --set dpals.{name}=...")
         settings.setdefault(model, {})[setting] = value
     return settings
+
+
+def _choices(tried: Iterable[str]) -> dict[str, list[Any]]:
+    texts = _pairs(tried, "--try", "rank=4,8")
+    return {name: [value_of(value.strip()) for value in text.split(",")] for name, text in texts.items()}
+
+
+def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
+    """Ratings that look like people's, over the declared catalogue and range; about 100 a user."""
+    from hushrec.data import Ratings, realistic
+
+    each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
+    ends = (domain.low, domain.high)
+    ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)
+    return Ratings.from_scipy(ratings.matrix, domain)
 
 
 def _words(models: str) -> list[str]:
@@ -386,7 +406,7 @@ _dataset = click.option(
 )
 _charge_options = _bundle(
     "charge_to",
-    _charging,
+    Charging,
     _ledger_path,
     _dataset,
     click.option(
@@ -483,10 +503,7 @@ def train(
     billboard = run(
         model, ratings, accountant, n_users=n_users, settings=settings, seed=seed, progress=progress
     )
-    try:
-        billboard.save(out)
-    except InputError as error:  # too late for bad input: the budget is spent
-        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
+    _save(billboard, out)
     if as_json:
         _print_json({"file": str(out), **_described(billboard)})
     else:
@@ -789,6 +806,7 @@ def ledger() -> None:
     \b
     hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
     hushrec ledger show --dataset shop
+    hushrec ledger close --dataset shop
     """
 
 
@@ -800,7 +818,7 @@ def ledger() -> None:
 )
 @_json
 def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_json: bool) -> None:
-    """Print what all runs on a data set have been charged together.
+    """Print what all runs on a data set have been charged together, and how it grew from run to run.
 
     \b
     hushrec ledger show
@@ -813,10 +831,12 @@ def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_j
         if delta is not None:
             raise
         summary = book.summary(dataset, _SHOWN_DELTA)
+    history = book.history(dataset, summary.delta)
     if as_json:
-        _print_json({"ledger": str(book.path), **summary.to_dict()})
+        runs = [asdict(run) for run in history]
+        _print_json({"ledger": str(book.path), **summary.to_dict(), "history": runs})
     else:
-        click.echo(f"{summary}.\nLedger: {book.path}")
+        click.echo(f"{summary}.\nLedger: {book.path}{_growth(history)}")
 
 
 @ledger.command("open")
@@ -841,6 +861,111 @@ def ledger_open(ledger_path: str | None, dataset: str, budget: Budget, as_json: 
 cli.add_command(_outsourcing.serve_completion)
 cli.add_command(_outsourcing.node)
 cli.add_command(_audit.audit)
+
+
+@ledger.command("close")
+@_ledger_path
+@_dataset
+@_json
+def ledger_close(ledger_path: str | None, dataset: str, as_json: bool) -> None:
+    """Allow no further charge to a data set, for good.
+
+    \b
+    hushrec ledger close --dataset shop
+    """
+    book = _ledger(ledger_path, create=False)
+    book.close_dataset(dataset)
+    if as_json:
+        _print_json({"ledger": str(book.path), "dataset": dataset, "closed": True})
+    else:
+        click.echo(f'Data set "{dataset}" is closed: nothing more can be charged to it.\nLedger: {book.path}')
+
+
+@cli.command()
+@click.argument("ratings_path", metavar="[RATINGS]", required=False)
+@_model_name
+@_bundle(
+    "choices",
+    _choices,
+    click.option(
+        "--try",
+        "tried",
+        multiple=True,
+        metavar="NAME=V1,V2,...",
+        help="Values of a setting to try, for example --try rank=4,8; repeatable, giving all combinations.",
+    ),
+)
+@_budget_options
+@_domain_options
+@click.option("--out", "out_path", metavar="FILE", help="Where the best model goes (private choice only).")
+@click.option(
+    "--generated",
+    "n_generated",
+    type=_POSITIVE,
+    metavar="USERS",
+    help="Try on generated ratings of this many users instead of RATINGS: free.",
+)
+@click.option("--mean-runs", type=float, default=10.0, show_default=True, help="Expected number of runs.")
+@_seed
+@_reading_options
+@_charge_options
+@_json
+def tune(
+    ratings_path: str | None,
+    model: str,
+    choices: dict[str, list[Any]],
+    budget: Budget,
+    domain: Domain,
+    out_path: str | None,
+    n_generated: int | None,
+    mean_runs: float,
+    seed: int,
+    read: Reader,
+    charge_to: Charging,
+    as_json: bool,
+) -> None:
+    """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
+
+    With --generated, or with --data-is-public and RATINGS, every combination is tried and listed, best
+    first, and no budget is spent. On private RATINGS a random number of combinations is tried, only the best
+    model is written, and the whole is charged before the first run; how many were tried is told to nobody.
+
+    \b
+    hushrec tune --generated 6000 --model dpals --try rank=4,8 --try regularization=10,20 \\
+                 --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+    hushrec tune ratings.parquet --model item-bias --try clip=0.3,0.45,0.6 --epsilon 5 --delta 1e-6 \\
+                 --rating-range 1 5 --catalogue items.txt --out model.hush
+    """
+    from hushrec.evaluation.tuning import grid, rank
+    from hushrec.evaluation.tuning import tune as run
+    from hushrec.privacy import Accountant
+
+    if (ratings_path is None) == (n_generated is None):
+        raise InputError("Pass RATINGS, or --generated USERS to try on generated ratings.")
+    candidates = grid(choices)
+    ratings = _generated(n_generated, domain, seed) if n_generated else None
+    if charge_to.data_is_public and ratings_path is not None:
+        ratings = read(ratings_path, domain)
+    if ratings is not None:
+        trials = rank(ratings, model, candidates, budget, seed=seed)
+        listed = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
+        if as_json:
+            _print_json({"model": model, "epsilon": budget.epsilon, "trials": listed})
+        else:
+            words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) for trial in trials]
+            click.echo(f"{model} on public ratings, no budget spent, budget of each run: {budget}")
+            click.echo("\n".join(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)))
+        return
+    assert ratings_path is not None
+    out = _output_file(out_path, "--out model.hush")
+    ratings = read(ratings_path, domain)
+    accountant = Accountant(budget, **charge_to())
+    billboard = run(ratings, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
+    _save(billboard, out)
+    if as_json:
+        _print_json({"file": str(out), **_described(billboard)})
+    else:
+        click.echo(f"Chose {model} and wrote {out}\n{_about(billboard)}")
 
 
 # ---------------------------------------------------------------------- from values to output
@@ -871,6 +996,27 @@ def _described(billboard: Billboard) -> dict[str, Any]:
         "max_ratings_per_user": domain.max_ratings_per_user,
         "privacy": billboard.privacy.to_dict(),
     }
+
+
+def _save(billboard: Billboard, out: Path) -> None:
+    try:
+        billboard.save(out)
+    except InputError as error:  # too late for bad input: the budget is spent
+        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
+
+
+def _growth(history: list[RunSummary]) -> str:
+    """A line a run: what all runs so far cost together."""
+    lines = [
+        "",
+        "",
+        f"{'run':>4}  {'time (UTC)':25}  {'charges':>7}  {'mu so far':>9}  {'epsilon so far':>14}",
+    ]
+    lines += [
+        f"{number:>4}  {run.time:25}  {run.charges:>7}  {run.mu:>9.4g}  {run.epsilon:>14.6g}"
+        for number, run in enumerate(history, 1)
+    ]
+    return "\n".join(lines) if history else ""
 
 
 def _shares(planned: Plan) -> list[float]:

@@ -142,7 +142,7 @@ def tune(
         return billboard, _score(billboard, history, held_out, inner)
 
     best = accountant.select(mechanism, _LABEL, run)
-    statement = accountant.statement(public=(*best.privacy.public, "settings tried from"))
+    statement = accountant.statement(public=(*best.privacy.public, "the settings to choose from"))
     return replace(best, privacy=statement)
 
 
