@@ -165,7 +165,7 @@ def private_pca(
     Parameters
     ----------
     rows : sparse or dense array of shape (n_rows, n_columns)
-        Private; one row for each unit. Rows that are not finite must not occur.
+        Private; one row for each unit. Entries that are not finite count as zero.
     accountant : Accountant
         All that is left of its budget is spent.
     row_clip : float
@@ -191,7 +191,9 @@ def private_pca(
     Unit: the budget's, one row each. ``steps`` Gaussian releases of products, sensitivity ``row_clip ** 2``
     (times sqrt(2) for a block under replace), and with Oja one of the eigenvalue, ``row_clip ** 2``.
     """
-    matrix = sp.csr_array(rows, dtype=np.float64)
+    matrix = sp.csr_array(rows, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    matrix.data[~np.isfinite(matrix.data)] = 0.0
     check_numbers(
         row_clip=(row_clip, float, 0, None),
         components=(components, int, 1, matrix.shape[1]),

@@ -100,6 +100,18 @@ def test_no_product_of_one_row_exceeds_its_sensitivity(method: str) -> None:
     assert max(np.linalg.norm(call.value) for call in noise.calls) <= 1.5**2 * (1 + 1e-12)
 
 
+def test_hostile_rows_stay_within_the_clip() -> None:
+    """Entries stored twice, NaN, infinity and overflow; the caller's matrix is left as it is."""
+    values = np.array([1.0, 1.0, np.nan, np.inf, 1e308, 1e308])
+    hostile = sp.csr_array((values, np.array([2, 2, 0, 1, 0, 1]), np.array([0, 4, 6])), shape=(2, 5))
+    noise = RecordingNoise(SeededNoise(0))
+    for seed in range(10):
+        private_pca(hostile, Accountant(Budget(1.0, 1e-6), noise=noise), row_clip=1.0, steps=2, seed=seed)
+    assert all(np.linalg.norm(call.value) <= 2 * (1 + 1e-12) for call in noise.calls)
+    assert hostile.nnz == 6
+    assert np.isnan(hostile.data[2])
+
+
 def test_oja_is_a_drop_in_for_the_covariance() -> None:
     full = jtt18_matrix(20_000, 100, ratings_per_user=30, seed=0)
     train, test = split_ratings(full.ratings, (0.97, 0.03), seed=0)
