@@ -25,7 +25,7 @@ from hushrec.algorithms import Billboard, Estimator, Gate
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.outsourcing.graph import Graph, choose_graph
-from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.statement import library_version
 
@@ -84,6 +84,10 @@ class Agreement:
                 " neither drop out nor collude are needed."
             )
         self.plan.check()
+        if not all(isinstance(release.mechanism, Gaussian) for release in self.plan.releases):
+            raise InputError(
+                f"{self.estimator.name} has releases that are not Gaussian; shares of those do not add."
+            )
 
     @property
     def fewest(self) -> int:
