@@ -1,0 +1,52 @@
+"""B2: the one-run audit stays below the claim and catches a tenth of the noise."""
+
+import pytest
+
+from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
+from hushrec.audit.canaries import canaries
+from hushrec.errors import InputError
+from hushrec.privacy import Budget
+from tests.audit.test_distinguish import PUBLISHED, Scaled
+
+ESTIMATORS = {"item-bias": ItemBias(), "dpals": DPALS(), "Algorithm 1": PUBLISHED.estimator}
+
+
+@pytest.mark.parametrize("epsilon", [1, 5, 10])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_claim_stands(name, epsilon):
+    result = canaries(ESTIMATORS[name], Budget(epsilon, 1e-5), n_canaries=1000)
+    assert not result.violated, result.text()
+
+
+@pytest.mark.parametrize("epsilon", [1, 5, 10])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_tenth_of_the_noise_is_caught(name, epsilon):
+    result = canaries(ESTIMATORS[name], Budget(epsilon, 1e-5), n_canaries=1000, noise=Scaled(0.1))
+    assert result.violated, result.text()
+
+
+def test_the_scores_are_those_of_the_claim():
+    """The canaries' scores are N(+-mu^2/2, mu^2): nothing of the mechanism is missed. (One release.)"""
+    budget = Budget(5.0, 1e-5)
+    result = canaries(Popular(), budget, n_canaries=4000)
+    apart = result.members.mean() - result.others.mean()  # mu^2
+    assert result.others.var() == pytest.approx(budget.mu**2, rel=0.2)
+    assert apart == pytest.approx(budget.mu**2, rel=0.2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", [1, 5, 10])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_claim_stands_at_length(name, epsilon):
+    result = canaries(ESTIMATORS[name], Budget(epsilon, 1e-5), n_canaries=10_000)
+    assert not result.violated, result.text()
+
+
+def test_bad_calls():
+    for wrong in (19, True, 100.0):
+        with pytest.raises(InputError):
+            canaries(ItemBias(), Budget(1.0, 1e-6), n_canaries=wrong)
+    with pytest.raises(InputError, match="one canary alone"):
+        canaries(GlobalMean(), Budget(1.0, 1e-6))
+    with pytest.raises(InputError, match="users"):
+        canaries(ItemBias(), Budget(1.0, 1e-6, unit="rating"))

@@ -1,0 +1,149 @@
+"""B1: no pair of neighbours is told apart better than claimed, and the test would notice."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
+from hushrec.audit.distinguish import distance, distinguish, replay, transcript, worst_pair
+from hushrec.errors import InputError
+from hushrec.privacy import (
+    Budget,
+    Laplace,
+    Plan,
+    RandomizedResponse,
+    Release,
+    SystemNoise,
+)
+from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.cases import CASES, DOMAIN, Case
+
+SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}
+ADAPTIVE = [case for case in CASES if case.name not in SINGLE and case.unit == "user"]
+PUBLISHED = next(case for case in CASES if case.name == "dpals, Algorithm 1")
+
+
+class Scaled(SystemNoise):
+    """Noise that is not what is charged."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def add_gaussian(self, value, sd, label):
+        return super().add_gaussian(value, np.asarray(sd) * self.factor, label)
+
+
+def audit(case: Case, budget: Budget, runs: int, noise=None):
+    pair = worst_pair(case.estimator, case.estimator.plan(budget, DOMAIN), DOMAIN, 0)
+    return distinguish(case.estimator, budget, runs=runs, pair=pair, noise=noise)
+
+
+@pytest.mark.parametrize("epsilon", [1, 5, 10])
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("name", SINGLE)
+def test_one_release(name, relation, epsilon):
+    """20,000 runs a pair: not above the claim, and not blind."""
+    result = audit(SINGLE[name], Budget(epsilon, 1e-6, relation=relation), 20_000)
+    assert not result.violated, result.text()
+    if epsilon > 1:
+        assert result.lower_bound > 0.75 * result.pair_mu
+
+
+@pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
+def test_many_releases(case):
+    result = audit(case, Budget(10.0, 1e-6), 60)
+    assert not result.violated, result.text()
+    assert result.pair_mu <= result.claimed_mu * (1 + 1e-9)
+
+
+def test_many_releases_and_not_blind():
+    result = audit(PUBLISHED, Budget(10.0, 1e-6), 2000)
+    assert result.pair_mu > 0.99 * result.claimed_mu
+    assert 0.7 * result.claimed_mu < result.lower_bound <= result.claimed_mu, result.text()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
+def test_many_releases_at_length(case):
+    result = audit(case, Budget(10.0, 1e-6), 10_000)
+    assert not result.violated, result.text()
+    assert result.lower_bound > 0.75 * result.pair_mu
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SINGLE)
+def test_one_release_at_length(name):
+    for number in range(50):
+        budget = Budget((1, 2, 5, 10, 20)[number % 5], 1e-6, relation=("add-remove", "replace")[number % 2])
+        plan = SINGLE[name].estimator.plan(budget, DOMAIN)
+        pair = worst_pair(SINGLE[name].estimator, plan, DOMAIN, number)
+        result = distinguish(SINGLE[name].estimator, budget, runs=200_000, pair=pair)
+        assert not result.violated, result.text()
+        assert result.lower_bound > 0.75 * result.pair_mu
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.7])
+def test_too_little_noise_is_caught(factor):
+    for case in SINGLE.values():
+        result = audit(case, Budget(5.0, 1e-6), 20_000, noise=Scaled(factor))
+        assert result.violated and "VIOLATED" in result.text()
+
+
+def test_the_published_constant_is_caught(monkeypatch):
+    """DPALS, Theorem 1, charges one of the two statistics: true mu is sqrt(2) times the claim."""
+    monkeypatch.setattr(DPALS, "_statistics_sensitivity", lambda self, replace: math.sqrt(self._cells))
+    result = audit(PUBLISHED, Budget(10.0, 1e-6), 1000)
+    assert result.pair_mu == pytest.approx(math.sqrt(2) * result.claimed_mu, rel=1e-3)
+    assert result.violated, result.text()
+
+
+def test_laplace_and_flips_are_scored_by_their_likelihood(monkeypatch):
+    """One Laplace release, one of labels: the bound stays below mu of epsilon and comes near it."""
+
+    class Pure(Popular):
+        def releases(self, budget, domain, fraction):
+            return Plan(budget, (Release("sum", Laplace(1.0), 1.0, "rating", "replace"),))
+
+        def train(self, ratings, gate, seed):
+            total = np.array([(ratings.matrix.data > 3).sum() * 1.0])
+            return {"item_bias": gate.release("sum", total)}
+
+    class Flipped(Popular):
+        def releases(self, budget, domain, fraction):
+            return Plan(budget, (Release("labels", RandomizedResponse(1.0), 1.0, "rating", "replace"),))
+
+        def train(self, ratings, gate, seed):
+            return {"item_bias": gate.release("labels", ratings.matrix.data > 3)}
+
+    budget = Budget(1.0, 1e-6, "rating", "replace")
+    for estimator in (Pure(), Flipped()):
+        plan = estimator.plan(budget, DOMAIN)
+        pair = worst_pair(estimator, plan, DOMAIN, 0)
+        result = distinguish(estimator, budget, runs=20_000, pair=pair)
+        assert 0.65 * pair.mu < result.lower_bound <= pair.mu == pytest.approx(plan.releases[0].mu)
+
+
+def test_the_worst_pair_is_as_far_apart_as_charged():
+    for case, relation in ((SINGLE["popular"], "add-remove"), (SINGLE["global-mean"], "replace")):
+        budget = Budget(5.0, 1e-6, relation=relation)
+        plan = case.estimator.plan(budget, DOMAIN)
+        pair = worst_pair(case.estimator, plan, DOMAIN, 0)
+        calls = transcript(case.estimator, plan, pair.data, 0, SeededNoise(3))
+        apart = distance(calls, replay(case.estimator, plan, pair.neighbour, 0, calls))
+        assert apart == pytest.approx(pair.mu) == pytest.approx(plan.mu, rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"runs": 9}, {"runs": True}, {"runs": 10.0}])
+def test_bad_calls(wrong):
+    with pytest.raises(InputError):
+        distinguish(ItemBias(), Budget(1.0, 1e-6), **wrong)
+    with pytest.raises(InputError):
+        distinguish(GlobalMean(), Budget(math.inf, 1e-6))
+
+
+def test_what_is_printed_holds_no_scores():
+    result = distinguish(ItemBias(), Budget(5.0, 1e-6), runs=100)
+    assert "unit: user, relation: add-remove" in result.text()
+    assert set(result.to_dict()) >= {"claimed_mu", "mu_lower_bound", "confidence"}
+    assert all(isinstance(value, str | int | float | bool) for value in result.to_dict().values())

@@ -1,0 +1,88 @@
+"""B4: the leakage picture, with its control, and the commands of all audits."""
+
+import json
+import math
+
+import pytest
+from click.testing import CliRunner
+
+from hushrec.audit.membership import membership
+from hushrec.cli import cli
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError
+
+
+def check(ratings: Ratings, draws: int, n_planted: int) -> None:
+    result = membership(ratings, "dpals", [1, 5], delta=1e-5, draws=draws, n_planted=n_planted)
+    assert result.area(math.inf) > 0.7
+    assert result.area(1) < 0.55
+    assert result.area(5) < result.area(math.inf)
+
+
+def test_generated_ratings():
+    check(realistic(1000, 800, 60_000, seed=2), draws=3, n_planted=800)
+
+
+@pytest.mark.parametrize("name", ["ml-100k", pytest.param("ml-1m", marks=pytest.mark.full)])
+def test_real_ratings(real_data, name):
+    import pyarrow.parquet as pq
+
+    path = real_data(f"{name}.parquet")
+    items = tuple(sorted(set(pq.read_table(path, columns=["item"])["item"].to_pylist())))
+    check(Ratings.read(path, Domain(items, rating_range=(1, 5))), draws=5, n_planted=800)
+
+
+@pytest.mark.full
+def test_the_shape_of_movielens_10m():
+    check(realistic(69_878, 10_677, 10_000_054, seed=1), draws=5, n_planted=800)
+
+
+def test_bad_calls():
+    ratings = realistic(50, 20, 300, seed=0)
+    for wrong in ({"epsilons": [math.inf]}, {"epsilons": []}, {"epsilons": [1], "n_planted": 3}):
+        with pytest.raises(InputError):
+            membership(ratings, "item-bias", delta=1e-6, **wrong)
+
+
+def test_private_figures_say_so():
+    ratings = realistic(100, 60, 1500, seed=0)
+    mine = membership(ratings, "item-bias", [1], delta=1e-6, n_planted=40)
+    assert "private figure of the curator" in mine.text() and "private figure" in mine.to_dict()["note"]
+    public = membership(ratings, "item-bias", [1], delta=1e-6, n_planted=40, data_is_public=True)
+    assert "private figure" not in public.text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["distinguish", "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", "--runs", "200"],
+        ["canaries", "--model", "popular", "--epsilon", "5", "--delta", "1e-6", "--canaries", "200"],
+        ["membership", "--model", "item-bias", "--epsilons", "5", "--delta", "1e-6", "--planted", "40"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands(arguments, tmp_path):
+    plot = tmp_path / "plot.png"
+    done = CliRunner().invoke(cli, ["audit", *arguments, "--json", "--plot", str(plot)])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["audit"] == arguments[0]
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    text = CliRunner().invoke(cli, ["audit", *arguments])
+    assert "delta = 1e-06" in text.stdout and "relation: add-remove" in text.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["distinguish", "--model", "als", "--epsilon", "5", "--delta", "1e-6"],
+        ["distinguish", "--model", "item-bias", "--epsilon", "inf", "--delta", "1e-6"],
+        ["distinguish", "--model", "item-bias", "--delta", "1e-6"],
+        ["canaries", "--model", "global-mean", "--epsilon", "5", "--delta", "1e-6"],
+        ["membership", "--epsilons", "a,b", "--delta", "1e-6"],
+        ["membership", "nowhere.csv", "--epsilons", "1", "--delta", "1e-6"],
+    ],
+)
+def test_commands_refuse_in_one_line(arguments):
+    done = CliRunner().invoke(cli, ["audit", *arguments])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("Error: ")
