@@ -6,6 +6,7 @@ offset is the user's own, hence free.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -74,6 +75,10 @@ class CentredEstimator(Estimator):
         check_choice(center=(self.center, self._CENTERS))
         if not 0 < self.bias_share < 1:
             raise InputError(f"bias_share={self.bias_share!r} is out of range; pass one between 0 and 1.")
+
+    def _row_bound(self, clip: float | None, domain: Domain) -> float:
+        """A clip of a row in rating units; None is a norm that no row less her own mean exceeds."""
+        return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property
     def _biases(self) -> DPALS:

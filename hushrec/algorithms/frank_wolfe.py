@@ -257,7 +257,7 @@ class PrivateFrankWolfe(PrivateSteps):
         """Algorithm 1: residuals, release, update; T times."""
         domain = ratings.domain
         arrays = self._level(ratings, gate, seed)
-        users = Iterates(self._rows(arrays, ratings).matrix, self._row_bound(domain))
+        users = Iterates(self._rows(arrays, ratings).matrix, self._row_bound(self.row_clip, domain))
         start = random_block(domain.n_items, self._solver(domain, 1).block, seed)
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
@@ -280,18 +280,16 @@ class PrivateFrankWolfe(PrivateSteps):
         """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self._rows(arrays, history)
         domain = history.domain
-        return UserState(offset, replay(rows, arrays, self._row_bound(domain), self._k(domain)))
+        return UserState(
+            offset, replay(rows, arrays, self._row_bound(self.row_clip, domain), self._k(domain))
+        )
 
     def _k(self, domain: Domain) -> float:
         return self.nuclear_norm * domain.half_width
 
-    def _row_bound(self, domain: Domain) -> float:
-        """L in rating units."""
-        return (self.row_clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
-
     def _residual_bound(self, domain: Domain) -> float:
         if self.residual_clip is None:
-            return 2 * self._row_bound(domain)
+            return 2 * self._row_bound(self.row_clip, domain)
         return super()._residual_bound(domain)
 
     def _singular_value(self, found: Eigenpairs, domain: Domain) -> float:

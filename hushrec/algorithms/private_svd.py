@@ -85,7 +85,7 @@ class PrivateSVD(CentredEstimator):
                 "sizes", budget.share(left * self.scale_share), math.sqrt(2.0), budget.unit, budget.relation
             )
             planned, left = (*planned, sizes), left * (1 - self.scale_share)
-        covariance = Covariance(self._bound(domain)).releases("covariance", budget, left)
+        covariance = Covariance(self._row_bound(self.row_clip, domain)).releases("covariance", budget, left)
         return Plan(budget, (*planned, *covariance))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class PrivateSVD(CentredEstimator):
             n_users, n_full = np.maximum(gate.release("sizes", sizes), 1.0)
             ratio = min(n_users / (n_full * self.max_ratings_per_user), 1.0)
             arrays["scale"] = np.float64(ratings.n_items * ratio)
-        matrix = Covariance(self._bound(ratings.domain)).matrix(rows, gate, "covariance")
+        matrix = Covariance(self._row_bound(self.row_clip, ratings.domain)).matrix(rows, gate, "covariance")
         vectors = top_eigenpairs(matrix, min(self.rank, ratings.n_items))[1]
         return arrays | {"item_factors": vectors}
 
@@ -109,12 +109,9 @@ class PrivateSVD(CentredEstimator):
             return UserState(offset, ridge_fit(rows, vectors, self.regularization / history.n_items))
         counts = np.maximum(np.diff(rows.indptr), 1)
         scale = arrays["scale"] if self.scale == "paid" else history.n_items / counts[:, None]
-        return UserState(offset, scale * (clipped(rows, self._bound(history.domain)) @ vectors))
-
-    def _bound(self, domain: Domain) -> float:
-        """L in rating units."""
-        clip = math.sqrt(self.max_ratings_per_user) if self.row_clip is None else self.row_clip
-        return clip * domain.half_width
+        return UserState(
+            offset, scale * (clipped(rows, self._row_bound(self.row_clip, history.domain)) @ vectors)
+        )
 
 
 @dataclass(frozen=True)

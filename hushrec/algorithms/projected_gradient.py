@@ -73,7 +73,7 @@ class _ProjectedGradient(CentredEstimator):
         check_numbers(n_users=(n_users, int, 1, None))
         return cls(**({"nuclear_norm": math.sqrt(n_users * domain.n_items)} | changes))
 
-    def _row_bound(self, domain: Domain) -> float:
+    def _full_row_bound(self, domain: Domain) -> float:
         """B in rating units."""
         return math.inf
 
@@ -83,7 +83,7 @@ class _ProjectedGradient(CentredEstimator):
 
     def _descend(self, ratings: Ratings, gate: Gate, arrays: dict[str, Any]) -> dict[str, Any]:
         """T times: gradient step of every row, its Gramian to the server, the server's projection."""
-        rows, bound = self._rows(arrays, ratings).matrix, self._row_bound(ratings.domain)
+        rows, bound = self._rows(arrays, ratings).matrix, self._full_row_bound(ratings.domain)
         n_users, n_items = rows.shape
         radius = self.nuclear_norm * ratings.domain.half_width
         coefficients, last = np.zeros((n_users, 0)), ProjectionMap(np.zeros((n_items, 0)), np.zeros(0))
@@ -106,7 +106,7 @@ class _ProjectedGradient(CentredEstimator):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own gradient steps between the released projections."""
         rows, offset = self._rows(arrays, history)
-        bound = self._row_bound(history.domain)
+        bound = self._full_row_bound(history.domain)
         coefficients = np.zeros((history.n_users, 0))
         last = ProjectionMap(np.zeros((history.n_items, 0)), np.zeros(0))
         for step, (directions, gains) in enumerate(zip(arrays["directions"], arrays["gains"]), 1):
@@ -221,7 +221,7 @@ class PrivateProjectedGradient(_ProjectedGradient):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
-        sensitivity = symmetric_sensitivity(self._row_bound(domain), budget.relation)
+        sensitivity = symmetric_sensitivity(self._full_row_bound(domain), budget.relation)
         share = budget.share(left / self.iterations)
         for step in range(1, self.iterations + 1):
             planned += (Release(f"step {step}", share, sensitivity, budget.unit, budget.relation),)
@@ -230,9 +230,8 @@ class PrivateProjectedGradient(_ProjectedGradient):
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         return self._descend(ratings, gate, self._level(ratings, gate, seed))
 
-    def _row_bound(self, domain: Domain) -> float:
-        clip = math.sqrt(self.max_ratings_per_user) if self.row_clip is None else self.row_clip
-        return clip * domain.half_width
+    def _full_row_bound(self, domain: Domain) -> float:
+        return self._row_bound(self.row_clip, domain)
 
     def _released_gram(self, gate: Gate, step: int, gram: Array) -> NDArray[np.float64]:
         packed = gram[np.tril_indices(len(gram))]
