@@ -27,7 +27,7 @@ from hushrec.errors import InputError
 from hushrec.privacy import Budget, Gaussian, Plan, Release
 
 #: Memory of the normal equations that are held at a time.
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 22
 
 Array = NDArray[Any]
 #: ``indptr, indices, data`` of a sparse matrix.
@@ -219,6 +219,7 @@ def statistics(
     *,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
+    clip: float = math.inf,
 ) -> Iterator[tuple[Array, Array]]:
     """Normal equations of a half sweep, block by block: what DPALS releases with noise.
 
@@ -228,6 +229,8 @@ def statistics(
         As in :func:`half_sweep`.
     row_weight, col_weight : ndarray, optional
         Weight of a cell is ``row_weight[row] * col_weight[column]``.
+    clip : float
+        Bound on the size of a rating less the level and the column's offset.
 
     Yields
     ------
@@ -237,17 +240,23 @@ def statistics(
     from hushrec.kernels.least_squares import normal_equations
 
     factors = side_factors(other, settings)
+    level = _col_offset(other, center)
     n_rows, width = len(matrix[0]) - 1, factors.shape[1]
     rows_per_block = max(1, _BLOCK_BYTES // (factors.dtype.itemsize * max(1, width * (width + 1) // 2)))
     for start in range(0, n_rows, rows_per_block):
+        rows = slice(start, min(start + rows_per_block, n_rows))
+        first, last = matrix[0][rows.start], matrix[0][rows.stop]
+        indices, values = matrix[1][first:last], matrix[2][first:last]
+        if math.isfinite(clip):
+            values = np.clip(values - level[indices], -clip, clip) + level[indices]
         yield normal_equations(
-            *matrix,
+            matrix[0][rows.start : rows.stop + 1] - first,
+            indices,
+            values,
             factors,
-            col_offset=_col_offset(other, center),
-            row_weight=row_weight,
+            col_offset=level,
+            row_weight=None if row_weight is None else row_weight[rows],
             col_weight=col_weight,
-            start=start,
-            stop=min(start + rows_per_block, n_rows),
         )
 
 

@@ -229,7 +229,7 @@ def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
 
 
 def weight_sums(matrix: Any, col_weight: Array) -> Array:
-    """Sum of the columns' weights over the cells of each row, shape (n_rows,); no array of the cells' size."""
+    """Sum over each row's cells of the columns' weights, shape (n_rows,); no array of the cells' size."""
     from hushrec.kernels.least_squares import normal_equations
 
     ones = np.ones((matrix.shape[1], 1))

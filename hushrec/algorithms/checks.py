@@ -14,8 +14,8 @@ def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
     """Refuse hyper-parameters of the wrong kind or out of range.
 
     Each rule is ``name=(value, int or float, low, high)``: integers lie in [low, high], floats in
-    (low, high] but 0 is allowed where ``low`` is 0 for those named ``*_weight``, ``*_variance``, ``*_damping`` or
-    ``*share``; ``high=None`` means no upper end.
+    (low, high], but those named ``*_weight``, ``*_variance``, ``*_damping`` or ``*share`` may equal
+    ``low``; ``high=None`` means no upper end.
     """
     for name, (value, kind, low, high) in rules.items():
         kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)

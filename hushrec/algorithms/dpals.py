@@ -804,11 +804,8 @@ class _LocalSums:
         """Normal equations of every item, block by block (Algorithm 1, lines 10 and 11, without noise)."""
         from hushrec.kernels.residuals import residual_norms
 
-        matrix = csr(self.rows.transposed)
         shrink = np.ones(self.rows.n_users)
-        if math.isfinite(clip) and self.clipping == "rating":
-            matrix = (matrix[0], matrix[1], self._clipped_values(users, clip))
-        elif math.isfinite(clip):
+        if math.isfinite(clip) and self.clipping == "user":
             zeros = np.zeros((len(users), 1)), np.zeros((len(items), 1))
             target_norms = residual_norms(
                 *csr(self.rows.matrix),
@@ -819,12 +816,13 @@ class _LocalSums:
             shrink = clip_factor(self.user_weight * target_norms * row_norm, clip)
         weighted = self.normalised or math.isfinite(clip)
         return statistics(
-            matrix,
+            csr(self.rows.transposed),
             self.center,
             users,
             settings,
             row_weight=self.item_weight if weighted else None,
             col_weight=self.user_weight * shrink if weighted else None,
+            clip=clip if self.clipping == "rating" else math.inf,
         )
 
     def outer_products(self, items: Array, users: Array, clip: float) -> Array:
@@ -872,13 +870,6 @@ class _LocalSums:
         if items.shape[1] > 1:
             residual = residual - predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
         return cells, residual
-
-    def _clipped_values(self, users: Array, clip: float) -> Array:
-        """Ratings whose difference from the level and the user's offset is clipped (Algorithm 1, line 1)."""
-        matrix = self.rows.transposed
-        level = (users[:, -1].astype(np.float64) + self.center)[matrix.indices]
-        values = matrix.data - level
-        return np.add(np.clip(values, -clip, clip, out=values), level, out=values)
 
 
 def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:

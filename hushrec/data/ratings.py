@@ -180,6 +180,8 @@ class Ratings:
         ids = encode_ids(range(matrix.shape[0]) if users is None else users)
         if len(ids.codes) != matrix.shape[0]:
             raise InputError("users must hold one id for each row of the matrix.")
+        if not implicit and _usable_as_is(matrix, domain) and len(ids.texts) == matrix.shape[0]:
+            return cls(domain, sp.csr_array(matrix), ids.values, ids.texts)
         rows, items, ratings = readers.read_columns(matrix, None, None, implicit)
         return cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
 
@@ -378,6 +380,19 @@ class Ratings:
         entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
         matrix = _csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items)
         return Ratings(self.domain, matrix, values, texts)
+
+
+def _usable_as_is(matrix: Any, domain: Domain) -> bool:
+    """Whether no rule for bad rows would change the matrix, so that its arrays need not be copied."""
+    if matrix.format != "csr" or matrix.data.dtype != np.float32 or matrix.indices.dtype != np.int32:
+        return False
+    counts = np.diff(matrix.indptr)
+    return bool(
+        matrix.has_canonical_format
+        and counts.min(initial=1) > 0
+        and counts.max(initial=0) <= domain.max_ratings_per_user
+        and (matrix.nnz == 0 or (matrix.data.min() >= domain.low and matrix.data.max() <= domain.high))
+    )
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
