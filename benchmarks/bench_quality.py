@@ -125,9 +125,9 @@ def synthetic(draws: int) -> None:
     history = train.history(valid)
     published = DPALS.as_published(
         rank=5,
-        iterations=4,
+        iterations=3,
         max_ratings_per_user=150,
-        user_norm=0.25,
+        user_norm=0.0625,
         rating_bound=0.375,
         regularization=10.0,
     )
