@@ -300,6 +300,7 @@ def synthetic(options: argparse.Namespace, n_items: int) -> None:
     results = measure(
         lambda run: split_ratings(full.ratings, (0.99, 0.01), seed=run), full.ratings, methods, epsilons, runs
     )
+    results["zero", math.inf] = Errors(np.array([trivial**2]), np.ones(1), runs=1)
     table(results, epsilons, trivial)
     name = "private FW, k true, B = 2L (Algorithm 1)"
     at = true_epsilon(printed_mu(1.0))
