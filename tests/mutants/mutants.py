@@ -203,12 +203,17 @@ def range_from_the_ratings(monkeypatch: Any) -> None:
     monkeypatch.setattr(ItemBias, "train", wrong)
 
 
+def ratings_not_clipped(monkeypatch: Any) -> None:
+    statistics = dpals.statistics
+    monkeypatch.setattr(dpals, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf})))
+
+
 def ridge_by_number_of_users(monkeypatch: Any) -> None:
     users = DPALS._users
 
-    def wrong(self: DPALS, ratings: Any, *rest: Any) -> Array:
-        more = replace(self, regularization=self.regularization * (1 + ratings.n_users))
-        return users(more, ratings, *rest)
+    def wrong(self: DPALS, ratings: Any, center: float, items: Array, ridge: Any) -> Array:
+        more = replace(ridge, regularization=ridge.regularization * (1 + ratings.n_users))
+        return users(self, ratings, center, items, more)
 
     monkeypatch.setattr(DPALS, "_users", wrong)
 
@@ -470,7 +475,7 @@ MUTANTS = [
     ),
     Mutant(
         "ratings not clipped (Algorithm 1, line 1)",
-        set_to(dpals._LocalSums, "_clipped_values", lambda self, users, clip: self.rows.transposed.data),
+        ratings_not_clipped,
         sensitivity("dpals, Algorithm 1"),
     ),
     Mutant(
