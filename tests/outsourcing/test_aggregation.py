@@ -38,7 +38,7 @@ def agreed(estimator=SHARED, epsilon=5.0, **changes):
 class Network:
     """A server and its nodes, each in a thread, over the loopback address."""
 
-    def __init__(self, agreement, spoil=lambda node, connection: None, patience=20, parts=PARTS, quiet=0.5):
+    def __init__(self, agreement, spoil=lambda node, connection: None, patience=20, parts=PARTS, quiet=20.0):
         self.server = server.AggregationServer(agreement, quiet=quiet, patience=patience)
         self.results: list = [None] * agreement.n_nodes
         self.seen: list = []
@@ -150,7 +150,7 @@ def test_two_hundred_nodes_with_a_third_gone():
     assert agreement.graph.degree < 100
     gone = set(range(2, 200, 3))
     network = Network(
-        agreement, lambda node, c: stop_at(Masked, 2)(c) if node in gone else None, parts=parts, quiet=5
+        agreement, lambda node, c: stop_at(Masked, 2)(c) if node in gone else None, parts=parts, quiet=10
     )
 
     def alive(index):
@@ -171,7 +171,7 @@ def test_without_noise_it_is_the_plain_fit():
 @pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
 def test_a_third_drops_out_at_any_step(kind):
     agreement, gone, release = agreed(), {1, 4, 7}, 1
-    network = Network(agreement, lambda node, c: stop_at(kind, release)(c) if node in gone else None)
+    network = Network(agreement, lambda node, c: stop_at(kind, release)(c) if node in gone else None, quiet=2)
     staying = [node for node in range(N_NODES) if node not in gone]
 
     def alive(index):
@@ -194,14 +194,14 @@ def test_who_is_late_comes_back():
 
         def late(message, reply, *path, token=""):
             if node == 3 and isinstance(message, Masked) and path[1] == "1":
-                time.sleep(1.5)
+                time.sleep(5)
             if isinstance(message, Prepared) and path[1] == str(last):
                 back.set() if node == 3 else back.wait(10)
             return post(message, reply, *path, token=token)
 
         connection.post = late
 
-    network = Network(agreement, spoil)
+    network = Network(agreement, spoil, quiet=2)
     assert_equal(network.results[3], network.billboard)
     assert any(path[:2] == ["total", "1"] for path, _ in network.seen)
     everybody = [f"n{node}" for node in range(N_NODES)]
@@ -210,7 +210,7 @@ def test_who_is_late_comes_back():
 
 
 def test_more_than_a_third_stop_the_training():
-    network = Network(agreed(), lambda node, c: stop_at(Masked, 1)(c) if node < 4 else None, patience=2)
+    network = Network(agreed(), lambda node, c: stop_at(Masked, 1)(c) if node < 4 else None, patience=4)
     assert isinstance(network.billboard, HushrecError)
     assert all(isinstance(result, HushrecError | SystemExit) for result in network.results)
     assert set(network.server._totals) == {0}
