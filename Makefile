@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check test-full trust bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -27,6 +27,9 @@ check: $(VENV)/.test
 
 test-full: $(VENV)/.test
 	$(BIN)/python -m pytest -m "full or not full"
+
+trust: $(VENV)/.test
+	$(BIN)/python -m benchmarks.trust
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality
