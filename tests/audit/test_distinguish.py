@@ -1,6 +1,7 @@
 """B1: no pair of neighbours is told apart better than claimed, and the test would notice."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,9 +59,10 @@ def test_many_releases(case):
 
 
 def test_many_releases_and_not_blind():
-    result = audit(PUBLISHED, Budget(10.0, 1e-6), 2000)
+    """The bound falls short of the claim by what 1,500 runs leave open; six sigma below what is expected."""
+    result = audit(PUBLISHED, Budget(20.0, 1e-6), 1500)
     assert result.pair_mu > 0.99 * result.claimed_mu
-    assert 0.7 * result.claimed_mu < result.lower_bound <= result.claimed_mu, result.text()
+    assert 0.57 * result.claimed_mu < result.lower_bound <= result.claimed_mu, result.text()
 
 
 @pytest.mark.full
@@ -92,8 +94,9 @@ def test_too_little_noise_is_caught(factor):
 
 def test_the_published_constant_is_caught(monkeypatch):
     """DPALS, Theorem 1, charges one of the two statistics: true mu is sqrt(2) times the claim."""
-    monkeypatch.setattr(DPALS, "_statistics_sensitivity", lambda self, replace: math.sqrt(self._cells))
-    result = audit(PUBLISHED, Budget(10.0, 1e-6), 1000)
+    monkeypatch.setattr(DPALS, "_statistics_sensitivity", lambda self, _: math.sqrt(self._cells))
+    once = replace(PUBLISHED, estimator=replace(PUBLISHED.estimator, iterations=1))
+    result = audit(once, Budget(10.0, 1e-6), 20_000)
     assert result.pair_mu == pytest.approx(math.sqrt(2) * result.claimed_mu, rel=1e-3)
     assert result.violated, result.text()
 
@@ -121,7 +124,7 @@ def test_laplace_and_flips_are_scored_by_their_likelihood(monkeypatch):
         plan = estimator.plan(budget, DOMAIN)
         pair = worst_pair(estimator, plan, DOMAIN, 0)
         result = distinguish(estimator, budget, runs=20_000, pair=pair)
-        assert 0.65 * pair.mu < result.lower_bound <= pair.mu == pytest.approx(plan.releases[0].mu)
+        assert 0.6 * pair.mu < result.lower_bound <= pair.mu == pytest.approx(plan.releases[0].mu)
 
 
 def test_the_worst_pair_is_as_far_apart_as_charged():
