@@ -55,7 +55,7 @@ class Network:
                 self.results[node] = client.take_part(
                     connection, agreement, parts[node], node=f"n{node}", noise=SeededNoise(node)
                 )
-            except (HushrecError, SystemExit) as error:
+            except BaseException as error:
                 self.results[node] = error
 
         with Service(answer, limits=limits) as service:
@@ -68,6 +68,9 @@ class Network:
                 self.billboard = error
             for node in nodes:
                 node.join()
+        for result in self.results:
+            if isinstance(result, BaseException) and not isinstance(result, HushrecError | SystemExit):
+                raise result
 
 
 def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
