@@ -26,6 +26,8 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, Gaussian, Plan, Release
 
+#: Rows of a Gramian that are weighted at a time.
+_ROWS_AT_A_TIME = 1 << 13
 #: Memory of the normal equations that are held at a time.
 _BLOCK_BYTES = 1 << 22
 
@@ -299,19 +301,24 @@ def with_constant(solved: Array, rank: int) -> Array:
 
 
 def side_factors(solved: Array, settings: SweepSettings) -> Array:
-    """Factors of one side with the constant column where there is one, contiguous."""
+    """Factors of one side, with the constant column where there is one."""
     rank = solved.shape[1] - 1
     if not settings.constant:
-        return np.ascontiguousarray(solved[:, :rank])
+        return solved[:, :rank]
     factors = solved.copy()
     factors[:, rank] = 1
     return factors
 
 
-def gramian(factors: Array) -> Array:
-    """Packed lower triangle of the sum of outer products, shape (rank (rank + 1) / 2,)."""
+def gramian(factors: Array, weight: Array | None = None) -> Array:
+    """Packed lower triangle of the (weighted) sum of outer products, shape (rank (rank + 1) / 2,)."""
     rows, columns = np.tril_indices(factors.shape[1])
-    return (factors.T @ factors)[rows, columns]
+    total = np.zeros((factors.shape[1],) * 2, dtype=factors.dtype)
+    for start in range(0, len(factors), _ROWS_AT_A_TIME):
+        part = factors[start : start + _ROWS_AT_A_TIME]
+        scaled = part if weight is None else part * weight[start : start + _ROWS_AT_A_TIME, None]
+        total += part.T @ scaled
+    return total[rows, columns]
 
 
 def _col_offset(other: Array, center: float) -> Array:

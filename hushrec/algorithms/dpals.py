@@ -796,7 +796,7 @@ class _LocalSums:
             clip=clip if self.clipping == "rating" else math.inf,
         )
         present = shrink * (self.user_weight > 0)
-        return sums, gramian(factors * np.sqrt(present)[:, None])
+        return sums, gramian(factors, present)
 
     def statistics(
         self, items: Array, users: Array, settings: SweepSettings, clip: float, row_norm: float
@@ -856,9 +856,9 @@ class _LocalSums:
         """
         factors = items[:, :-1].astype(np.float64)
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
-        counts = np.diff(self.rows.matrix.indptr)
-        shares = (regularization / (regularization + counts[:, None] * np.maximum(typical, 0.0))).mean(axis=1)
-        return np.where(counts > 0, shares, 0.0)
+        counts, places = np.unique(np.diff(self.rows.matrix.indptr), return_inverse=True)
+        ridge = regularization + counts[:, None] * np.maximum(typical, 0.0)
+        return np.where(counts > 0, (regularization / ridge).mean(axis=1), 0.0)[places]
 
     def _residuals(self, items: Array, users: Array) -> tuple[Array, Array]:
         """User of each cell, and what the model leaves of its rating."""
