@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import svd
 
 from hushrec.algorithms.als import (
     SweepSettings,
@@ -640,7 +641,7 @@ class DPALS(Estimator):
             solved = solve_statistics(projected, ridge, self.rank, pull)
             items = np.where(frequent[:, None], solved, items)
             if self.orthonormalize:  # line 13, as the polar factor
-                left, _, right = np.linalg.svd(items[:, :-1], full_matrices=False)
+                left, _, right = svd(items[:, :-1], full_matrices=False, lapack_driver="gesvd")
                 items[:, :-1] = left @ right
         return items
 

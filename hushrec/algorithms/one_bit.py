@@ -588,7 +588,10 @@ def product(users: Array, items: Array) -> NDArray[np.float64]:
 
 def split_matrix(matrix: Array) -> tuple[Array, Array]:
     """Balanced factors of a matrix, with offsets of 0 in a last column."""
-    left, singular, right = np.linalg.svd(matrix, full_matrices=False)
+    from scipy.linalg import svd
+
+    # the divide-and-conquer driver fails on some matrices with many equal entries and singular values of 0
+    left, singular, right = svd(matrix, full_matrices=False, lapack_driver="gesvd")
     kept = singular > _NEGLIGIBLE * max(singular[0], 1e-300)
     root = np.sqrt(singular[kept])
     users, items = left[:, kept] * root, right[kept].T * root
