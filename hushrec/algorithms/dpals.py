@@ -667,7 +667,9 @@ class DPALS(Estimator):
 
     def _users(self, ratings: Ratings, center: float, items: Array, ridge: SweepSettings) -> Array:
         """Local: every user's factors and offset, in float32 (what leaves her is clipped in float64)."""
-        return half_sweep(csr(ratings.matrix), center, items.astype(np.float32), ridge).astype(items.dtype)
+        solved = half_sweep(csr(ratings.matrix), center, items.astype(np.float32), ridge).astype(items.dtype)
+        solved[~np.isfinite(solved).all(axis=1)] = 0.0  # repaired inside the user: no clip holds a NaN
+        return solved
 
     def _level(self, ratings: Ratings, gate: Gate) -> tuple[float, float]:
         """Level that ratings are taken from, and number of users: released, declared, or not needed."""

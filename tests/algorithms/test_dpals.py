@@ -167,6 +167,16 @@ def test_shared_gramian_matches_a_slow_twin() -> None:
     np.testing.assert_allclose(model.item_factors, expected, rtol=1e-3, atol=1e-4)
 
 
+def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
+    """However large the released factors: a NaN would pass every clip and show in the sums."""
+    ratings = small()
+    estimator = DPALS(rank=2, features=False, iterations=1)
+    items = np.full((12, 3), 1e25)
+    users = estimator._users(ratings, 3.0, items, estimator._user_ridge)
+    assert users.shape == (60, 3)
+    assert np.isfinite(users).all()
+
+
 def rmse(model, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
 
