@@ -17,6 +17,7 @@ from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.checks import check_numbers
 from hushrec.data import Domain, Ratings
+from hushrec.kernels.fixed_point import SAFE, spacing, truncated
 from hushrec.privacy import Accountant, Budget, Plan, Release
 
 Array = NDArray[Any]
@@ -125,11 +126,17 @@ class ItemBias(Estimator):
         weight = unit_weights(ratings)
         no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.domain.n_items, 1))
         norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
-        shrink = clip_factor(norms, self.clip * ratings.domain.half_width)
+        bound = self.clip * ratings.domain.half_width
+        shrink = clip_factor(norms, bound)
         ones = np.ones((ratings.n_users, 1))
         zero = np.zeros((ratings.domain.n_items, 1))
         sums = residual_sums(
-            *csr(ratings.transposed), zero, ones, col_offset=means, col_weight=weight * shrink
+            *csr(ratings.transposed),
+            zero,
+            ones,
+            col_offset=means,
+            col_weight=weight * shrink,
+            step=spacing(bound),
         )
         return sums[:, 0], item_weights(ratings, weight * shrink)
 
@@ -197,7 +204,7 @@ def level_aggregate(ratings: Ratings) -> Array:
     """
     domain = ratings.domain
     deviations = np.clip(user_means(ratings) - domain.midpoint, -domain.half_width, domain.half_width)
-    return np.array([deviations.sum(), float(ratings.n_users)])
+    return np.array([truncated(deviations, spacing(domain.half_width)).sum(), float(ratings.n_users)])
 
 
 def level_scale(domain: Domain) -> Array:
@@ -219,26 +226,25 @@ def weights_release(budget: Budget, fraction: float, label: str = "item weights"
 
 def unit_weights(ratings: Ratings) -> Array:
     """Local: 1/sqrt(number of her ratings) of each user, shape (n_users,)."""
-    return 1 / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
+    return SAFE / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
 
 
 def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
     """Local: sum over users of their weight at each item, a vector of norm <= 1 a user; shape (n_items,)."""
     user_weight = unit_weights(ratings) if user_weight is None else user_weight
-    return weight_sums(ratings.transposed, user_weight)
+    return weight_sums(ratings.transposed, truncated(user_weight, spacing(1.0)))
 
 
 def weight_sums(matrix: Any, col_weight: Array) -> Array:
     """Sum over each row's cells of the columns' weights, shape (n_rows,); no array of the cells' size."""
-    from hushrec.kernels.least_squares import normal_equations
+    from hushrec.kernels import sparse_rows
 
-    ones = np.ones((matrix.shape[1], 1))
-    return normal_equations(*csr(matrix), ones, col_weight=col_weight)[0][:, 0]
+    return sparse_rows.weight_sums(matrix.indptr, matrix.indices, col_weight)
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
-    """Factor <= 1 that brings each norm to at most ``bound`` (rounded so that it never passes it)."""
-    return np.minimum(1.0, bound * (1 - 1e-15) / np.maximum(norms, 1e-300))
+    """Factor <= 1 that brings each norm to at most ``bound``, whatever the rounding errors of the norm."""
+    return np.minimum(1.0, bound * SAFE / np.maximum(norms, 1e-300))
 
 
 def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 0.01) -> int:

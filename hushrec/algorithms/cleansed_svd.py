@@ -23,6 +23,7 @@ from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
+from hushrec.kernels.fixed_point import FACTOR_BITS, SAFE, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
@@ -116,7 +117,7 @@ class CleansedSVD(Estimator):
         arrays: dict[str, Any] = {"sampling_seed": np.int64(seed)}
         arrays |= self._means(self._sample(arrays, ratings), domain, gate)
         residuals, _ = self._residuals(arrays, ratings)
-        matrix, weights = self._release_covariance(residuals, gate)
+        matrix, weights = self._release_covariance(residuals, self.residual_clamp * domain.half_width, gate)
         cleansed = _cleansed(matrix, weights, self.covariance_shrinkage)
         popularity = np.sqrt(np.maximum(arrays.pop("item_weight"), _SMALLEST_WEIGHT))
         # noise is the same for all entries where they are scaled by the square roots of the weights
@@ -144,7 +145,9 @@ class CleansedSVD(Estimator):
     def _means(self, sampled: Ratings, domain: Domain, gate: Gate) -> dict[str, Any]:
         """Server side: item averages shrunk to the global one, both from one release."""
         matrix, n_items = sampled.matrix, domain.n_items
-        sums = matrix.T @ unit_weights(sampled) - domain.midpoint * item_weights(sampled)
+        weights = np.repeat(unit_weights(sampled), np.diff(matrix.indptr))
+        deviations = truncated((matrix.data - domain.midpoint) * weights, spacing(domain.half_width))
+        sums = with_values(matrix, deviations).T @ np.ones(sampled.n_users)
         scale = np.repeat([1 / domain.half_width, 1.0], n_items)
         noisy = gate.release("item means", np.concatenate([sums, item_weights(sampled)]), scale=scale)
         sums, counts = noisy[:n_items], np.maximum(noisy[n_items:], 0.0)
@@ -163,17 +166,18 @@ class CleansedSVD(Estimator):
         clamp = self.residual_clamp * ratings.domain.half_width
         return with_values(matrix, np.clip(values - np.repeat(offset, counts), -clamp, clamp)), offset
 
-    def _release_covariance(self, residuals: sp.csr_array, gate: Gate) -> tuple[Array, Array]:
-        """Weighted sums of the outer products of residuals and of their places, c being a user's count."""
+    def _release_covariance(self, residuals: sp.csr_array, clamp: float, gate: Gate) -> tuple[Array, Array]:
+        """Sums of the outer products of residuals and of places, weighted 1/c for a user of c ratings."""
         from hushrec.kernels.symmetric import outer_sums
 
         n_items = residuals.shape[1]
         counts = np.diff(residuals.indptr)
-        root = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
+        root = np.repeat(SAFE / np.sqrt(np.maximum(counts, 1)), counts)
         scale = frobenius_scale(n_items)
-        sums = outer_sums(*csr(with_values(residuals, residuals.data * root)), n_items)
+        weighted = truncated(residuals.data * root, spacing(clamp, FACTOR_BITS))
+        sums = outer_sums(*csr(with_values(residuals, weighted)), n_items)
         covariance = unpacked(gate.release("covariance", sums, scale=scale))
-        places = outer_sums(*csr(with_values(residuals, root)), n_items)
+        places = outer_sums(*csr(with_values(residuals, truncated(root, spacing(1.0, FACTOR_BITS)))), n_items)
         return covariance, unpacked(gate.release("weights", places, scale=scale))
 
 

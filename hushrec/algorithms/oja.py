@@ -18,10 +18,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate
-from hushrec.algorithms.centering import clipped
+from hushrec.algorithms.centering import clipped, with_values
 from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs
 from hushrec.privacy import Accountant, Budget, Plan, Release
 
@@ -103,13 +104,13 @@ class OjaSolver:
         from scipy.special import ndtri
 
         rows, vector = clipped(rows, self.bound), start[:, 0]
-        for step in self._steps:
-            name = f"{label}, product {step}"
-            product = gate.release(name, rows.T @ (rows @ vector))
+        for number in self._steps:
+            name = f"{label}, product {number}"
+            product = gate.release(name, _products(rows, vector[:, None], self.bound)[:, 0])
             inverse_eta = self.steps * gate.noise_sd(name) * math.sqrt(len(vector))
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
-        square = np.array([np.square(rows @ vector).sum()])
+        square = np.array([truncated(np.square(rows @ vector), spacing(self.bound**2)).sum()])
         value = gate.release(name, square)
         return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
 
@@ -138,9 +139,9 @@ class PowerSolver:
     def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from an orthonormal block that is public or released."""
         rows, basis = clipped(rows, self.bound), start
-        for step in range(1, self.steps + 1):
-            name = f"{label}, product {step}"
-            product = gate.release(name, rows.T @ (rows @ basis))
+        for number in range(1, self.steps + 1):
+            name = f"{label}, product {number}"
+            product = gate.release(name, _products(rows, basis, self.bound))
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
@@ -210,6 +211,16 @@ def private_pca(
     start = random_block(matrix.shape[1], components, seed)
     found = solver.solve(matrix, start, Gate(accountant, plan), "pca", 0.1)
     return found.values, found.vectors
+
+
+def _products(rows: sp.csr_array, basis: Array, bound: float) -> NDArray[np.float64]:
+    """``A^T A V`` as the exact sum of the users' fixed-point ``a_i (a_i^T V)``, each of norm <= bound^2."""
+    counts, ones = np.diff(rows.indptr), np.ones(rows.shape[0])
+    columns = []
+    for vector in basis.T:
+        values = rows.data * np.repeat(rows @ vector, counts)
+        columns.append(with_values(rows, truncated(values, spacing(bound**2))).T @ ones)
+    return np.column_stack(columns)
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep
 from hushrec.algorithms.base import Gate, UserState
-from hushrec.algorithms.centering import CentredEstimator, clipped
+from hushrec.algorithms.centering import CentredEstimator, clipped, with_values
 from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
@@ -92,9 +93,10 @@ class PrivateSVD(CentredEstimator):
         arrays = self._level(ratings, gate, seed)
         rows = self._rows(arrays, ratings).matrix
         if self.scale == "paid":
-            sizes = np.array([ratings.n_users, rows.nnz / self.max_ratings_per_user], dtype=np.float64)
-            n_users, n_full = np.maximum(gate.release("sizes", sizes), 1.0)
-            ratio = min(n_users / (n_full * self.max_ratings_per_user), 1.0)
+            sizes = np.array([ratings.n_users, rows.nnz], dtype=np.float64)
+            scale = np.array([1.0, 1 / self.max_ratings_per_user])
+            n_users, n_ratings = np.maximum(gate.release("sizes", sizes, scale=scale), 1 / scale)
+            ratio = min(n_users / n_ratings, 1.0)
             arrays["scale"] = np.float64(ratings.n_items * ratio)
         matrix = Covariance(self._row_bound(self.row_clip, ratings.domain)).matrix(rows, gate, "covariance")
         vectors = top_eigenpairs(matrix, min(self.rank, ratings.n_items))[1]
@@ -135,8 +137,14 @@ class Covariance:
         """Clip, sum, release; the noisy symmetric matrix."""
         from hushrec.kernels.symmetric import outer_sums
 
-        packed = outer_sums(*csr(clipped(rows, self.bound)), rows.shape[1])
+        packed = outer_sums(*csr(contributed(rows, self.bound)), rows.shape[1])
         return unpacked(gate.release(label, packed, scale=frobenius_scale(rows.shape[1])))
+
+
+def contributed(rows: sp.csr_array, bound: float) -> sp.csr_array:
+    """Rows of norm at most ``bound`` in fixed point: sums of products of two of their entries are exact."""
+    rows = clipped(rows, bound)
+    return with_values(rows, truncated(rows.data, spacing(bound, FACTOR_BITS)))
 
 
 def symmetric_sensitivity(bound: float, relation: str) -> float:

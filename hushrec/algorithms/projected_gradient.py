@@ -20,11 +20,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate, UserState
+from hushrec.algorithms.baselines import clip_factor
 from hushrec.algorithms.centering import CentredEstimator, exact_release
 from hushrec.algorithms.checks import check_numbers
 from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
@@ -91,7 +93,8 @@ class _ProjectedGradient(CentredEstimator):
         for step in range(1, self.iterations + 1):
             gram = np.zeros((n_items, n_items))
             for _, block in self._stepped(rows, coefficients, last, step, bound):
-                gram += block.T @ block
+                fixed = truncated(block, spacing(bound, FACTOR_BITS))
+                gram += fixed.T @ fixed  # exact: its terms are integers of that step
             projection = _projection(self._released_gram(gate, step, gram), radius)
             coefficients = self._projected(rows, coefficients, last, projection, step, bound)
             maps.append(projection)
@@ -120,18 +123,20 @@ class _ProjectedGradient(CentredEstimator):
         self, rows: sp.csr_array, coefficients: Array, last: ProjectionMap, step: int, bound: float
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Local: full rows Y - eta P_Omega(Y - Y*), clipped to norm ``bound``, some users at a time."""
+        from hushrec.kernels.residuals import row_products
+
         eta = self.step_size * step**-self.step_decay
         n_users, n_items = rows.shape
         size = max(1, _BLOCK // n_items)
         for start in range(0, n_users, size):
             part = slice(start, min(start + size, n_users))
-            full = coefficients[part] @ last.directions.T
+            full = row_products(coefficients[part], last.directions.T)
             cells = slice(rows.indptr[part.start], rows.indptr[part.stop])
             users = np.repeat(np.arange(len(full)), np.diff(rows.indptr[part.start : part.stop + 1]))
             full[users, rows.indices[cells]] -= eta * (full[users, rows.indices[cells]] - rows.data[cells])
             if math.isfinite(bound):
                 norms = np.sqrt(np.einsum("ij,ij->i", full, full))
-                full *= np.minimum(1.0, bound * (1 - 1e-15) / np.maximum(norms, 1e-300))[:, None]
+                full *= clip_factor(norms, bound)[:, None]
             yield part, full
 
     def _projected(
@@ -144,10 +149,12 @@ class _ProjectedGradient(CentredEstimator):
         bound: float,
     ) -> NDArray[np.float64]:
         """Local: coefficients of the projected rows, U Z of the paper."""
+        from hushrec.kernels.residuals import row_products
+
         projected = np.empty((rows.shape[0], len(projection.gains)))
         turn = projection.directions * projection.gains
         for part, full in self._stepped(rows, coefficients, last, step, bound):
-            projected[part] = full @ turn
+            projected[part] = row_products(full, turn)
         return projected
 
 

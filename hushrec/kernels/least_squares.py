@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, float_type, padded, vector
 from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, load4, scratch
+from hushrec.kernels.fixed_point import truncated
 from hushrec.kernels.projection import project_psd
 
 __all__ = ["normal_equations", "project_psd", "ridge_solve", "solve_rows"]
@@ -35,6 +36,8 @@ def normal_equations(
     col_offset: Array | None = None,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
+    factor_step: float = 0.0,
+    rhs_step: float = 0.0,
     start: int = 0,
     stop: int | None = None,
 ) -> tuple[Array, Array]:
@@ -50,6 +53,10 @@ def normal_equations(
         Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
         Not negative; their product weighs an entry.
+    factor_step, rhs_step : float
+        Powers of two of which the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs`
+        are made multiples, towards zero, before anything is summed (`hushrec.kernels.fixed_point`; float64
+        without `row_weight` only). 0 sums them as they are.
     start, stop : int
         The rows wanted; all by default.
 
@@ -64,6 +71,8 @@ def normal_equations(
     stop = n_rows if stop is None else stop
     if not 0 <= start <= stop <= n_rows:
         raise ValueError(f"rows {start} to {stop} are not among the {n_rows} rows.")
+    if (factor_step or rhs_step) and (row_weight is not None or factors.dtype != np.float64):
+        raise ValueError("exact sums need float64 factors and no row_weight.")
     part = slice(start, stop)
     if row_offset is not None:
         row_offset = vector(row_offset, n_rows, factors.dtype, 0.0, "row_offset")[part]
@@ -72,11 +81,13 @@ def normal_equations(
     rows = _Rows(
         indptr[start : stop + 1], indices, values, factors, row_offset, col_offset, row_weight, col_weight
     )
+    table = rows.arrays[3]
+    table[:] = truncated(table, factor_step)
     gram = np.empty((rows.n_rows, rows.rank * (rows.rank + 1) // 2), rows.dtype)
     rhs = np.empty((rows.n_rows, rows.rank), rows.dtype)
 
     def accumulate(first: int, last: int) -> None:
-        _normal_range(*rows.arrays, first, last, gram[first:last], rhs[first:last])
+        _normal_range(*rows.arrays, float(rhs_step), first, last, gram[first:last], rhs[first:last])
 
     threads.run(accumulate, rows.work)
     return gram, rhs
@@ -204,6 +215,23 @@ def combine(coefficients, first, step, block, width, count, columns, out, at):
 
 
 @simd.compiled
+def combine_truncated(coefficients, block, width, count, out):
+    """out[c] += sum_k trunc(coefficients[k] * block[k, c]): sums of integers, exact below 2^53."""
+    for c in range(0, width, simd.lanes(block)):
+        even, odd = simd.zeros(block, 2)
+        k = 0
+        while k + 2 <= count:
+            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
+            second = simd.multiply(simd.splat(coefficients, k + 1), simd.load(block, (k + 1) * width + c))
+            even, odd = simd.add(even, simd.truncate(first)), simd.add(odd, simd.truncate(second))
+            k += 2
+        if k < count:
+            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
+            even = simd.add(even, simd.truncate(first))
+        simd.store(out, c, simd.add(simd.load(out, c), simd.add(even, odd)))
+
+
+@simd.compiled
 def _accumulate(block, count, width, rank, gram):
     """gram[a, b] += sum_k block[k, a] * block[k, b] for b <= a (and some b beyond)."""
     lanes = simd.lanes(block)
@@ -228,7 +256,7 @@ def _accumulate(block, count, width, rank, gram):
 
 
 @simd.compiled
-def _normal_range(indptr, indices, values, table, columns, offset, weight, start, stop, gram, rhs):
+def _normal_range(indptr, indices, values, table, columns, offset, weight, step, start, stop, gram, rhs):
     rank, width = rhs.shape[1], table.shape[1]
     lanes = simd.lanes(table)
     flat = table.reshape(-1)
@@ -237,6 +265,7 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, start
     targets = np.empty(size, table.dtype)
     square = simd.aligned(table, rank * width)
     total = simd.aligned(table, width)
+    unit = table.dtype.type(step if step else 1.0)
     for row in range(start, stop):
         square[:] = 0.0
         total[:] = 0.0
@@ -245,14 +274,17 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, start
             for k in range(count):
                 column = np.int64(indices[begin + k])
                 target = table.dtype.type(values[begin + k]) - offset[row] - columns[column, 0]
-                targets[k] = target * columns[column, 1]
+                targets[k] = target * columns[column, 1] / unit
                 for c in range(0, width, lanes):
                     simd.store(block, k * width + c, simd.load(flat, column * width + c))
             _accumulate(block, count, width, rank, square)
-            combine(targets, 0, 1, block, width, count, width, total, 0)
+            if step:
+                combine_truncated(targets, block, width, count, total)
+            else:
+                combine(targets, 0, 1, block, width, count, width, total, 0)
         position = 0
         for a in range(rank):
-            rhs[row - start, a] = weight[row] * total[a]
+            rhs[row - start, a] = weight[row] * (unit * total[a])
             for b in range(a + 1):
                 gram[row - start, position] = weight[row] * square[a * width + b]
                 position += 1
@@ -299,7 +331,7 @@ def _solve_range(
     rhs = np.empty((lanes, rank), table.dtype)
     for first in range(start, stop, lanes):
         last = min(first + lanes, stop)
-        _normal_range(indptr, indices, values, table, columns, offset, weight, first, last, gram, rhs)
+        _normal_range(indptr, indices, values, table, columns, offset, weight, 0.0, first, last, gram, rhs)
         rows = slice(first, last)
         count = last - first
         _solve_lanes(gram, rhs, 0, count, ridge, row_ridge[rows], solution[rows], work, floor, inverse)

@@ -2,7 +2,9 @@
 
 The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i .
 col_factors_j``, clipped.
-Everything is computed in float64, whatever the factors' type, and row by row as in `least_squares`.
+Everything is computed in float64, whatever the factors' type, and row by row as in `least_squares`. A
+residual is the same number, to the last bit, whichever of its two sides are the rows: what a norm is computed
+from is what a sum adds.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, padded, vector
-from hushrec.kernels.least_squares import combine
+from hushrec.kernels.least_squares import combine, combine_truncated
 
 BLOCK = 64  # entries gathered at a time
 
@@ -31,6 +33,7 @@ def residual_sums(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
     clip: float = np.inf,
+    step: float = 0.0,
 ) -> NDArray[np.float64]:
     """Weighted sums of clipped residuals times column factors.
 
@@ -46,6 +49,9 @@ def residual_sums(
         Their product weighs an entry, after clipping.
     clip : float
         Residuals are clipped to [-clip, clip].
+    step : float
+        Power of two of which every product is made a multiple, towards zero, before it is added
+        (`hushrec.kernels.fixed_point`); 0 adds the products as they are.
 
     Returns
     -------
@@ -59,7 +65,7 @@ def residual_sums(
     sums = np.empty((len(work), rank))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(clip), start, stop, sums, True)
+        _residual_range(*arrays, float(clip), float(step), start, stop, sums, True)
 
     threads.run(accumulate, work)
     return sums
@@ -93,7 +99,7 @@ def residual_norms(
     norms = np.empty((len(work), 1))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(clip), start, stop, norms, False)
+        _residual_range(*arrays, float(clip), 0.0, start, stop, norms, False)
 
     threads.run(accumulate, work)
     return norms[:, 0]
@@ -131,6 +137,30 @@ def predict_pairs(
     return products
 
 
+def row_products(left: Array, right: Array) -> NDArray[np.float64]:
+    """The matrix product, each row of it a function of its row of `left` and of `right` alone.
+
+    BLAS sums a row in an order that can depend on how many rows there are.
+
+    Parameters
+    ----------
+    left, right : (n_rows, d) and (d, n_cols) arrays
+
+    Returns
+    -------
+    (n_rows, n_cols) float64 array
+    """
+    rows = np.ascontiguousarray(left, dtype=np.float64)
+    table = padded(np.asarray(right, dtype=np.float64))
+    products = np.empty((len(rows), right.shape[1]))
+
+    def multiply(start: int, stop: int) -> None:
+        _row_product_range(rows, table, start, stop, products)
+
+    threads.run(multiply, np.full(len(rows), float(right.size)))
+    return products
+
+
 def _arguments(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -159,7 +189,7 @@ def _arguments(
 
 @simd.compiled
 def _residual_range(
-    indptr, indices, values, left, right, columns, offset, weight, clip, start, stop, out, wants_sums
+    indptr, indices, values, left, right, columns, offset, weight, clip, step, start, stop, out, wants_sums
 ):
     """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
     lanes = simd.lanes(offset)
@@ -171,6 +201,7 @@ def _residual_range(
     for i in range(start, stop):
         total[:] = 0.0
         norm = 0.0
+        scale, unit = (weight[i] / step, step) if step else (1.0, weight[i])
         for c in range(0, width, lanes):
             simd.store(row, c, simd.load_wide(rows, i * left.shape[1] + c))
         for begin in range(indptr[i], indptr[i + 1], BLOCK):
@@ -182,15 +213,18 @@ def _residual_range(
                     numbers = simd.load_wide(flat, column * right.shape[1] + c)
                     simd.store(block, k * width + c, numbers)
                     product = simd.multiply_add(simd.load(row, c), numbers, product)
-                target = values[begin + k] - offset[i] - columns[column, 0]
+                target = values[begin + k] - (offset[i] + columns[column, 0])
                 residual = min(max(target - simd.lane_sum(product), -clip), clip) * columns[column, 1]
-                residuals[k] = residual
+                residuals[k] = residual * scale
                 norm += residual * residual
             if wants_sums:
-                combine(residuals, 0, 1, block, width, count, width, total, 0)
+                if step:
+                    combine_truncated(residuals, block, width, count, total)
+                else:
+                    combine(residuals, 0, 1, block, width, count, width, total, 0)
         if wants_sums:
             for a in range(out.shape[1]):
-                out[i, a] = weight[i] * total[a]
+                out[i, a] = unit * total[a]
         else:
             out[i, 0] = abs(weight[i]) * np.sqrt(norm)
 
@@ -208,3 +242,14 @@ def _product_range(users, items, left, right, start, stop, products):
             column = simd.load_wide(columns, items[n] * right.shape[1] + c)
             product = simd.multiply_add(row, column, product)
         products[n] = simd.lane_sum(product)
+
+
+@simd.compiled
+def _row_product_range(left, table, start, stop, products):
+    rank, width = table.shape
+    rows, columns = left.reshape(-1), table.reshape(-1)
+    total = simd.aligned(products, width)
+    for i in range(start, stop):
+        total[:] = 0.0
+        combine(rows, i * rank, 1, columns, width, rank, width, total, 0)
+        products[i] = total[: products.shape[1]]

@@ -189,6 +189,16 @@ def subtract_product(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
+def truncate(typingctx: Any, value: Any) -> Any:
+    """The integer next to each lane, towards zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, "trunc", list(arguments))
+
+    return value(value), codegen
+
+
+@intrinsic
 def inverse_root(typingctx: Any, value: Any, floor: Any) -> Any:
     """1 / sqrt(value) in the lanes where value > floor, 0 in the others."""
 

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
+from hushrec.kernels.fixed_point import SAFE
 
 Array = NDArray[Any]
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
-    """Values with every row scaled down to Euclidean norm ``bound`` where it is longer.
+    """Values with every row scaled down to Euclidean norm ``bound * SAFE`` where it is longer.
+
+    The margin is for the rounding errors of the norm (`hushrec.kernels.fixed_point`).
 
     Parameters
     ----------
@@ -32,11 +35,34 @@ def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float
     clipped = np.array(values, dtype=np.float64)
 
     def clip(start: int, stop: int) -> None:
-        _clip_range(indptr, clipped, float(bound), start, stop)
+        _clip_range(indptr, clipped, bound * SAFE, start, stop)
 
     if np.isfinite(bound):
         threads.run(clip, np.diff(indptr) * 2.0)
     return clipped
+
+
+def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.float64]:
+    """Sum of the columns' weights over each row's entries; exact, in any order, for fixed-point weights.
+
+    Parameters
+    ----------
+    indptr, indices : arrays
+        Structure of a CSR matrix.
+    weights : (n_cols,) float64 array
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    sums = np.empty(len(indptr) - 1)
+    columns = np.asarray(weights, dtype=np.float64)
+
+    def accumulate(start: int, stop: int) -> None:
+        _sum_range(indptr, indices, columns, start, stop, sums)
+
+    threads.run(accumulate, np.diff(indptr) + 1.0)
+    return sums
 
 
 def frank_wolfe_rows(
@@ -77,6 +103,15 @@ def frank_wolfe_rows(
 
     threads.run(step, np.diff(indptr) * 4.0 + 1.0)
     return scale, coefficient
+
+
+@simd.compiled
+def _sum_range(indptr, indices, weights, start, stop, sums):
+    for row in range(start, stop):
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            total += weights[indices[k]]
+        sums[row] = total
 
 
 @simd.compiled

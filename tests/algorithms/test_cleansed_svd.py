@@ -56,6 +56,7 @@ def truncated(cleansed: np.ndarray, counts: np.ndarray, rank: int) -> tuple[np.n
     return low, np.linalg.qr(vectors[:, kept] / root[:, None])[0]
 
 
+@pytest.mark.usefixtures("plain_sums")
 def test_the_released_sums() -> None:
     ratings = small()
     _, calls = model_of(ratings)
@@ -70,7 +71,7 @@ def test_the_released_sums() -> None:
             weights[np.ix_(items, items)] += 1 / len(items)
     np.testing.assert_allclose(calls[0].value, np.concatenate([sums, counts]), atol=1e-6)
     np.testing.assert_allclose(unpacked(calls[1].value), covariance, atol=1e-6)
-    np.testing.assert_allclose(unpacked(calls[2].value), weights, atol=1e-12)
+    np.testing.assert_allclose(unpacked(calls[2].value), weights, atol=1e-6)
 
 
 def test_projection_matches_a_dense_twin() -> None:

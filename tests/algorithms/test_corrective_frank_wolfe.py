@@ -23,6 +23,7 @@ PRIVATE = (
 )
 
 
+@pytest.mark.usefixtures("plain_sums")
 def test_steps_match_a_dense_twin() -> None:
     """Residuals of refits, hollow noisy matrix, several directions at their strength; twice."""
     ratings = small()

@@ -24,6 +24,7 @@ def low_rank(n_rows: int = 3000, n_columns: int = 20) -> np.ndarray:
     return (rng.standard_normal((n_rows, 3)) * [3.0, 1.5, 0.8]) @ basis.T
 
 
+@pytest.mark.usefixtures("plain_sums")
 @pytest.mark.parametrize("method", METHODS)
 def test_without_noise_it_is_the_top_eigenvector(method: str) -> None:
     rows = low_rank()

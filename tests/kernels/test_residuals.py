@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from random_csr import random_csr
 
 from hushrec.kernels import residuals, threads
@@ -82,3 +83,52 @@ def test_rows_outside_the_factors_are_refused():
         residuals.residual_sums(np.array([0, 1]), np.array([3]), np.ones(1, np.float32), factors[:1], factors)
     with pytest.raises(ValueError):
         residuals.residual_sums(np.array([0, 1]), np.array([2]), np.ones(1, np.float32), factors, factors)
+
+
+@pytest.mark.parametrize("shape", [(9, 0, 5), (40, 3, 8), (33, 21, 70)])
+def test_rows_of_a_product_do_not_depend_on_the_other_rows(shape):
+    random = np.random.default_rng(shape[1])
+    left, right = random.normal(size=shape[:2]), random.normal(size=shape[1:])
+    product = residuals.row_products(left, right)
+    np.testing.assert_allclose(product, left @ right, atol=1e-12)
+    alone = np.concatenate([residuals.row_products(left[i : i + 1], right) for i in range(shape[0])])
+    assert alone.tobytes() == product.tobytes()
+
+
+@pytest.mark.parametrize("rank", [1, 8, 13, 40])
+def test_fixed_point_sums_are_exact_in_any_order(rank):
+    """Against truncated terms in NumPy; and the same bits with the columns in another order."""
+    matrix, left, right, extras = problem(rank, rank, np.float64)
+    step = 2.0**-20
+    sums = residuals.residual_sums(*matrix, left, right, clip=1.0, step=step, **extras)
+    dense = slow_residuals(matrix, left, right, extras["row_offset"], extras["col_offset"], 1.0)
+    weighted = dense * extras["row_weight"][:, None] * extras["col_weight"]
+    steps = np.trunc(weighted[:, :, None] * right / step).sum(axis=1)
+    # the slow twin rounds elsewhere, so that a term can be a step off where it is next to an integer
+    np.testing.assert_allclose(sums / step, steps, rtol=0, atol=2)
+    assert (sums % step == 0).all()
+    indptr, indices, values = matrix
+    order = np.random.default_rng(1).permutation(len(right))
+    shuffled = sp.csr_array((values, indices, indptr), shape=(len(left), len(right)))[:, order].tocsr()
+    moved = {name: value[order] if name.startswith("col") else value for name, value in extras.items()}
+    arrays = shuffled.indptr, shuffled.indices, shuffled.data
+    again = residuals.residual_sums(*arrays, left, right[order], clip=1.0, step=step, **moved)
+    assert again.tobytes() == sums.tobytes()
+
+
+def test_a_residual_is_the_same_bits_from_either_side():
+    """A norm is taken user by user, a sum item by item: of the same numbers, or the clip would not hold."""
+    random = np.random.default_rng(3)
+    left, right = random.normal(size=(200, 19)), random.normal(size=(200, 19))
+    offsets, others = random.normal(size=200), random.normal(size=200)
+    values = random.normal(size=200)
+    for k in range(0, 200, 3):
+        cell = np.array([0, 1]), np.array([0], np.int32), values[k : k + 1]
+        this, that = slice(k, k + 1), slice(199 - k, 200 - k)
+        there = residuals.residual_norms(
+            *cell, left[this], right[that], row_offset=offsets[this], col_offset=others[that]
+        )
+        back = residuals.residual_norms(
+            *cell, right[that], left[this], row_offset=others[that], col_offset=offsets[this]
+        )
+        assert there.tobytes() == back.tobytes()

@@ -1,0 +1,48 @@
+"""Fixed-point contributions: multiples of a power of two, so that float64 sums of them are exact.
+
+An exact sum is the same number in any order, on any number of threads and in any blocks, and one user moves
+it by exactly her contribution: rounding cannot add to what a clip allows (Casacuberta et al. 2022). Numbers
+are truncated towards zero, which makes no vector longer. A user's entry is at most ``2 ** ENTRY_BITS`` steps,
+hence `LARGEST_COUNT` users stay below ``2 ** 53``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Steps up to the bound of an entry, as a power of two: for sums of entries, and of products of two of them.
+ENTRY_BITS, FACTOR_BITS = 28, 14
+#: Users (or ratings, where they are what is summed) that an exact sum has room for.
+LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
+#: Norms and weights are computed in float64, within a relative 2^-25 for up to 2^28 terms; what is scaled to
+#: a bound is scaled to this much of it.
+SAFE = 1.0 - 2.0**-24
+
+Array = NDArray[Any]
+
+
+def spacing(bound: float, bits: int = ENTRY_BITS) -> float:
+    """Step, a power of two: numbers up to `bound` are at most ``2 ** bits`` of it, 0 if unbounded.
+
+    Parameters
+    ----------
+    bound : float
+        Greater than 0; infinite where nothing is clipped, and then nothing is truncated either.
+    bits : int
+    """
+    if math.isinf(bound):
+        return 0.0
+    return math.ldexp(1.0, math.frexp(bound)[1] - bits)
+
+
+def truncated(values: Array, step: float) -> Array:
+    """Values as multiples of `step`, towards zero; the values themselves where it is 0."""
+    if not step:
+        return values
+    steps = np.asarray(values, dtype=np.float64) * (1.0 / step)
+    np.trunc(steps, out=steps)
+    return np.multiply(steps, step, out=steps)
