@@ -21,15 +21,28 @@ import numpy as np
 import scipy.sparse as sp
 
 from hushrec.audit.masked import reconstruct
-from hushrec.kernels.completion import Completion, alternating_minimization, nuclear_norm_minimization
+from hushrec.kernels.completion import (
+    Completion,
+    alternating_minimization,
+    nuclear_norm_minimization,
+    nuclear_norm_steps,
+)
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.outsourcing.masking import draw_coefficients, masked, masked_fraction, public_key
 
 SUCCESS = 1e-5
 TRIALS = 10
 MASK_RANK = 10
-RANKS = (2, 5, 10, 20, 30, 40)
+RANKS = (2, 5, 10, 15, 20, 30, 40, 50)
 FRACTIONS = tuple(round(0.05 + 0.1 * step, 2) for step in range(10))
+LONG_GRID = (2, 5, 10, 20, 30, 50), (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3), 3
+GRID_SWEEPS = 200
+GRID_RULES = f"""A trial of NN ends with success as soon as a step has RSE <= 1e-5, and with failure as
+soon as a step proves that some matrix with the same observed entries has a smaller nuclear norm than the
+truth (the norm of the step plus a bound on that of its misfit). A trial of AM has {GRID_SWEEPS} sweeps.
+"-": not run, since there are fewer observed entries than a matrix of the rank has free parameters, so that
+nothing can succeed, or since no trial succeeded with more entries; the pictures show these with a cross.
+"""
 SECTIONS = ("agreement", "speed", "samples", "attack", "grids", "movielens")
 
 
@@ -198,6 +211,10 @@ def samples(report: Report) -> None:
         predicted = masked_fraction(plain, rank, mask_rank)
         rows.append([rank, mask_rank, f"{needed:.3f}", f"{needed / plain:.2f}", f"{predicted / plain:.2f}"])
     report.table(["rank", "mask rank", "fraction", "ratio", "(rank + mask rank) / rank"], rows)
+    sums, needs = np.array([[row[0] + row[1], float(row[2])] for row in rows]).T
+    slope, start = np.polyfit(sums, needs, 1)
+    off = np.abs(start + slope * sums - needs).max()
+    report.say(f"fraction = {start:.3f} + {slope:.4f} (rank + mask rank), {off:.3f} off at most.\n")
 
 
 def least_fraction(rank: int, mask_rank: int, size: int = 200, trials: int = 3) -> float:
@@ -248,38 +265,77 @@ def attack(report: Report) -> None:
 
 def grids(report: Report, size: int) -> None:
     """Phase transitions of both solvers, plain and masked."""
-    report.say(f"## Successes (RSE <= 1e-5) of {TRIALS} trials, {size} x {size}, mask rank {MASK_RANK}\n")
-    ranks = [rank * size // 200 for rank in RANKS]
+    ranks, fractions, nn_trials = (RANKS, FRACTIONS, TRIALS) if size == 200 else LONG_GRID
+    report.say(f"## Successes (RSE <= 1e-5), {size} x {size}, mask rank {MASK_RANK}\n")
+    report.say(GRID_RULES)
     names = {
-        "AM": ("am", 0),
-        "AM, masked": ("am", MASK_RANK),
-        "NN": ("nn", 0),
-        "NN, masked": ("nn", MASK_RANK),
+        "AM": ("am", 0, TRIALS),
+        "AM, masked": ("am", MASK_RANK, TRIALS),
+        "NN": ("nn", 0, nn_trials),
+        "NN, masked": ("nn", MASK_RANK, nn_trials),
     }
     pictures = {}
-    for name, (solver, mask_rank) in names.items():
-        won = np.zeros((len(ranks), len(FRACTIONS)))
+    for name, (solver, mask_rank, trials) in names.items():
+        start = time.perf_counter()
+        won = np.full((len(ranks), len(fractions)), np.nan)
         for a, rank in enumerate(ranks):
-            for b in reversed(range(len(FRACTIONS))):  # below a fraction without a success none is tried
-                for seed in range(TRIALS):
-                    problem = Problem(size, rank, FRACTIONS[b], mask_rank, seed)
-                    if not problem.hopeless:
-                        won[a, b] += problem.error(solve(problem, solver).matrix) <= SUCCESS
-                if won[a, b] == 0:
+            for b in reversed(range(len(fractions))):
+                problems = [Problem(size, rank, fractions[b], mask_rank, seed) for seed in range(trials)]
+                solvable = [problem for problem in problems if not problem.hopeless]
+                won[a, b] = sum(succeeds(problem, solver) for problem in solvable) if solvable else np.nan
+                if not won[a, b] > 0:
                     break
-        pictures[name] = won / TRIALS
-        report.say(f"### {name}\n")
+        pictures[name] = won / trials
+        report.say(f"### {name}, {trials} trials a cell ({time.perf_counter() - start:.0f} s)\n")
         report.table(
-            ["rank", *(f"{fraction:.0%}" for fraction in FRACTIONS)],
-            [[rank, *(int(count) for count in row)] for rank, row in zip(ranks, won)],
+            ["rank", *(f"{100 * fraction:g}%" for fraction in fractions), "fraction for half"],
+            [
+                [
+                    rank,
+                    *("-" if np.isnan(count) else int(count) for count in row),
+                    half(row / trials, fractions),
+                ]
+                for rank, row in zip(ranks, won)
+            ],
         )
         picture(
             report.folder / f"homomorphic-grids-{size}.png",
             pictures,
             [str(rank) for rank in ranks],
-            [f"{fraction:.0%}" for fraction in FRACTIONS],
+            [f"{100 * fraction:g}%" for fraction in fractions],
             ("observed", "rank"),
         )
+
+
+def succeeds(problem: Problem, solver: str) -> bool:
+    """One trial of a grid; see GRID_RULES."""
+    if solver == "am":
+        found = alternating_minimization(
+            problem.observed, problem.rank, tolerance=1e-7, iterations=GRID_SWEEPS
+        )
+        return problem.error(found.matrix) <= SUCCESS
+    hidden = problem.matrix + problem.mask
+    norm, room = np.linalg.norm(hidden, "nuc"), np.sqrt(len(hidden)) * np.linalg.norm(problem.observed.data)
+    for step in nuclear_norm_steps(problem.observed):
+        if problem.error(step.matrix) <= SUCCESS:
+            return True
+        least = (np.linalg.norm(step.left, axis=0) * np.linalg.norm(step.right, axis=0)).sum()
+        if least + room * step.residual < norm or step.residual <= 1e-7:
+            return False
+    raise AssertionError
+
+
+def half(shares: np.ndarray, fractions: tuple[float, ...]) -> str:
+    """Least fraction from which on at least half of the trials succeed, interpolated."""
+    good = np.nan_to_num(shares) >= 0.5
+    first = len(good) - int(np.argmin(good[::-1])) if not good.all() else 0
+    if first == len(good):
+        return "-"
+    if first == 0:
+        return f"<= {fractions[0]:.3f}"
+    below, above = np.nan_to_num(shares[first - 1]), shares[first]
+    part = (0.5 - below) / (above - below)
+    return f"{fractions[first - 1] + part * (fractions[first] - fractions[first - 1]):.3f}"
 
 
 def movielens(report: Report, path: str) -> None:
@@ -356,7 +412,9 @@ def picture(
     figure = Figure(figsize=(0.6 + 3.2 * len(grids), 3.2), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(grids), squeeze=False)[0]
     for panel, (name, grid) in zip(panels, grids.items()):
-        panel.imshow(grid, cmap="gray", vmin=0, vmax=1, origin="lower", aspect="auto")
+        panel.imshow(np.nan_to_num(grid), cmap="gray", vmin=0, vmax=1, origin="lower", aspect="auto")
+        down, across = np.nonzero(np.isnan(grid))
+        panel.plot(across, down, "x", color="0.5", markersize=4)
         panel.set_title(name, fontsize=10)
         panel.set_xticks(range(len(columns)), columns, fontsize=7, rotation=60)
         panel.set_yticks(range(len(rows)), rows, fontsize=7)

@@ -6,6 +6,8 @@ float64. Neither knows whether it works on plain or on masked entries.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,23 +138,39 @@ def nuclear_norm_minimization(
     if observed.shape[0] > observed.shape[1]:
         flipped = nuclear_norm_minimization(observed.T.tocsr(), tolerance=tolerance, iterations=iterations)
         return flipped._replace(left=flipped.right, right=flipped.left)
+    for estimate in nuclear_norm_steps(observed):
+        if estimate.residual <= tolerance or estimate.iterations >= iterations:
+            break
+    return estimate
+
+
+def nuclear_norm_steps(observed: sp.csr_array) -> Iterator[Completion]:
+    """The steps of :func:`nuclear_norm_minimization`, without end, for another stopping rule.
+
+    Parameters
+    ----------
+    observed : csr_array of shape (n_rows, n_columns)
+        Not more rows than columns.
+
+    Yields
+    ------
+    Completion
+        With orthonormal directions: columns of ``left`` are orthogonal, and so are those of ``right``.
+    """
     cells = _rows(observed), observed.indices
     size = max(float(np.linalg.norm(observed.data)), np.finfo(float).tiny)
     threshold = float(svds(observed, k=1, v0=np.ones(observed.shape[0]), return_singular_vectors=False)[0])
     threshold *= _FIRST_THRESHOLD
     dual = np.zeros(observed.nnz)  # of "agrees with the observed entries", in units of the threshold
     estimate = np.zeros(observed.shape)
-    for step in range(1, iterations + 1):  # noqa: B007
+    for step in itertools.count(1):
         estimate[cells] = observed.data + dual
         left, right = _thresholded(estimate, threshold)
         np.matmul(left, right.T, out=estimate)
         misfit = observed.data - estimate[cells]
-        residual = float(np.linalg.norm(misfit)) / size
-        if residual <= tolerance:
-            break
+        yield Completion(left, right, step, float(np.linalg.norm(misfit)) / size)
         threshold /= _PENALTY_GROWTH
         dual = (dual + misfit) / _PENALTY_GROWTH
-    return Completion(left, right, step, residual)
 
 
 def _sweeps(
