@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -181,7 +182,7 @@ class Estimator:
         plan = self.releases(budget, ratings.domain, share * accountant.remaining_fraction)
         accountant.check(plan)
         gate = Gate(accountant, plan, progress)
-        with gate, _one_blas_thread_per_worker():
+        with gate, one_blas_thread():
             result = train(ratings, gate, int(seed))
         notes = self.notes(budget, ratings.domain)
         return result, accountant.statement(public=self.public_inputs, notes=notes)
@@ -331,7 +332,7 @@ class Billboard:
                 "These ratings were read with another catalogue or rating range than the model's;"
                 " read them with the model's own domain (billboard.domain)."
             )
-        with _one_blas_thread_per_worker():
+        with one_blas_thread():
             return self.estimator.fold_in(self.arrays, history)
 
     def predict(
@@ -571,10 +572,3 @@ def _count(n: int) -> int:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise InputError(f"n={n!r} is not a positive number of items; pass for example n=10.")
     return int(n)
-
-
-def _one_blas_thread_per_worker() -> Any:
-    """Kernels run one row a thread; a threaded BLAS below them would fight over the same cores."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(limits=1, user_api="blas")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,9 @@ ROWS_TOGETHER = 16  # ranges start at multiples of this, so that the rows solved
 SMALLEST_RANGE = 2e5  # multiply-adds that are worth a task of their own
 
 _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
+_blas_lock = threading.Lock()
+_blas_users = 0  # threads of this process that are inside `one_blas_thread`
+_blas_limits: Any = None
 
 
 def count() -> int:
@@ -80,3 +85,43 @@ def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS computes on one thread inside a ``with`` block.
+
+    A threaded BLAS would fight with the kernels over the same cores, and its rounding depends on its number
+    of threads. That number belongs to the process: the first thread to come in sets it and the last to go out
+    restores it, so that none of several sees it change half way.
+    """
+    from threadpoolctl import threadpool_limits
+
+    global _blas_users, _blas_limits
+    with _blas_lock:
+        own: Any = contextlib.nullcontext()
+        if _blas_users == 0:
+            _take_blas()
+            _blas_limits = threadpool_limits(limits=1, user_api="blas")
+        else:  # a BLAS over OpenMP has a number for each thread
+            own = threadpool_limits(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        with own:
+            yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _take_blas()
+                _blas_limits.restore_original_limits()
+                _take_blas()
+
+
+def _take_blas() -> None:
+    """threadpoolctl 3.8 obeys only the thread that set OpenBLAS's number first: let it obey this one."""
+    from threadpoolctl import OpenBLASController
+
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)

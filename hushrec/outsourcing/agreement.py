@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from hushrec.algorithms import Billboard, Estimator, Gate
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.threads import one_blas_thread
 from hushrec.outsourcing.graph import Graph, choose_graph
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
-from hushrec.privacy.noise import NoiseSource
+from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
 
 Array = NDArray[Any]
@@ -127,7 +128,8 @@ class Agreement:
         """
         if ratings.domain.fingerprint != self.domain.fingerprint:
             raise InputError("These ratings were read over another domain than the agreement's.")
-        arrays = self.estimator.train(ratings, _SharedGate(self, total), self.seed)
+        with one_blas_thread():
+            arrays = self.estimator.train(ratings, _SharedGate(self, total), self.seed)
         return Billboard(self.estimator, self.domain, arrays, self._statement(secure))
 
     def _statement(self, secure: bool) -> PrivacyStatement:
@@ -147,6 +149,7 @@ class Agreement:
             secure_noise=secure,
             ledger=None,
             version=library_version(),
+            exact_noise=secure,
         )
 
 
@@ -198,6 +201,6 @@ def from_grid(integers: NDArray[np.uint64], step: float) -> NDArray[np.float64]:
     return integers.view(np.int64).astype(np.float64) * step
 
 
-def grid_noise(source: NoiseSource, size: int, sd: float, label: str) -> NDArray[np.uint64]:
+def grid_noise(source: GeneratorNoise, size: int, sd: float, label: str) -> NDArray[np.uint64]:
     """Gaussian noise rounded to grid points."""
-    return to_grid(source.add_gaussian(np.zeros(size), sd, label), 1.0)
+    return source.rounded_gaussian(size, sd, label).view(np.uint64)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.kernels import threads
 
@@ -32,3 +38,85 @@ def test_an_error_in_a_thread_reaches_the_caller():
 
     with threads.limit(2), pytest.raises(ZeroDivisionError):
         threads.run(fail, np.full(1000, 1e9))
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("first_out", [0, 1])
+def test_one_blas_thread_until_the_last_is_out(first_out):
+    """Who leaves first must not give BLAS its threads back while another still computes."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        before, seen = blas_threads(), []
+        both_in, one_out = threading.Barrier(2, timeout=10), threading.Event()
+
+        def compute(place):
+            with threads.one_blas_thread():
+                both_in.wait()
+                if place != first_out:
+                    one_out.wait(10)
+                seen.append(blas_threads())
+            one_out.set()
+
+        running = [threading.Thread(target=compute, args=(place,)) for place in range(2)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert seen == [{1}, {1}]
+        assert blas_threads() == before
+
+
+ALL_AT_ONCE = """
+import math, sys, threading
+import numpy as np
+from hushrec.algorithms import CorrectiveFrankWolfe, DPALS, PrivateFrankWolfe, PrivateSVD
+from hushrec.data import realistic
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+
+ratings = realistic(300, 200, 9000, seed=0)
+estimators = [
+    DPALS(rank=8, iterations=1, n_users=300),
+    DPALS.as_published(rank=4, iterations=1, max_ratings_per_user=20, user_norm=0.5, rating_bound=1.0,
+                       regularization=5.0),
+    PrivateFrankWolfe(nuclear_norm=50.0, iterations=2),
+    CorrectiveFrankWolfe(iterations=1),
+    PrivateSVD(rank=4),
+]
+found = [None] * 9
+together = threading.Barrier(9)
+
+def train(place):
+    together.wait()
+    found[place] = [
+        estimator.fit(ratings, Accountant(Budget(5.0, 1e-6), noise=SeededNoise(1)), seed=0).arrays
+        for estimator in estimators
+    ]
+
+running = [threading.Thread(target=train, args=(place,)) for place in range(9)]
+for thread in running:
+    thread.start()
+for thread in running:
+    thread.join()
+for others in found[1:]:
+    for one, other in zip(found[0], others, strict=True):
+        for name in one:
+            assert np.array_equal(one[name], other[name]), name
+arrays = {f"{place}-{name}": array for place, one in enumerate(found[0]) for name, array in one.items()}
+np.savez(sys.argv[1], **arrays)
+"""
+
+
+@pytest.mark.full
+def test_nine_trainings_at_once_give_the_same_bits(tmp_path):
+    """Nine threads compile, load and train at the same time; then again from what is in the cache."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for run in ("compiled.npz", "loaded.npz"):
+        command = [sys.executable, "-c", ALL_AT_ONCE, str(tmp_path / run)]
+        subprocess.run(command, env=environment, check=True, timeout=600)
+    with np.load(tmp_path / "compiled.npz") as compiled, np.load(tmp_path / "loaded.npz") as loaded:
+        assert compiled.files == loaded.files
+        for name in compiled.files:
+            np.testing.assert_array_equal(compiled[name], loaded[name], err_msg=name)
