@@ -10,6 +10,7 @@ where a function is inlined. Indices are not checked: the caller keeps the lanes
 from __future__ import annotations
 
 import contextlib
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ def compiled(function: Any) -> Any:
     paths = {Path(__file__).with_name(name) for name in SHARED} | {Path(function.__code__.co_filename)}
     files = [path.stat() for path in paths]
     with contextlib.suppress(AttributeError):
-        dispatcher._cache._cache_file._source_stamp = (  # noqa: SLF001
-            max(file.st_mtime for file in files),
-            sum(file.st_size for file in files),
-        )
+        file = dispatcher._cache._cache_file  # noqa: SLF001
+        file._source_stamp = max(s.st_mtime for s in files), sum(s.st_size for s in files)  # noqa: SLF001
+        # two processes that compile at once would number their files alike, and load one another's
+        file._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{file._data_name_pattern}"  # noqa: SLF001
     return dispatcher
 
 
