@@ -43,6 +43,6 @@ def truncated(values: Array, step: float) -> Array:
     """Values as multiples of `step`, towards zero; the values themselves where it is 0."""
     if not step:
         return values
-    steps = np.asarray(values, dtype=np.float64) * (1.0 / step)
+    steps = np.asarray(values, dtype=np.float64) / step
     np.trunc(steps, out=steps)
     return np.multiply(steps, step, out=steps)

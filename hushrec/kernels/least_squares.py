@@ -36,6 +36,7 @@ def normal_equations(
     col_offset: Array | None = None,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
+    clip: float = np.inf,
     factor_step: float = 0.0,
     rhs_step: float = 0.0,
     start: int = 0,
@@ -53,6 +54,8 @@ def normal_equations(
         Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
         Not negative; their product weighs an entry.
+    clip : float
+        Targets are clipped to [-clip, clip].
     factor_step, rhs_step : float
         Powers of two of which the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs`
         are made multiples, towards zero, before anything is summed (`hushrec.kernels.fixed_point`; float64
@@ -87,7 +90,9 @@ def normal_equations(
     rhs = np.empty((rows.n_rows, rows.rank), rows.dtype)
 
     def accumulate(first: int, last: int) -> None:
-        _normal_range(*rows.arrays, float(rhs_step), first, last, gram[first:last], rhs[first:last])
+        _normal_range(
+            *rows.arrays, float(clip), float(rhs_step), first, last, gram[first:last], rhs[first:last]
+        )
 
     threads.run(accumulate, rows.work)
     return gram, rhs
@@ -256,7 +261,9 @@ def _accumulate(block, count, width, rank, gram):
 
 
 @simd.compiled
-def _normal_range(indptr, indices, values, table, columns, offset, weight, step, start, stop, gram, rhs):
+def _normal_range(
+    indptr, indices, values, table, columns, offset, weight, clip, step, start, stop, gram, rhs
+):
     rank, width = rhs.shape[1], table.shape[1]
     lanes = simd.lanes(table)
     flat = table.reshape(-1)
@@ -265,7 +272,7 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, step,
     targets = np.empty(size, table.dtype)
     square = simd.aligned(table, rank * width)
     total = simd.aligned(table, width)
-    unit = table.dtype.type(step if step else 1.0)
+    unit, limit = table.dtype.type(step if step else 1.0), table.dtype.type(clip)
     for row in range(start, stop):
         square[:] = 0.0
         total[:] = 0.0
@@ -274,6 +281,7 @@ def _normal_range(indptr, indices, values, table, columns, offset, weight, step,
             for k in range(count):
                 column = np.int64(indices[begin + k])
                 target = table.dtype.type(values[begin + k]) - offset[row] - columns[column, 0]
+                target = min(max(target, -limit), limit)
                 targets[k] = target * columns[column, 1] / unit
                 for c in range(0, width, lanes):
                     simd.store(block, k * width + c, simd.load(flat, column * width + c))
@@ -331,7 +339,9 @@ def _solve_range(
     rhs = np.empty((lanes, rank), table.dtype)
     for first in range(start, stop, lanes):
         last = min(first + lanes, stop)
-        _normal_range(indptr, indices, values, table, columns, offset, weight, 0.0, first, last, gram, rhs)
+        _normal_range(
+            indptr, indices, values, table, columns, offset, weight, np.inf, 0.0, first, last, gram, rhs
+        )
         rows = slice(first, last)
         count = last - first
         _solve_lanes(gram, rhs, 0, count, ridge, row_ridge[rows], solution[rows], work, floor, inverse)

@@ -70,6 +70,28 @@ def test_normal_equations_equal_the_slow_sums(rank, dtype):
     assert empty.any() and not gram[empty].any() and not rhs[empty].any()
 
 
+@pytest.mark.parametrize("rank", [1, 5, 8, 21])
+def test_fixed_point_sums_are_those_of_integers(rank):
+    """Against Python integers; a term of `rhs` may be a step off where rounding moves it to an integer."""
+    matrix, factors, extras = problem(rank, rank, np.float64)
+    indptr, indices, values = matrix
+    steps, clip = (2.0**-12, 2.0**-22), 0.4
+    del extras["row_weight"]
+    gram, rhs = least_squares.normal_equations(
+        *matrix, factors, **extras, clip=clip, factor_step=steps[0], rhs_step=steps[1]
+    )
+    root = np.sqrt(extras["col_weight"])
+    table = np.trunc(root[:, None] * factors / steps[0]).astype(np.int64).astype(object)
+    for i in range(len(indptr) - 1):
+        columns = indices[indptr[i] : indptr[i + 1]]
+        square = sum((np.outer(table[j], table[j]) for j in columns), np.zeros((rank, rank), dtype=object))
+        np.testing.assert_array_equal(gram[i] / steps[0] ** 2, square[triangle(rank)].astype(np.float64))
+        targets = values[indptr[i] : indptr[i + 1]] - extras["row_offset"][i] - extras["col_offset"][columns]
+        weighted = (np.clip(targets, -clip, clip) * root[columns])[:, None] * table[columns].astype(float)
+        expected = np.trunc(weighted * steps[0] / steps[1]).sum(axis=0)
+        np.testing.assert_allclose(rhs[i] / steps[1], expected, rtol=0, atol=1)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rank", RANKS)
 def test_ridge_solve_equals_a_dense_solve(rank, dtype):
