@@ -44,6 +44,8 @@ from hushrec.outsourcing.messages import (
 )
 from hushrec.outsourcing.service import Refusal
 
+_SHORTEST_TOKEN = 32
+
 
 class AggregationServer:
     """Trains one estimator on the sums of many nodes.
@@ -96,7 +98,7 @@ class AggregationServer:
         raise Refusal(404, "There is no such page.")
 
     def _index(self, text: str) -> int:
-        if not text.isdigit() or int(text) >= len(self.agreement.plan.releases):
+        if not text.isdecimal() or int(text) >= len(self.agreement.plan.releases):
             raise Refusal(404, "There is no such release.")
         return int(text)
 
@@ -114,6 +116,8 @@ class AggregationServer:
     def _enrol(self, enrolment: Enrolment, token: str) -> Neighbours:
         if enrolment.agreement != self.agreement.fingerprint:
             raise Refusal(403, "This server trains under another agreement.")
+        if len(token) < _SHORTEST_TOKEN:
+            raise Refusal(401, f"An enrolment needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
         node, n_nodes = enrolment.node, self.agreement.n_nodes
         with self._lock:
             if node not in self._tokens and len(self._tokens) >= n_nodes:
@@ -138,7 +142,7 @@ class AggregationServer:
         self._present = set(order)
 
     def _prepare(self, prepared: Prepared, index: int) -> Envelopes:
-        if prepared.shares.keys() != set(self._neighbours[prepared.node]):
+        if prepared.shares.keys() != set(self._neighbours.get(prepared.node, ())):
             raise InputError("A node sends a share to each neighbour.")
         step = self._step("prepared", index, lambda: set(self._present))
         sent = self._join(step, prepared.node, prepared)
@@ -255,6 +259,8 @@ class AggregationServer:
                 then(step.sent)
         except HushrecError as error:
             self._fail(str(error))
+        except Exception as error:  # nobody may wait for ever
+            self._fail(f"The total could not be opened ({type(error).__name__}).")
         self._lock.notify_all()
 
     def _total(self, index: int) -> masks.Words:

@@ -104,6 +104,12 @@ def write_private(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        if os.name == "posix":  # the new name too
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise InputError(f"Cannot write {str(path)!r} ({error.strerror}); pass another path.") from None

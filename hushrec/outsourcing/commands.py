@@ -100,7 +100,7 @@ def serve_completion(
     from hushrec.data import Domain
     from hushrec.outsourcing.masking import MaskingStatement
     from hushrec.outsourcing.server import CompletionServer, Settings, Store
-    from hushrec.outsourcing.service import Service
+    from hushrec.outsourcing.service import Limits, Service
 
     items = Domain.read_catalogue(catalogue)
     settings = Settings(
@@ -117,7 +117,8 @@ def serve_completion(
         seed=seed,
     )
     server = CompletionServer(settings, Store(database, settings))
-    with Service(server.answer, host=host, port=port) as service:
+    limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
+    with Service(server.answer, host=host, port=port, limits=limits) as service:
         click.echo(MaskingStatement(mask_rank, rounds).text())
         click.echo(f"Serving on {service.url}")
         while True:

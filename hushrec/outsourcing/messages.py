@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import typing
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -85,11 +86,18 @@ def _value(entry: Any, wanted: Any, name: str) -> Any:
         return {key: _value(each, parts[1], name) for key, each in entry.items()}
     if wanted is bytes and isinstance(entry, str):
         return _bytes(entry, name)
-    if wanted is float and type(entry) in (int, float):
-        return float(entry)
+    if wanted is float and type(entry) in (int, float) and abs(entry) < math.inf:
+        return _finite(entry, name)
     if wanted in (int, str, bool) and type(entry) is wanted:
         return entry
     raise InputError(f"{name} is of the wrong type.")
+
+
+def _finite(number: float, name: str) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise InputError(f"{name} is no finite number.") from None
 
 
 def _bytes(text: str, name: str) -> bytes:
@@ -194,7 +202,7 @@ class Upload(Message):
         )
         check(len(self.items) > 0, "An upload holds at least one rating.")
         check(
-            bool(self.items[0] >= 0 and (np.diff(self.items) > 0).all()),
+            bool(self.items[0] >= 0 and (self.items[1:] > self.items[:-1]).all()),
             "Upload.items are positions in the catalogue, ascending, none twice.",
         )
 
@@ -335,6 +343,10 @@ class Unmasking(Message):
     seed: bytes
     seeds: dict[str, bytes]
     keys: dict[str, bytes]
+
+    def __post_init__(self) -> None:
+        secrets = [self.seed, *self.seeds.values(), *self.keys.values()]
+        check(all(len(secret) == 32 for secret in secrets), "A seed, and a share, has 32 bytes.")
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,8 @@ class Settings:
 class Store:
     """What a server has received and computed, in an SQLite file (write-ahead log, synchronous).
 
+    A new file is its owner's alone to read.
+
     Parameters
     ----------
     path : path
@@ -110,6 +112,7 @@ class Store:
     def __init__(self, path: str | Path, settings: Settings) -> None:
         self._lock = threading.Lock()
         try:
+            Path(path).touch(mode=0o600)  # the uploads give the ratings away
             self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=FULL")
@@ -123,7 +126,7 @@ class Store:
             stored = self._file.execute("SELECT line FROM settings").fetchone()
             if stored is None:
                 self._file.execute("INSERT INTO settings VALUES (?)", (repr(settings),))
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise InputError(f"Cannot use {str(path)!r} as the server's store ({error}).") from None
         if stored is not None and stored[0] != repr(settings):
             raise InputError(
@@ -290,9 +293,10 @@ class CompletionServer:
             try:
                 uploads = self._store.uploads(round)
                 left, right = complete(uploads, self.settings)
-            except (HushrecError, ValueError, ArithmeticError) as error:
+            except Exception as error:  # nobody may wait for ever
+                why = str(error) if isinstance(error, HushrecError) else type(error).__name__
                 with self._lock:
-                    self._trouble = f"The matrix of {arrived} columns could not be completed: {error}"
+                    self._trouble = f"The matrix of {arrived} columns could not be completed ({why})."
                 return
             nodes = [upload.node for upload in uploads]
             self._store.add_completion(round, nodes, left, right)

@@ -161,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
-        if not length.isdigit():
+        if not length.isdecimal():
             raise Refusal(411, "A POST request needs a Content-Length.")
         if int(length) > self.server.limits.body_bytes:
             raise Refusal(413, f"A request has at most {self.server.limits.body_bytes:,} bytes.")

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hushrec.cli import cli
 from hushrec.errors import InputError
 from hushrec.outsourcing import client
+from hushrec.outsourcing import server as servers
 from hushrec.outsourcing.messages import Accepted, Column, Task, Upload
 from hushrec.outsourcing.server import CompletionServer, Settings, Store
 from hushrec.outsourcing.service import Limits, Service
@@ -177,6 +178,7 @@ def test_malformed_requests(tmp_path):
             (post(b"", length=b"99999999999999999999"), 413),
             (post(b"", length=b"-1"), 411),
             (post(b"", length=b"many"), 411),
+            (post(b"", length="²".encode("latin-1")), 411),
             (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404),
             (b"DELETE /task HTTP/1.1\r\n\r\n", 501),
         ):
@@ -224,6 +226,31 @@ def test_other_solvers(tmp_path, changes):
     with serving(tmp_path, **changes) as service:
         keys = submit_all(service.url, tmp_path, [f"n{row:02}" for row in range(30)], matrix, seen)
         np.testing.assert_allclose(client.fetch(Connection(service.url), keys[7]), matrix[7], atol=1e-4)
+
+
+def test_an_unexpected_failure_is_told_to_the_nodes(tmp_path, monkeypatch):
+    """Nobody waits for ever, and the failure's own words, which may hold data, are not passed on."""
+
+    def fail(uploads, settings):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(servers, "complete", fail)
+    matrix, seen = matrix_and_cells()
+    with serving(tmp_path) as service:
+        keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
+        with pytest.raises(RefusedError, match=r"could not be completed \(RuntimeError\)"):
+            client.fetch(Connection(service.url), keys[0])
+
+
+def test_the_store_is_its_owners_alone(tmp_path):
+    old = os.umask(0)
+    try:
+        with serving(tmp_path):
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    finally:
+        os.umask(old)
+    assert set(modes) >= {"store.sqlite", "store.sqlite-wal"}
+    assert set(modes.values()) == {0o600}
 
 
 def test_a_store_of_other_settings_is_refused(tmp_path):

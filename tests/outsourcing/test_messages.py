@@ -65,12 +65,20 @@ def array(values, dtype):
         changed(values=array([1.0, np.nan, 2.0], None)),
         changed(items={"type": "<i4", "shape": [3], "bytes": "AAAAAAkAAAAEAAAA"}),  # not ascending
         changed(items={"type": "<i4", "shape": [3], "bytes": "/////wQAAAAJAAAA"}),  # -1
+        changed(items={"type": "<i4", "shape": [3], "bytes": "AAAAAAUAAAAAAACA"}),  # 0, 5, -2^31
         changed(values=array([], None), items={"type": "<i4", "shape": [0], "bytes": ""}),
     ],
 )
 def test_malformed_uploads_are_refused(entries):
     with pytest.raises(InputError):
         from_json(Upload, json.dumps(entries).encode())
+
+
+@pytest.mark.parametrize("sd", ["NaN", "Infinity", "1" + "0" * 400])
+def test_a_task_without_a_finite_noise_is_refused(sd):
+    raw = Task("ab", (np.eye(3),), 10.0, 1, True).to_json().replace(b"10.0", sd.encode())
+    with pytest.raises(InputError):
+        from_json(Task, raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"{", b"null", b"[" * 100_000, b'{"error": 3}'])
