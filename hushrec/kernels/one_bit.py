@@ -12,6 +12,7 @@ for -1; the logistic loss is linear in it, so that any real number is allowed th
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ CURVATURE = {"logistic": 0.25, "probit": 1.0}
 
 _ARMIJO, _MEMORY = 1e-4, 10
 _SHORTEST_STEP, _LONGEST_STEP = 1e-10, 1e10
+#: Tolerances that the dense solver goes through before the one that is asked for.
+_LEVELS = tuple(10.0**-power for power in range(1, 16))
 
 
 def likelihood(
@@ -131,10 +134,15 @@ class Projection:
 
     def __init__(self, radius: float, bound: float, tolerance: float = 1e-9, rounds: int = 500) -> None:
         self.radius, self.bound, self.tolerance, self.rounds = radius, bound, tolerance, rounds
-        self._dual: Array | None = None
+        self._multiplier: Array | None = None
 
-    def __call__(self, matrix: Array) -> Array:
-        dual = np.zeros_like(matrix) if self._dual is None else self._dual
+    def __call__(self, matrix: Array, step: float = 1.0) -> Array:
+        """The projection of ``matrix``, a point less ``step`` times the gradient there.
+
+        At an optimum the dual is ``step`` times the nuclear ball's multiplier, whatever the step: the search
+        begins there.
+        """
+        dual = np.zeros_like(matrix) if self._multiplier is None else step * self._multiplier
         ahead, momentum = dual, 1.0
         nearest = np.clip(matrix - ahead, -self.bound, self.bound)
         for _ in range(self.rounds):
@@ -148,7 +156,7 @@ class Projection:
             previous, nearest = nearest, np.clip(matrix - ahead, -self.bound, self.bound)
             if np.linalg.norm(nearest - previous) <= self.tolerance * math.sqrt(nearest.size):
                 break
-        self._dual = dual
+        self._multiplier = dual / step
         return np.clip(matrix - dual, -self.bound, self.bound)
 
 
@@ -165,10 +173,11 @@ class Solution(NamedTuple):
 
 def spectral_projected_gradient(
     objective: Callable[[Array], tuple[float, Array]],
-    project: Callable[[Array], Array],
+    project: Callable[[Array, float], Array],
     start: Array,
     iterations: int,
     tolerance: float,
+    window: int = 10,
 ) -> Solution:
     """Minimise over a convex set: projected Barzilai-Borwein steps with nonmonotone line search.
 
@@ -179,23 +188,26 @@ def spectral_projected_gradient(
     objective : callable
         Value and gradient at a point.
     project : callable
-        Projection onto the set.
+        Projection onto the set of a point less a step times the gradient there, and that step.
     start : ndarray
-        Any point.
+        Any point, from which a first projected step is taken.
     iterations : int
         At most so many.
     tolerance : float
-        Stop when the last 10 values differ by at most this part of the first value.
+        Stop when the last ``window`` values differ by at most this part of the value at the start.
+    window : int
+        At least 2, at most 10.
     """
-    point = project(start)
-    value, gradient = objective(point)
-    best, best_value, first = point, value, abs(value) + 1e-300
-    recent = [value]
+    value, gradient = objective(start)
+    first = abs(value) + 1e-300
     step = 1 / max(float(np.abs(gradient).max(initial=0.0)), 1e-12)
+    point = project(start - step * gradient, step)
+    value, gradient = objective(point)
+    best, best_value, recent = point, value, [value]
     count = 0
     while count < iterations:
         count += 1
-        direction = project(point - step * gradient) - point
+        direction = project(point - step * gradient, step) - point
         slope = float(np.vdot(gradient, direction))
         if slope >= 0:
             break
@@ -213,7 +225,8 @@ def spectral_projected_gradient(
         if value < best_value:
             best, best_value = point, value
         recent = [*recent[1 - _MEMORY :], value]
-        if len(recent) == _MEMORY and max(recent) - min(recent) <= tolerance * first:
+        last = recent[-window:]
+        if len(last) == window and max(last) - min(last) <= tolerance * first:
             break
     return Solution(best, best_value, count)
 
@@ -265,8 +278,15 @@ def solve_dense(
         gradient[rows, columns] = slope
         return float(loss.sum()), gradient
 
-    project = Projection(radius, bound, tolerance / 10)
-    return spectral_projected_gradient(objective, project, np.zeros(shape), iterations, tolerance)
+    project = Projection(radius, bound)
+    solution = Solution(np.zeros(shape), 0.0, 0)
+    # rough projections far from the optimum: most of the work is in them
+    for level in [*itertools.takewhile(lambda rough: rough > 2 * tolerance, _LEVELS), tolerance]:
+        project.tolerance = level / 10
+        left = iterations - solution.iterations
+        last = spectral_projected_gradient(objective, project, solution.point, left, level, window=3)
+        solution = last._replace(iterations=solution.iterations + last.iterations)
+    return solution
 
 
 def solve_factored(
@@ -308,7 +328,7 @@ def solve_factored(
         scale = np.ones_like(start)
         scale[:, -1] = 0.0
 
-    def project(scaled: Array) -> Array:
+    def project(scaled: Array, _: float) -> Array:
         squared = 0.5 * float(np.vdot(scaled, scaled))
         return scaled * min(1.0, math.sqrt(radius / squared)) if squared else scaled
 

@@ -186,6 +186,6 @@ def test_spectral_projected_gradient_on_a_known_problem():
         return 0.5 * residual @ residual, root.T @ residual
 
     solution = one_bit.spectral_projected_gradient(
-        objective, lambda x: np.maximum(x, 0), np.ones(10), 1000, 1e-14
+        objective, lambda x, step: np.maximum(x, 0), np.ones(10), 1000, 1e-14
     )
     assert solution.point == pytest.approx(optimize.nnls(root, wanted)[0], abs=1e-6)
