@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from hushrec.algorithms import DPALS
+from hushrec.algorithms import PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.outsourcing.aggregation_client import take_part
 from hushrec.outsourcing.aggregation_server import AggregationServer
@@ -36,11 +36,13 @@ def main() -> None:
     options = parser.parse_args()
     ratings = load(options.ratings)
     n_users, budget = ratings.n_users, Budget(options.epsilon, 1e-6)
-    print("One DPALS round (Gramian and item sums, rank 8), a third of the nodes dropping out in it.\n")
+    print(
+        "One round of private ALS (Gramian and item sums, rank 8), a third of the nodes dropping out in it.\n"
+    )
     header = ["nodes", "neighbours", "threshold", "seconds", "without dropouts", "CPU seconds of 4 releases"]
     print("| " + " | ".join([*header, "largest upload, KB"]) + " |\n" + "|---:" * 7 + "|")
     for n_nodes in options.nodes:
-        estimator = DPALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users)
+        estimator = PrivateALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users)
         agreement = agreed(estimator, budget, ratings.domain, n_nodes)
         first = len(agreement.plan.releases) - 2
         runs = [run(agreement, ratings, drop) for drop in (first, None)]
@@ -51,7 +53,7 @@ def main() -> None:
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     if options.full:
         n_nodes = options.nodes[-1]
-        estimator = DPALS.planned(budget, ratings.domain, n_users)
+        estimator = PrivateALS.planned(budget, ratings.domain, n_users)
         times, _ = run(agreed(estimator, budget, ratings.domain, n_nodes), ratings, None)
         print(f"\nFull training, {n_nodes} nodes, {len(times)} releases: {sum(times):.1f} s")
 
@@ -68,7 +70,7 @@ def load(path: str | None) -> Ratings:
     return Ratings.read(path, Domain(items, rating_range=(1, 5)))
 
 
-def agreed(estimator: DPALS, budget: Budget, domain: Domain, n_nodes: int) -> Agreement:
+def agreed(estimator: PrivateALS, budget: Budget, domain: Domain, n_nodes: int) -> Agreement:
     """One node in twenty may collude, one in three drop out."""
     return Agreement(
         estimator=estimator, budget=budget, domain=domain, n_nodes=n_nodes, colluding=n_nodes // 20

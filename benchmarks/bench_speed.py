@@ -4,8 +4,8 @@
 
 Every measurement is a process of its own, so that its memory is its own; the contestants take turns for
 `--rounds` rounds and the fastest sweep of each counts, because other work on the machine only ever adds time.
-The ratings are generated, of MovieLens-10M or -20M shape. Item-wise DPALS takes 100
-ratings of a user into its statistics, the number that its published settings use.
+The ratings are generated, of MovieLens-10M or -20M shape. DPALS takes 100 ratings of a user
+into its item-wise statistics, the number that its published settings use.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ RATINGS_PER_USER = 144  # of the 20m shape: users grow with the ratings in the l
 
 OURS = {
     "hushrec als": "plain",
-    "hushrec dpals, shared Gramian": "shared",
-    "hushrec dpals, item-wise Gramians": "item-wise",
+    "hushrec private-als": "shared",
+    "hushrec dpals": "item-wise",
 }
 PEERS = {
     "implicit, exact": ("implicit", "exact"),
@@ -74,7 +74,7 @@ class Clock:
 
 def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
     """Sweeps of our estimators: the difference between fits of one and of three sweeps, noise included."""
-    from hushrec.algorithms import ALS, DPALS, Estimator
+    from hushrec.algorithms import ALS, DPALS, Estimator, PrivateALS
     from hushrec.data import Domain, Ratings
     from hushrec.privacy import Accountant, Budget
 
@@ -85,13 +85,13 @@ def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock)
         if kind == "plain":
             return ALS(rank=rank, iterations=count)
         if kind == "shared":
-            return DPALS(rank=rank, iterations=count)
-        return DPALS.as_published(
+            return PrivateALS(rank=rank, iterations=count)
+        return DPALS(
             rank=rank,
             iterations=count,
             max_ratings_per_user=100,
             user_norm=0.1,
-            rating_bound=1.0,
+            clip=1.0,
             regularization=20.0,
         )
 

@@ -48,10 +48,15 @@ def main() -> None:
     model, train, test = OUTPUT / "model.hush", OUTPUT / "train.parquet", OUTPUT / "test.parquet"
     run("plan", "--epsilon", f"{options.epsilon:g}", *delta, *domain, "--users", "10000")
     budget = ["--epsilon", f"{options.epsilon:g}", *delta]
-    run("train", train, "--model", "dpals", *budget, *domain, *ledger, "--out", model, quiet=True)
+    run("train", train, "--model", "private-als", *budget, *domain, *ledger, "--out", model, quiet=True)
     mine = json.loads(run("evaluate", model, train, test, "--json", quiet=True))
     epsilons = sorted({1.0, options.epsilon, 10.0})
-    grid = ["--models", "dpals,item-bias", "--epsilons", ",".join(f"{epsilon:g}" for epsilon in epsilons)]
+    grid = [
+        "--models",
+        "private-als,item-bias",
+        "--epsilons",
+        ",".join(f"{epsilon:g}" for epsilon in epsilons),
+    ]
     charge = ["--data-is-public"] if public else ledger
     line = ["compare", OUTPUT / "ratings.parquet", *grid, *delta, *domain, *charge]
     compared = json.loads(run(*line, "--out-dir", OUTPUT, "--json", quiet=True))
@@ -108,7 +113,7 @@ def run(*words: object, quiet: bool = False) -> str:
 def error_table(mine: dict, compared: dict, epsilon: float, public: bool) -> str:
     """The model's error beside both baselines' and, where it was trained, the non-private model's."""
     at = {row["model"]: row for row in compared["runs"] if row["epsilon"] in (epsilon, "inf")}
-    rows = [(f"dpals, epsilon {epsilon:g} (the model)", mine["rmse"], mine["mae"])]
+    rows = [(f"private-als, epsilon {epsilon:g} (the model)", mine["rmse"], mine["mae"])]
     for name in ("item-bias", "global-mean"):
         rows.append((f"{name}, epsilon {epsilon:g} (baseline)", at[name]["rmse"], at[name]["mae"]))
     if "als" in at:

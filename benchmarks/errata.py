@@ -86,12 +86,12 @@ def accounting() -> list[str]:
 def audits() -> list[str]:
     """The distinguishing test on one release charged as printed, and as we charge it."""
     published = {
-        "rank": 2, "iterations": 1, "max_ratings_per_user": 2, "user_norm": 0.05, "rating_bound": 0.01,
+        "rank": 2, "iterations": 1, "max_ratings_per_user": 2, "user_norm": 0.05, "clip": 0.01,
         "regularization": 0.1,
     }  # fmt: skip
     cases: list[tuple[str, Estimator]] = [
-        ("DPALS as Theorem 1 charges it", TheoremOne.as_published(**published)),
-        ("DPALS as charged here", DPALS.as_published(**published)),
+        ("DPALS as Theorem 1 charges it", TheoremOne(**published)),
+        ("DPALS as charged here", DPALS(**published)),
         ("mean as section 5.2 charges it (k = 8)", PublishedMean()),
         ("mean as charged here", GlobalMean()),
     ]

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import ALS, DPALS, Billboard, GlobalMean, ItemBias, Popular
+    from hushrec.algorithms import ALS, DPALS, Billboard, GlobalMean, ItemBias, Popular, PrivateALS
     from hushrec.data import Domain, Ratings
     from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError, ModelFileError
     from hushrec.evaluation import compare, evaluate
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOM_OF = {
-    **dict.fromkeys(("ALS", "DPALS", "Billboard", "GlobalMean", "ItemBias", "Popular"), "hushrec.algorithms"),
+    **dict.fromkeys(
+        ("ALS", "DPALS", "Billboard", "GlobalMean", "ItemBias", "Popular", "PrivateALS"), "hushrec.algorithms"
+    ),
     **dict.fromkeys(("Domain", "Ratings"), "hushrec.data"),
     **dict.fromkeys(
         ("BudgetError", "HushrecError", "InputError", "LedgerError", "ModelFileError"), "hushrec.errors"
@@ -53,6 +55,7 @@ __all__ = [
     "ModelFileError",
     "Plan",
     "Popular",
+    "PrivateALS",
     "Ratings",
     "compare",
     "evaluate",

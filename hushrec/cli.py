@@ -200,7 +200,9 @@ def _settings_by_model(overrides: Iterable[str]) -> dict[str, dict[str, Any]]:
     for name, value in _settings(overrides).items():
         model, dot, setting = name.partition(".")
         if not dot:
-            raise InputError(f"--set {name}=... needs the model's name, for example --set dpals.{name}=...")
+            raise InputError(
+                f"--set {name}=... needs the model's name, for example --set private-als.{name}=..."
+            )
         settings.setdefault(model, {})[setting] = value
     return settings
 
@@ -295,9 +297,11 @@ def _bundle(name: str, make: Callable[..., Any], *options: Decorator) -> Decorat
 
 _model_name = click.option(
     "--model",
-    default="dpals",
+    default="private-als",
     show_default=True,
-    help="dpals, one-bit-user, one-bit, item-bias, global-mean, popular, als, or a paper's by name.",
+    help="private-als: matrix factorisation, the one to use. dpals: Chien et al. 2021 as published."
+    " one-bit-user: likes and dislikes. one-bit: likes, single labels protected. item-bias, global-mean,"
+    " popular: baselines. als: no privacy. Or another paper's, by its name.",
 )
 _k = click.option("-k", "k", type=_POSITIVE, default=20, show_default=True, help="Length of the lists.")
 _relevant_from = click.option(
@@ -485,7 +489,7 @@ def train(
     run spends is charged in the ledger before it is released, and stays charged if the run fails.
 
     \b
-    hushrec train ratings.parquet --model dpals --epsilon 5 --delta 1e-6 \\
+    hushrec train ratings.parquet --model private-als --epsilon 5 --delta 1e-6 \\
                   --rating-range 1 5 --catalogue items.txt --out model.hush
     hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
                   --rating-range 0 1 --catalogue items.txt --out popular.hush
@@ -693,7 +697,7 @@ def plan(
     "models",
     _words,
     click.option(
-        "--models", default="dpals,item-bias", show_default=True, help="Models, separated by commas."
+        "--models", default="private-als,item-bias", show_default=True, help="Models, separated by commas."
     ),
 )
 @_bundle(
@@ -723,7 +727,7 @@ def plan(
         "overrides",
         multiple=True,
         metavar="MODEL.NAME=VALUE",
-        help="Set a hyper-parameter of a model, for example --set dpals.rank=16; repeatable.",
+        help="Set a hyper-parameter of a model, for example --set private-als.rank=16; repeatable.",
     ),
 )
 @_seed
@@ -758,7 +762,7 @@ def compare(
     is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
 
     \b
-    hushrec compare ratings.parquet --models dpals,item-bias --epsilons 1,5,10 --delta 1e-6 \\
+    hushrec compare ratings.parquet --models private-als,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                     --rating-range 1 5 --catalogue items.txt --out-dir comparison
     hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --data-is-public --out-dir comparison
@@ -931,7 +935,7 @@ def tune(
     model is written, and the whole is charged before the first run; how many were tried is told to nobody.
 
     \b
-    hushrec tune --generated 6000 --model dpals --try rank=4,8 --try regularization=10,20 \\
+    hushrec tune --generated 6000 --model private-als --try rank=4,8 --try regularization=10,20 \\
                  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
     hushrec tune ratings.parquet --model item-bias --try clip=0.3,0.45,0.6 --epsilon 5 --delta 1e-6 \\
                  --rating-range 1 5 --catalogue items.txt --out model.hush

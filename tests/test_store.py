@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ESTIMATORS, Billboard
+from hushrec.algorithms import ESTIMATORS, Billboard, PrivateALS
 from hushrec.data import realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Accountant, Budget
@@ -15,7 +15,7 @@ RATINGS = realistic(80, 30, 900, seed=0)
 
 
 def model() -> Billboard:
-    return DPALS(rank=2).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
+    return PrivateALS(rank=2).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
 
 
 def test_round_trip(tmp_path) -> None:
@@ -35,7 +35,7 @@ def test_round_trip(tmp_path) -> None:
     assert os.listdir(tmp_path) == ["model.hush"]
 
 
-@pytest.mark.parametrize("name", ["als", "item-bias", "global-mean", "popular", "dpals"])
+@pytest.mark.parametrize("name", ["als", "item-bias", "global-mean", "popular", "private-als", "dpals"])
 def test_every_estimator_can_be_saved_also_without_privacy(name: str, tmp_path) -> None:
     trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
     trained.save(tmp_path / "m")

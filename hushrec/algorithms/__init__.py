@@ -10,6 +10,7 @@ from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
 from hushrec.algorithms.oja import private_pca
 from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
 from hushrec.algorithms.one_bit_user import UserLevelOneBit
+from hushrec.algorithms.private_als import PrivateALS
 from hushrec.algorithms.private_svd import PrivateSVD
 from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
 
@@ -18,6 +19,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     cls.name: cls
     for cls in (
         ALS,
+        PrivateALS,
         DPALS,
         FrankWolfe,
         PrivateFrankWolfe,
@@ -49,6 +51,7 @@ __all__ = [
     "ItemBias",
     "OneBitCompletion",
     "Popular",
+    "PrivateALS",
     "PrivateFrankWolfe",
     "PrivateProjectedGradient",
     "PrivateSVD",

@@ -6,7 +6,7 @@ solved by alternating ridge regressions, offsets and biases being the coefficien
 every cell, observed or not, is pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the
 form of Chien et al. 2021, section 5.2).
 
-The half sweep below is also that of DPALS, where the gate stands between its two parts,
+The half sweep below is also that of private ALS and DPALS, where the gate stands between its two parts,
 :func:`statistics` and :func:`solve_statistics`.
 """
 
@@ -88,7 +88,7 @@ class ALS(Estimator):
         """One entry that says what it is: the whole model, unprotected."""
         if budget.private:
             raise InputError(
-                "als has no privacy: pass epsilon=inf to say that you want none, or train dpals instead."
+                "als has no privacy: pass epsilon=inf to say that you want none, or train private-als."
             )
         exact = Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
         return Plan(budget, (exact,))

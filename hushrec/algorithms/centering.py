@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hushrec.algorithms.als import user_means
 from hushrec.algorithms.base import Estimator, Gate
 from hushrec.algorithms.checks import check_choice, check_numbers
-from hushrec.algorithms.dpals import DPALS
+from hushrec.algorithms.private_als import PrivateALS
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
@@ -54,7 +54,7 @@ class CentredEstimator(Estimator):
         Subtract the middle of the declared range and, beside it: a user's own mean; released item biases
         and her offset from them; the same with exact item averages, only without privacy; or nothing.
     bias_clip : float
-        Bound of the first of the three bias rounds of :class:`~hushrec.algorithms.DPALS`, which makes the
+        Bound of the first bias round of :class:`~hushrec.algorithms.PrivateALS`, which makes the
         released biases, in units of half the rating range, > 0.
     bias_share : float
         Part of the budget (of mu squared) for them, in (0, 1).
@@ -81,8 +81,8 @@ class CentredEstimator(Estimator):
         return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property
-    def _biases(self) -> DPALS:
-        return DPALS(rank=0, iterations=0, features=False, bias_clip=self.bias_clip)
+    def _biases(self) -> PrivateALS:
+        return PrivateALS(rank=0, iterations=0, features=False, bias_clip=self.bias_clip)
 
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float

@@ -34,3 +34,16 @@ def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
     for name, (value, choices) in rules.items():
         if value not in choices:
             raise InputError(f"{name}={value!r} is not known; pass one of {', '.join(map(repr, choices))}.")
+
+
+def check_clips(**clips: float | None) -> None:
+    """Refuse a bound that is neither a number > 0 nor None, which is no clip."""
+    for name, bound in clips.items():
+        if bound is not None:
+            check_numbers(**{name: (bound, float, 0, None)})
+
+
+def check_exponent(weight_exponent: float) -> None:
+    """Refuse an exponent of the adaptive weights outside [-1, 0]."""
+    if isinstance(weight_exponent, bool) or not -1 <= weight_exponent <= 0:
+        raise InputError(f"weight_exponent={weight_exponent!r} is out of range; pass one from -1 to 0.")

@@ -1,10 +1,10 @@
-"""Likes and dislikes under user-level privacy: DPALS with the logistic likelihood, beyond the one-bit paper.
+"""Likes and dislikes for whole users: private ALS with the logistic likelihood, beyond the one-bit paper.
 
 The paper protects single ratings; users of a recommender expect to be protected whole. Here every round
 releases the gradient of the logistic likelihood in the item parameters, each user's contribution clipped as
-DPALS clips it. With scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` for labels y of -1 and
-+1, so that a round of DPALS on the working responses ``s + y - tanh(s)`` is that release, and its clips,
-sensitivities, shares and updates hold as they are (docs/proofs/one_bit.md, section 6).
+private ALS clips it. With scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` for labels y of
+-1 and +1, so that a round of private ALS on the working responses ``s + y - tanh(s)`` is that release, and
+its clips, sensitivities, shares and updates hold as they are (docs/proofs/one_bit.md, section 6).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings
 from hushrec.algorithms.base import Gate, UserState
-from hushrec.algorithms.dpals import DPALS, _LocalSums
+from hushrec.algorithms.contributions import Contributions, finite_or_zero
 from hushrec.algorithms.one_bit import check_optional_threshold, likes
+from hushrec.algorithms.private_als import PrivateALS
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 from hushrec.privacy import Budget, Plan
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserLevelOneBit(DPALS):
+class UserLevelOneBit(PrivateALS):
     """Private logistic matrix factorisation of likes and dislikes; scores are log-odds of a like.
 
     Parameters
@@ -37,35 +37,29 @@ class UserLevelOneBit(DPALS):
     threshold : float or None
         Declared: ratings above it are likes, all others dislikes; None: the middle of the declared range.
     **others
-        As in :class:`DPALS`, with labels of -1 and +1 in place of ratings: half the rating range is 1.
+        As in :class:`PrivateALS`, with labels of -1 and +1 in place of ratings: half the rating range is 1.
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. As DPALS: what is released is (epsilon, delta)-DP, a user's own
+    Unit: user. Relation: the budget's. As private ALS: what is released is (epsilon, delta)-DP, a user's own
     factors are computed from it and her own labels. The clips bound a user's contribution whatever its
-    residuals are, so the sensitivities are those of docs/proofs/dpals.md.
+    residuals are, so the sensitivities are those of docs/proofs/private-als.md.
     """
 
     name: ClassVar[str] = "one-bit-user"
+    implicit: ClassVar[bool] = True  # scores are log-odds, not ratings
 
     threshold: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_optional_threshold(self.threshold)
-        if self.gramian != "shared" or self.clipping != "user" or not self.biases:
-            raise InputError("one-bit-user needs gramian='shared', clipping='user' and biases=True.")
-
-    @property
-    def implicit(self) -> bool:  # type: ignore[override]
-        """True: scores are log-odds, not ratings."""
-        return True
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return super().releases(budget, _label_domain(domain), fraction)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Rounds of DPALS on labels of -1 and +1."""
+        """Rounds of private ALS on labels of -1 and +1."""
         labels = likes(ratings, self.threshold)
         labels.data = (2 * labels.data - 1).astype(np.float32)
         rows = replace(ratings, domain=_label_domain(ratings.domain), matrix=labels)
@@ -78,20 +72,25 @@ class UserLevelOneBit(DPALS):
         users = self._regression(likes(history, self.threshold), float(arrays["center"]) / 2, items)
         return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
 
-    def _bias_rounds(self, ratings: Ratings, local: _LocalSums, *rest: Any) -> Array:
-        return super()._bias_rounds(ratings, _WorkingResponses(local), *rest)
+    def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
+        matrix = local.rows.matrix
+        labels = _with_values(matrix, (matrix.data > 0).astype(np.float64))
+        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+            return finite_or_zero(self._regression(labels, local.center, items, ridge))
 
-    def _shared_rounds(self, ratings: Ratings, local: _LocalSums, *rest: Any) -> Array:
-        return super()._shared_rounds(ratings, _WorkingResponses(local), *rest)
+    def _item_sums(
+        self, local: Contributions, items: Array, users: Array, user_norm: float, clip: float
+    ) -> tuple[Array, Array]:
+        """Local: the bounded sums of a round, the logistic gradient in the place of the residual."""
+        from hushrec.kernels.residuals import predict_pairs
 
-    def _users(
-        self, ratings: Ratings, center: float, items: Array, ridge: SweepSettings | None = None
-    ) -> Array:
-        matrix = ratings.matrix
-        labels = sp.csr_array(
-            ((matrix.data > 0).astype(np.float64), matrix.indices, matrix.indptr), matrix.shape
-        )
-        return self._regression(labels, center, items, ridge)
+        matrix = local.rows.matrix
+        cells = np.repeat(np.arange(local.rows.n_users), np.diff(matrix.indptr))
+        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + local.center
+        score += users[cells, -1] + items[matrix.indices, -1]
+        response = _with_values(matrix, score + matrix.data - np.tanh(score))
+        rows = replace(local.rows, matrix=response)
+        return replace(local, rows=rows).item_sums(items, users, user_norm, clip)
 
     def _regression(
         self, labels: Any, center: float, items: Array, ridge: SweepSettings | None = None
@@ -105,27 +104,8 @@ class UserLevelOneBit(DPALS):
         return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 
 
-class _WorkingResponses(_LocalSums):
-    """The contributions of DPALS, with the logistic gradient for a residual."""
-
-    def __init__(self, local: _LocalSums) -> None:
-        self.__dict__.update(local.__dict__)
-
-    def sums(self, items: Array, users: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
-        from hushrec.kernels.residuals import predict_pairs
-
-        matrix = self.rows.matrix
-        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
-        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + self.center
-        score += users[cells, -1] + items[matrix.indices, -1]
-        response = sp.csr_array(
-            (score + matrix.data - np.tanh(score), matrix.indices, matrix.indptr), matrix.shape
-        )
-        labels, self.rows = self.rows, replace(self.rows, matrix=response)
-        try:
-            return super().sums(items, users, user_norm, clip)
-        finally:
-            self.rows = labels
+def _with_values(matrix: sp.csr_array, values: Array) -> sp.csr_array:
+    return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
 
 
 def _label_domain(domain: Domain) -> Domain:

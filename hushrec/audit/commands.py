@@ -77,7 +77,9 @@ def masked(record_path: str, rating_range: tuple[float, float], step: float, as_
 
 # ---------------------------------------------------------------------- audits of the guarantee
 
-_model_name = click.option("--model", default="dpals", show_default=True, help="A model with a guarantee.")
+_model_name = click.option(
+    "--model", default="private-als", show_default=True, help="A model with a guarantee."
+)
 _epsilon = click.option("--epsilon", type=float, required=True, help="The claim. No default.")
 _delta = click.option("--delta", type=float, required=True, help="Its delta. No default.")
 _relation = click.option(
@@ -160,7 +162,7 @@ def canaries(
     """Train once on generated users who are in or out by a coin, and guess the coins from the releases.
 
     \b
-    hushrec audit canaries --model dpals --epsilon 1 --delta 1e-5 --canaries 10000
+    hushrec audit canaries --model private-als --epsilon 1 --delta 1e-5 --canaries 10000
     """
     from hushrec.audit.canaries import canaries as run
     from hushrec.data import Domain

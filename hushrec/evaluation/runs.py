@@ -36,7 +36,7 @@ def choose(
     domain : Domain
         The declared catalogue and range.
     n_users : int, optional
-        Declared or released number of users; needed by models that are tuned to it (dpals).
+        Declared or released number of users; needed by models that are tuned to it (private-als).
     settings : mapping of str to value, optional
         Hyper-parameters that override the choice.
 

@@ -18,6 +18,7 @@ from hushrec.algorithms import (
     GlobalMean,
     ItemBias,
     Popular,
+    PrivateALS,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
@@ -43,6 +44,7 @@ class Case:
 
 
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "regularization": 0.1}
+ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularization": 0.1}
 
 CASES = [
     Case("global-mean", GlobalMean(), pairs=1000),
@@ -54,92 +56,52 @@ CASES = [
     ),
     Case("popular", Popular(), pairs=1000),
     Case(
-        "dpals",
-        DPALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
+        "private-als",
+        PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
     ),
     Case(
-        "dpals, wide joint clip",
-        DPALS(**SHARED, factor_clip=1e-3, user_norm=1e-3, features=False, user_variance=0.0),
+        "private-als, wide joint clip",
+        PrivateALS(**SHARED, factor_clip=1e-3, user_norm=1e-3, features=False, user_variance=0.0),
         loose={"item sums": "the joint clip never binds"},
     ),
     Case(
-        "dpals, spectral start",
-        DPALS(**SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01, features=False),
+        "private-als, spectral start",
+        PrivateALS(
+            **SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01, features=False
+        ),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
         pairs=400,
     ),
+    Case("dpals", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01)),
     Case(
-        "dpals, clip per rating",
-        DPALS(**SHARED, clipping="rating", factor_clip=1e-4, user_norm=1e-3, item_fraction=0.8),
-        loose={
-            "item biases": "needs every residual at the clip",
-            "item sums": "likewise",
-            "gramian": "no user is both far out and uncertain",
-            "residual": "no user is fitted that badly",
-        },
-    ),
-    Case(
-        "dpals, sampled ratings",
-        DPALS(**SHARED, sampling="uniform", max_ratings_per_user=2, factor_clip=1e-3, user_norm=0.5),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case(
-        "dpals, Algorithm 1",
-        DPALS.as_published(
-            rank=2,
-            iterations=2,
-            max_ratings_per_user=2,
+        "dpals, heuristics",
+        DPALS(
+            **ITEMWISE,
             user_norm=0.05,
-            rating_bound=0.01,
-            regularization=0.1,
-        ),
-    ),
-    Case(
-        "dpals, Algorithm 1 with heuristics",
-        DPALS.as_published(
-            rank=2,
-            iterations=2,
-            max_ratings_per_user=2,
-            user_norm=0.05,
-            rating_bound=0.01,
-            regularization=0.1,
+            clip=0.01,
             sampling="tail",
             item_fraction=0.5,
             center="user",
             orthonormalize=True,
+            weights_share=0.26,
         ),
         loose={"item statistics": "a user's residuals from her own mean cannot all have one sign"},
     ),
     Case(
-        "dpals, item-wise with biases",
+        "dpals, joint clip",
         DPALS(
-            rank=2,
-            iterations=2,
-            bias_rounds=1,
-            gramian="item",
-            features=False,
-            sampling="weights",
-            bias_clip=0.05,
-            factor_clip=0.005,
+            **ITEMWISE,
             user_norm=0.05,
+            clip=0.005,
+            clipping="user",
+            sampling="weights",
+            center="level",
             gramian_share=0.4,
-            regularization=0.1,
         ),
         loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"},
     ),
-    Case(
-        "dpals, likes",
-        DPALS.as_published(
-            rank=2,
-            iterations=2,
-            max_ratings_per_user=2,
-            user_norm=0.01,
-            rating_bound=0.1,
-            regularization=0.1,
-            unobserved_weight=0.1,
-        ),
-    ),
+    Case("dpals, likes", DPALS(**ITEMWISE, user_norm=0.01, clip=0.1, unobserved_weight=0.1)),
 ]
 
 ALONG = "needs a residual row along the vector"

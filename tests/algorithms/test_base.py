@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, Billboard, GlobalMean
+from hushrec.algorithms import Billboard, GlobalMean, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
 
 RATINGS = realistic(200, 60, 5000, seed=0)
-MODEL = DPALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)
+MODEL = PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)
 ITEMS = RATINGS.domain.items
 
 
@@ -60,7 +60,7 @@ def test_a_new_user_without_history_gets_the_released_values() -> None:
 
 def test_no_users_at_all() -> None:
     nobody = Ratings.from_triples([], [], [], RATINGS.domain)
-    model = DPALS(rank=3).fit(nobody, Accountant(Budget(1.0, 1e-6)))
+    model = PrivateALS(rank=3).fit(nobody, Accountant(Budget(1.0, 1e-6)))
     assert np.isfinite(model.predict({}, ITEMS)).all()
     assert MODEL.recommend_batch(nobody, 5).num_rows == 0
     assert MODEL.predict_pairs(nobody, nobody).size == 0
@@ -84,8 +84,8 @@ def test_similar_items_by_cosine() -> None:
         (lambda: MODEL.recommend({}, 0), "n=0"),
         (lambda: MODEL.recommend(RATINGS, 5), "recommend_batch"),
         (lambda: MODEL.similar_items("no such item"), "no such item"),
-        (lambda: DPALS().fit(RATINGS, Accountant(Budget(1, 1e-6)), seed=-1), "seed"),
-        (lambda: DPALS().fit(RATINGS, Accountant(Budget(1, 1e-6, unit="rating"))), "unit"),
+        (lambda: PrivateALS().fit(RATINGS, Accountant(Budget(1, 1e-6)), seed=-1), "seed"),
+        (lambda: PrivateALS().fit(RATINGS, Accountant(Budget(1, 1e-6, unit="rating"))), "unit"),
     ],
 )
 def test_wrong_calls_say_what_is_wrong(call, words: str) -> None:
@@ -111,7 +111,7 @@ def test_a_billboard_cannot_be_changed_and_shows_no_rows() -> None:
 
 def test_runs_are_reproducible_but_for_the_noise() -> None:
     nothing = Budget(math.inf, 1e-6)
-    again = DPALS(rank=3).fit(RATINGS, Accountant(nothing), seed=1)
+    again = PrivateALS(rank=3).fit(RATINGS, Accountant(nothing), seed=1)
     assert again.item_factors.tobytes() == MODEL.item_factors.tobytes()
-    private = [DPALS(rank=3).fit(RATINGS, Accountant(Budget(1.0, 1e-6)), seed=1) for _ in range(2)]
+    private = [PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(1.0, 1e-6)), seed=1) for _ in range(2)]
     assert np.all(private[0].item_bias != private[1].item_bias)

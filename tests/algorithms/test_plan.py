@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import DPALS
+from hushrec.algorithms import DPALS, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
@@ -45,31 +45,42 @@ def test_ledger_equals_plan_over_a_grid_of_options() -> None:
     rng = np.random.default_rng(0)
     done = 0
     while done < 200:
-        settings = {
-            "rank": int(rng.integers(0, 4)),
-            "iterations": int(rng.integers(0, 4)),
-            "bias_rounds": int(rng.integers(0, 3)),
-            "features": bool(rng.integers(2)),
-            "biases": bool(rng.integers(2)),
-            "gramian": str(rng.choice(["shared", "item"])),
-            "clipping": str(rng.choice(["user", "rating"])),
-            "sampling": str(rng.choice(["weights", "uniform", "tail"])),
-            "center": str(rng.choice(["level", "middle", "user"])),
-            "start": str(rng.choice(["random", "spectral"])),
-            "item_fraction": float(rng.choice([1.0, 0.5])),
-            "n_users": [None, 20][rng.integers(2)],
-            "orthonormalize": bool(rng.integers(2)),
-            "unobserved_weight": float(rng.choice([0.0, 0.1])),
-        }
+        if rng.integers(2):
+            estimator_class, choices = (
+                PrivateALS,
+                {
+                    "rank": (0, 1, 2, 3),
+                    "iterations": (0, 1, 2, 3),
+                    "bias_rounds": (0, 1, 2),
+                    "features": (False, True),
+                    "user_variance": (0.0, 0.005),
+                    "start": ("random", "spectral"),
+                    "n_users": (None, 20),
+                },
+            )
+        else:
+            estimator_class, choices = (
+                DPALS,
+                {
+                    "rank": (1, 2, 3),
+                    "iterations": (1, 2, 3),
+                    "clipping": ("rating", "user"),
+                    "sampling": ("uniform", "tail", "weights"),
+                    "weight_exponent": (-0.25, 0.0),
+                    "center": ("middle", "level", "user"),
+                    "item_fraction": (1.0, 0.5),
+                    "orthonormalize": (False, True),
+                    "unobserved_weight": (0.0, 0.1),
+                },
+            )
         try:
-            estimator = DPALS(**settings)
+            settings = {name: values[rng.integers(len(values))] for name, values in choices.items()}
+            estimator = estimator_class(**settings)
         except InputError:
             continue
         budget = Budget(
             float(rng.choice([0.1, 1, 10])), 1e-6, relation=str(rng.choice(["add-remove", "replace"]))
         )
-        if not estimator.plan(budget, DOMAIN).releases:
-            continue
         check_run(estimator, budget)
         done += 1
 
@@ -78,7 +89,7 @@ def test_a_user_count_released_before_comes_out_of_the_same_budget() -> None:
     budget = Budget(2.0, 1e-6)
     accountant = Accountant(budget)
     n_users = release_user_count(RATINGS, accountant)
-    model = DPALS.planned(budget, DOMAIN, n_users).fit(RATINGS, accountant)
+    model = PrivateALS.planned(budget, DOMAIN, n_users).fit(RATINGS, accountant)
     assert model.privacy.releases[0].label == "number of users"
     assert accountant.spent_mu <= budget.mu * (1 + 1e-12)
     with pytest.raises(BudgetError):
@@ -91,7 +102,7 @@ def test_a_plan_that_does_not_fit_the_ledger_is_refused_before_anything_is_spent
     ledger.open_dataset("people", Budget(1.0, 1e-6))
     accountant = Accountant(budget, ledger=ledger, dataset="people")
     with pytest.raises(BudgetError):
-        DPALS().fit(RATINGS, accountant)
+        PrivateALS().fit(RATINGS, accountant)
     assert accountant.releases == ()
     assert ledger.summary("people", 1e-6).mu == 0
 
@@ -109,10 +120,10 @@ def test_the_noise_that_is_added_is_the_noise_that_is_charged(case: Case) -> Non
 
 def test_infinite_epsilon_is_stamped_and_refused_by_a_ledger_with_a_budget(tmp_path) -> None:
     accountant = Accountant(Budget(math.inf, 1e-6))
-    model = DPALS().fit(RATINGS, accountant)
+    model = PrivateALS().fit(RATINGS, accountant)
     assert not model.privacy.private
     assert "NOT PRIVATE" in model.privacy.text()
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("people", Budget(10.0, 1e-6))
     with pytest.raises(BudgetError):
-        DPALS().fit(RATINGS, Accountant(Budget(math.inf, 1e-6), ledger=ledger, dataset="people"))
+        PrivateALS().fit(RATINGS, Accountant(Budget(math.inf, 1e-6), ledger=ledger, dataset="people"))

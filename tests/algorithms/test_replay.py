@@ -2,7 +2,7 @@
 
 The noisy releases of a run are fed to a run on other data; if the model file depends on the rows in any
 other way (a count, a maximum, a stopping rule, a data-dependent shape, an exception), its bytes differ or
-the run fails. Planting ``center = ratings.matrix.data.mean()`` in DPALS fails every DPALS case.
+the run fails. Planting ``center = ratings.matrix.data.mean()`` in PrivateALS fails every case of it.
 """
 
 import numpy as np

@@ -2,13 +2,13 @@
 
 import pytest
 
-from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
+from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.audit.canaries import canaries
 from hushrec.errors import InputError
 from hushrec.privacy import Budget
 from tests.audit.test_distinguish import PUBLISHED, Scaled
 
-ESTIMATORS = {"item-bias": ItemBias(), "dpals": DPALS(), "Algorithm 1": PUBLISHED.estimator}
+ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUBLISHED.estimator}
 
 
 @pytest.mark.parametrize("epsilon", [1, 5, 10])

@@ -22,7 +22,7 @@ from tests.algorithms.cases import CASES, DOMAIN, Case
 
 SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}
 ADAPTIVE = [case for case in CASES if case.name not in SINGLE and case.unit == "user"]
-PUBLISHED = next(case for case in CASES if case.name == "dpals, Algorithm 1")
+PUBLISHED = next(case for case in CASES if case.name == "dpals")
 
 
 class Scaled(SystemNoise):

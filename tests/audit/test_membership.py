@@ -13,7 +13,7 @@ from hushrec.errors import InputError
 
 
 def check(ratings: Ratings, draws: int, n_planted: int) -> None:
-    result = membership(ratings, "dpals", [1, 5], delta=1e-5, draws=draws, n_planted=n_planted)
+    result = membership(ratings, "private-als", [1, 5], delta=1e-5, draws=draws, n_planted=n_planted)
     assert result.area(math.inf) > 0.7
     assert result.area(1) < 0.55
     assert result.area(5) < result.area(math.inf)

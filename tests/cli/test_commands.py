@@ -51,12 +51,12 @@ def test_train_json(run, files):
 
 
 def test_the_documented_train_and_evaluate_forms(run, files):
-    """dpals is the default; the number of users is released when it is not declared."""
-    line = ["train", files.train, "--model", "dpals", "--epsilon", "5", "--delta", "1e-6"]
+    """private-als is the default; the number of users is released when it is not declared."""
+    line = ["train", files.train, "--model", "private-als", "--epsilon", "5", "--delta", "1e-6"]
     result = run(*line, "--rating-range", "1", "5", "--catalogue", files.catalogue, "--out", "model.hush")
     assert result.exit_code == 0, result.stderr
     model = hushrec.load("model.hush")
-    assert model.estimator.name == "dpals"
+    assert model.estimator.name == "private-als"
     assert model.privacy.spent_epsilon <= 5 * (1 + 1e-9)
     figures = parsed(run("evaluate", "model.hush", files.train, files.test, "--json"))
     assert figures["rmse"] > 0 and figures["mae"] > 0
@@ -209,7 +209,7 @@ def test_plan_is_what_train_charges(run, files, relation):
     assert "sensitivity" in text and f"relation: {relation}" in text
 
 
-def test_plan_of_dpals_needs_no_data(run, files):
+def test_plan_of_the_default_needs_no_data(run, files):
     line = ["plan", "--epsilon", "5", "--delta", "1e-6", *files.domain, "--users", "1000"]
     planned = parsed(run(*line, "--json"))
     assert planned["planned_epsilon"] <= 5 * (1 + 1e-9) and planned["unit"] == "user"

@@ -94,7 +94,7 @@ def test_likes_are_judged_by_recall(parts):
         (["item-bias"], [math.inf], {}),
         (["item-bias"], [math.nan], {}),
         (["item-bias"], [1], {"draws": 0}),
-        (["item-bias"], [1], {"settings": {"dpals": {"rank": 3}}}),
+        (["item-bias"], [1], {"settings": {"private-als": {"rank": 3}}}),
         (["item-bias"], [1], {"settings": {"item-bias": {"rank": 3}}}),
     ],
 )

@@ -35,10 +35,14 @@ def test_wrong_names_and_values(name, settings, says):
 
 
 def test_models_that_are_tuned_to_the_number_of_users_need_it():
-    assert needs_user_count("dpals") and needs_user_count("one-bit-user")
-    assert not needs_user_count("item-bias") and not needs_user_count("one-bit")
+    assert needs_user_count("private-als") and needs_user_count("one-bit-user")
+    assert (
+        not needs_user_count("dpals")
+        and not needs_user_count("item-bias")
+        and not needs_user_count("one-bit")
+    )
     with pytest.raises(InputError, match="number of users"):
-        choose("dpals", BUDGET, Domain(["a"], rating_range=(1, 5)))
+        choose("private-als", BUDGET, Domain(["a"], rating_range=(1, 5)))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_a_run_spends_its_budget_and_no_more(name):
 def test_a_declared_number_of_users_is_not_released():
     ratings = realistic(150, 30, 1500, seed=0)
     declared, released = Accountant(BUDGET), Accountant(BUDGET)
-    train("dpals", ratings, declared, n_users=150)
-    train("dpals", ratings, released)
+    train("private-als", ratings, declared, n_users=150)
+    train("private-als", ratings, released)
     assert len(released.releases) == len(declared.releases) + 1
 
 

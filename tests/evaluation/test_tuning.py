@@ -56,7 +56,7 @@ def test_the_winner_is_the_better_one(monkeypatch):
     assert evaluate(model, history, held_out, resamples=0)["rmse"].value < 1.0
 
 
-@pytest.mark.parametrize("model", ["item-bias", "dpals"])
+@pytest.mark.parametrize("model", ["item-bias", "private-als"])
 def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
     """A7: within a run, the releases fit its budget and use it up. Killed: no share left for the score."""
     seen = []

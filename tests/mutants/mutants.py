@@ -18,11 +18,14 @@ import numpy as np
 from hushrec.algorithms import (
     DPALS,
     ItemBias,
+    PrivateALS,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     baselines,
+    contributions,
     dpals,
     oja,
+    private_als,
     private_svd,
 )
 from hushrec.algorithms.base import Gate
@@ -39,6 +42,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     SystemNoise,
     accounting,
+    sampler,
 )
 from hushrec.privacy import (
     accountant as accountant_module,
@@ -53,9 +57,23 @@ from hushrec.privacy import (
     statement as statement_module,
 )
 from hushrec.privacy.noise import GeneratorNoise
-from tests.algorithms import test_dpals, test_frank_wolfe, test_oja, test_plan, test_replay, test_sensitivity
+from tests.algorithms import (
+    test_frank_wolfe,
+    test_oja,
+    test_plan,
+    test_private_als,
+    test_replay,
+    test_sensitivity,
+)
 from tests.algorithms.cases import CASES, Case
-from tests.privacy import test_accountant, test_accounting, test_budget, test_ledger, test_noise
+from tests.privacy import (
+    test_accountant,
+    test_accounting,
+    test_budget,
+    test_ledger,
+    test_noise,
+    test_sampler,
+)
 
 Array = np.ndarray
 
@@ -121,22 +139,22 @@ def in_clips(factor: Callable[[Array, Any], Array]) -> Callable[[Any], None]:
     """A mutant of the clip, wherever it is used."""
 
     def plant(monkeypatch: Any) -> None:
-        for module in (baselines, dpals):
+        for module in (baselines, contributions):
             monkeypatch.setattr(module, "clip_factor", factor)
 
     return plant
 
 
 def after_training(change: Callable[[dict[str, Any], Any], None]) -> Callable[[Any], None]:
-    """A mutant that changes what DPALS publishes, given the private ratings."""
-    train = DPALS.train
+    """A mutant that changes what private ALS publishes, given the private ratings."""
+    train = PrivateALS.train
 
-    def wrong(self: DPALS, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
+    def wrong(self: PrivateALS, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
         arrays = train(self, ratings, gate, seed)
         change(arrays, ratings)
         return arrays
 
-    return set_to(DPALS, "train", wrong)
+    return set_to(PrivateALS, "train", wrong)
 
 
 def zero_items_that_nobody_rated(arrays: dict[str, Any], ratings: Any) -> None:
@@ -204,37 +222,39 @@ def range_from_the_ratings(monkeypatch: Any) -> None:
 
 
 def ratings_not_clipped(monkeypatch: Any) -> None:
-    statistics = dpals.statistics
-    monkeypatch.setattr(dpals, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf})))
+    statistics = contributions.statistics
+    monkeypatch.setattr(
+        contributions, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf}))
+    )
 
 
 def ridge_by_number_of_users(monkeypatch: Any) -> None:
-    users = DPALS._users
+    users = PrivateALS._users
 
-    def wrong(self: DPALS, ratings: Any, center: float, items: Array, ridge: Any) -> Array:
-        more = replace(ridge, regularization=ridge.regularization * (1 + ratings.n_users))
-        return users(self, ratings, center, items, more)
+    def wrong(self: PrivateALS, local: Any, items: Array, ridge: Any) -> Array:
+        more = replace(ridge, regularization=ridge.regularization * (1 + local.rows.n_users))
+        return users(self, local, items, more)
 
-    monkeypatch.setattr(DPALS, "_users", wrong)
+    monkeypatch.setattr(PrivateALS, "_users", wrong)
 
 
 def exact_number_of_users(monkeypatch: Any) -> None:
-    released = DPALS._level
+    released = PrivateALS._level
 
-    def wrong(self: DPALS, ratings: Any, gate: Gate) -> tuple[float, float]:
+    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> tuple[float, float]:
         return released(self, ratings, gate)[0], float(max(ratings.n_users, 1))
 
-    monkeypatch.setattr(DPALS, "_level", wrong)
+    monkeypatch.setattr(PrivateALS, "_level", wrong)
 
 
 def exact_weights_after_the_release(monkeypatch: Any) -> None:
-    released = DPALS._item_weights
+    released = PrivateALS._item_weights
 
-    def wrong(self: DPALS, sampled: Any, gate: Gate) -> Array:
-        released(self, sampled, gate)
-        return np.maximum(baselines.item_weights(sampled), 0.01)
+    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> Array:
+        released(self, ratings, gate)
+        return np.maximum(baselines.item_weights(ratings), 0.01)
 
-    monkeypatch.setattr(DPALS, "_item_weights", wrong)
+    monkeypatch.setattr(PrivateALS, "_item_weights", wrong)
 
 
 def release_of_one_label_without_noise(monkeypatch: Any) -> None:
@@ -253,9 +273,9 @@ def one_statistic_charged(self: DPALS, replace: bool) -> float:
 
 
 def relation_ignored(monkeypatch: Any) -> None:
-    right = DPALS._sensitivity
+    right = PrivateALS._sensitivity
     monkeypatch.setattr(
-        DPALS, "_sensitivity", lambda self, label, _, domain: right(self, label, False, domain)
+        PrivateALS, "_sensitivity", lambda self, label, _, domain: right(self, label, False, domain)
     )
 
 
@@ -320,17 +340,45 @@ def noise_on_half_of_the_entries(monkeypatch: Any) -> None:
     monkeypatch.setattr(SystemNoise, "add_gaussian", wrong)
 
 
-def one_seed_for_all_noise(self: SystemNoise) -> np.random.Generator:
-    return np.random.default_rng(0)
+def one_seed_for_all_noise(self: SystemNoise) -> np.random.BitGenerator:
+    return np.random.PCG64(0)
 
 
 def one_generator_for_all_noise(monkeypatch: Any) -> None:
-    kept = np.random.default_rng()
-    monkeypatch.setattr(SystemNoise, "_generator", lambda self: kept)
+    kept = np.random.PCG64()
+    monkeypatch.setattr(SystemNoise, "_stream", lambda self: kept)
 
 
-def seeded_by_numpy(self: SystemNoise) -> np.random.Generator:
-    return np.random.default_rng(np.random.randint(2**31))
+def seeded_by_numpy(self: SystemNoise) -> np.random.BitGenerator:
+    return np.random.PCG64(np.random.randint(2**31))
+
+
+def every_place_accepted(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampler.Law, "quick_bits", lambda self, k: 2**31)
+    everything = property(lambda self: np.full(len(self.high), 2**31, dtype=np.uint32))
+    monkeypatch.setattr(sampler.Law, "quick", everything)
+
+
+def one_threshold_off(monkeypatch: Any) -> None:
+    law = sampler.gaussian()
+    thresholds = list(law.thresholds)
+    thresholds[40] += 1
+    monkeypatch.setattr(sampler, "gaussian", lambda: replace(law, thresholds=tuple(thresholds)))
+
+
+def noise_added_in_floating_point(self: SystemNoise, value: Array, sd: Any, label: str) -> Array:
+    generator = np.random.Generator(self._stream())
+    return (value + sd * generator.standard_normal(value.shape, dtype=value.dtype)).astype(value.dtype)
+
+
+def grid_of_the_value(monkeypatch: Any) -> None:
+    add = GeneratorNoise.add_gaussian
+
+    def wrong(self: SystemNoise, value: Array, sd: Any, label: str) -> Array:
+        grid = np.ldexp(1.0, np.frexp(np.abs(value) + sd)[1] - 12)
+        return (np.rint(add(self, value, sd, label) / grid) * grid).astype(value.dtype)
+
+    monkeypatch.setattr(SystemNoise, "add_gaussian", wrong)
 
 
 def noise_of_the_first_block_for_all(monkeypatch: Any) -> None:
@@ -445,48 +493,49 @@ def half_of_the_flips(monkeypatch: Any) -> None:
 
 
 def domain_from_the_ratings_allowed(monkeypatch: Any) -> None:
-    fit = DPALS.fit
+    fit = PrivateALS.fit
 
-    def wrong(self: DPALS, ratings: Any, accountant: Accountant, **options: Any) -> Any:
+    def wrong(self: PrivateALS, ratings: Any, accountant: Accountant, **options: Any) -> Any:
         declared = replace(ratings, domain=replace(ratings.domain, declared=True))
         return fit(self, declared, accountant, **options)
 
-    monkeypatch.setattr(DPALS, "fit", wrong)
+    monkeypatch.setattr(PrivateALS, "fit", wrong)
 
 
 LEDGER = ("path",)
+EXACT = sampler.Margins()
 
 MUTANTS = [
     # the contribution of a user is not bounded as declared
     Mutant(
         "clip with max instead of min (DPALS, line 16 as printed)",
         in_clips(lambda norms, bound: np.maximum(1.0, bound / np.maximum(norms, 1e-300))),
-        sensitivity("dpals"),
+        sensitivity("private-als"),
     ),
     Mutant(
         "clip computed and not used",
         in_clips(lambda norms, bound: np.ones(len(norms))),
-        sensitivity("dpals, spectral start"),
+        sensitivity("private-als, spectral start"),
     ),
     Mutant(
         "norm of the user's factors not clipped",
-        set_to(dpals, "_norms", lambda factors: np.zeros(len(factors))),
-        sensitivity("dpals, sampled ratings"),
+        set_to(contributions, "norms", lambda factors: np.zeros(len(factors))),
+        sensitivity("dpals"),
     ),
     Mutant(
         "ratings not clipped (Algorithm 1, line 1)",
         ratings_not_clipped,
-        sensitivity("dpals, Algorithm 1"),
+        sensitivity("dpals"),
     ),
     Mutant(
         "cap on ratings per user off",
         set_to(dpals, "sample_per_user", lambda ratings, *_, **__: ratings),
-        sensitivity("dpals, sampled ratings"),
+        sensitivity("dpals"),
     ),
     Mutant(
         "ratings sampled with one generator for all users",
         set_to(dpals, "sample_per_user", sample_by_one_generator),
-        sensitivity("dpals, sampled ratings"),
+        sensitivity("dpals"),
     ),
     Mutant(
         "duplicates of a user's rating kept",
@@ -510,22 +559,18 @@ MUTANTS = [
     ),
     Mutant(
         "noise off the diagonal of a Gramian too small",
-        set_to(
-            dpals,
-            "frobenius_scale",
-            off_diagonal_counted_too_much,
-        ),
-        sensitivity("dpals, spectral start"),
+        set_to(private_als, "frobenius_scale", off_diagonal_counted_too_much),
+        sensitivity("private-als, spectral start"),
     ),
-    Mutant("ridge grows with the number of users", ridge_by_number_of_users, sensitivity("dpals")),
+    Mutant("ridge grows with the number of users", ridge_by_number_of_users, sensitivity("private-als")),
     # the charge is not what is released
     Mutant(
         "right-hand sides charged, Gramians not (DPALS, Theorem 1)",
         set_to(DPALS, "_statistics_sensitivity", one_statistic_charged),
-        sensitivity("dpals, Algorithm 1"),
+        sensitivity("dpals"),
     ),
-    Mutant("replace charged as add-remove", relation_ignored, sensitivity("dpals", "replace")),
-    Mutant("last iteration not charged", one_iteration_uncharged, planned("dpals, Algorithm 1")),
+    Mutant("replace charged as add-remove", relation_ignored, sensitivity("private-als", "replace")),
+    Mutant("last iteration not charged", one_iteration_uncharged, planned("dpals")),
     Mutant(
         "share of the budget taken of mu, not of mu squared",
         set_to(Budget, "share", share_in_mu_not_mu_squared),
@@ -559,7 +604,7 @@ MUTANTS = [
     Mutant("flips half as likely", half_of_the_flips, Killer(test_accountant.test_randomized_response)),
     Mutant(
         "one seed for all noise",
-        set_to(SystemNoise, "_generator", one_seed_for_all_noise),
+        set_to(SystemNoise, "_stream", one_seed_for_all_noise),
         Killer(test_noise.test_no_two_streams_are_equal),
     ),
     Mutant(
@@ -569,8 +614,38 @@ MUTANTS = [
     ),
     Mutant(
         "noise seeded by numpy's global state",
-        set_to(SystemNoise, "_generator", seeded_by_numpy),
+        set_to(SystemNoise, "_stream", seeded_by_numpy),
         Killer(test_noise.test_numpy_seeds_do_not_reach_the_noise),
+    ),
+    Mutant(
+        "sampler without its acceptance step",
+        every_place_accepted,
+        Killer(test_sampler.test_places_within_the_cells, {"name": "gaussian"}),
+    ),
+    Mutant(
+        "one threshold of the sampler one unit too high",
+        one_threshold_off,
+        Killer(test_sampler.test_thresholds, {"name": "gaussian"}),
+    ),
+    Mutant(
+        "sums next to a half-integer rounded in floating point",
+        set_to(sampler, "Margins", lambda: replace(EXACT, rounding=0.0, sum=0.0)),
+        Killer(test_sampler.test_sums_next_to_a_half_integer, {"name": "gaussian"}, ("slow_draws",)),
+    ),
+    Mutant(
+        "noise added in floating point: its last bits tell the value",
+        set_to(SystemNoise, "add_gaussian", noise_added_in_floating_point),
+        Killer(test_sampler.test_precision_attack, {"value": 1.0, "sd": 1.0, "dtype": np.float64}),
+    ),
+    Mutant(
+        "grid of the noisy result chosen by the value",
+        grid_of_the_value,
+        Killer(test_sampler.test_precision_attack, {"value": 1e6, "sd": 1e6, "dtype": np.float64}),
+    ),
+    Mutant(
+        "one seed for the noise of two fits",
+        set_to(SystemNoise, "_stream", one_seed_for_all_noise),
+        Killer(test_sampler.test_two_fits_with_one_seed),
     ),
     Mutant(
         "noise of the first block used for all",
@@ -583,31 +658,35 @@ MUTANTS = [
         Killer(test_accountant.test_injected_noise_is_stamped_and_refused_by_a_ledger, {}, ("tmp_path",)),
     ),
     # something goes around the noise
-    Mutant("biases released without noise", release_of_one_label_without_noise, replayed("dpals")),
+    Mutant("biases released without noise", release_of_one_label_without_noise, replayed("private-als")),
     Mutant("range (and noise scale) read from the ratings", range_from_the_ratings, replayed("item-bias")),
-    Mutant("exact number of users used", exact_number_of_users, replayed("dpals")),
+    Mutant("exact number of users used", exact_number_of_users, replayed("private-als")),
     Mutant(
         "exact item weights used after noisy ones were released",
         exact_weights_after_the_release,
-        replayed("dpals"),
+        replayed("private-als"),
     ),
-    Mutant("centred on the exact mean", after_training(center_on_the_exact_mean), replayed("dpals")),
+    Mutant("centred on the exact mean", after_training(center_on_the_exact_mean), replayed("private-als")),
     Mutant(
         "factors of items that nobody rated set to zero",
         after_training(zero_items_that_nobody_rated),
-        replayed("dpals, Algorithm 1"),
+        replayed("private-als"),
     ),
     Mutant(
-        "early stopping on the exact loss", after_training(stop_when_the_loss_is_small), replayed("dpals")
+        "early stopping on the exact loss",
+        after_training(stop_when_the_loss_is_small),
+        replayed("private-als"),
     ),
     Mutant(
-        "number of users kept in the model file", after_training(keep_the_number_of_users), replayed("dpals")
+        "number of users kept in the model file",
+        after_training(keep_the_number_of_users),
+        replayed("private-als"),
     ),
-    Mutant("error raised for few users", after_training(complain_about_few_users), replayed("dpals")),
+    Mutant("error raised for few users", after_training(complain_about_few_users), replayed("private-als")),
     Mutant(
         "catalogue and range read from the ratings allowed",
         domain_from_the_ratings_allowed,
-        Killer(test_dpals.test_a_domain_read_from_the_ratings_is_refused_in_a_private_run),
+        Killer(test_private_als.test_a_domain_read_from_the_ratings_is_refused_in_a_private_run),
     ),
     Mutant(
         "private sum shown by repr",

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateFrankWolfe
+from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe
 from hushrec.data import Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
@@ -24,10 +24,8 @@ server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=
 N_NODES = 9
 RATINGS = realistic(36, 30, 400, seed=3)
 PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node) for node in range(N_NODES)]
-SHARED = DPALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
-BY_ITEM = DPALS.as_published(
-    rank=2, iterations=1, max_ratings_per_user=10, user_norm=0.5, rating_bound=1.0, regularization=5.0
-)
+SHARED = PrivateALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
+BY_ITEM = DPALS(rank=2, iterations=1, max_ratings_per_user=10, user_norm=0.5, clip=1.0, regularization=5.0)
 
 
 def agreed(estimator=SHARED, epsilon=5.0, **changes):
@@ -83,8 +81,8 @@ def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
         noise = SeededNoise(node)
 
         def total(index, label, integers, noise_sd):
-            drawn = noise.add_gaussian(np.zeros(len(integers)), noise_sd, label)
-            whole = [int(x) + round(z) for x, z in zip(integers.view(np.int64), drawn)]
+            drawn = noise.rounded_gaussian(len(integers), noise_sd, label)
+            whole = [int(x) + int(z) for x, z in zip(integers.view(np.int64), drawn)]
             held[index][node] = np.array(whole, dtype=object)
             barrier.wait()
             added = sum(held[index][member] for member in alive(index))
@@ -144,7 +142,7 @@ def test_two_hundred_nodes_with_a_third_gone():
     parts = [ratings.rows(np.arange(943) % 200 == node) for node in range(200)]
     budget = Budget(5.0, 1e-6)
     agreement = Agreement(
-        estimator=DPALS.planned(budget, ratings.domain, 943),
+        estimator=PrivateALS.planned(budget, ratings.domain, 943),
         budget=budget,
         domain=ratings.domain,
         n_nodes=200,

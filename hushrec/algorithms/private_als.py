@@ -1,0 +1,491 @@
+"""Private ALS: alternating least squares with released biases and one shared Gramian, for whole users.
+
+It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.algorithms.dpals`) and the adaptive
+weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
+and all items share one Gramian, so that their factors are updated by residuals.
+
+User side (local): a ridge regression of her own ratings on the released item factors, and her bounded
+contribution to the item sums (:mod:`hushrec.algorithms.contributions`). Server side (global): the update of
+the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items
+from hushrec.algorithms.base import Estimator, Gate, UserState
+from hushrec.algorithms.baselines import (
+    item_weights,
+    level,
+    level_aggregate,
+    level_release,
+    level_scale,
+    weights_release,
+)
+from hushrec.algorithms.checks import check_choice, check_clips, check_exponent, check_numbers
+from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
+from hushrec.privacy import Budget, Plan, Release
+
+Array = NDArray[Any]
+
+#: Server's model of an item's bias, in units of half the rating range: spread around its regression on the
+#: log weight, and sampling variance of a released sum per unit of weight.
+_BIAS_PRIOR, _BIAS_SAMPLING = 0.325, 0.19
+#: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
+#: in the biases is this fraction of the released weight.
+_BIAS_SLOPE = 0.35
+#: Factor of the bias clip from one round to the next.
+_BIAS_CLIP_DECAY = 0.85
+#: A round's budget as a multiple of the one before.
+_BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
+#: Parts of the budget for the level and for the residual variance, beside the declared shares.
+_LEVEL_SHARE, _RESIDUAL_SHARE = 0.01, 0.005
+#: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
+_RESIDUAL_SHRINKAGE = 0.8
+#: Items up to which a planned model starts from a private item x item matrix.
+_LARGEST_SPECTRAL = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateALS(Estimator):
+    """Private alternating least squares: biases first, then factors.
+
+    Give ``rank`` and ``iterations`` or let :meth:`planned` choose everything from public quantities.
+
+    Parameters
+    ----------
+    rank : int
+        Number of item factors, >= 0.
+    features : bool
+        Start the first two factors from what is released already, at no cost: the item's standardised bias
+        and log weight. Every user fits her own slopes; the iterations refine both like any factor. Needs
+        ``rank >= 2`` and at least one bias round.
+    iterations : int
+        Releases of the item factors, >= 0.
+    bias_rounds : int
+        Releases of the item biases before the first factors, >= 0.
+    regularization : float
+        Ridge on a user's factors, > 0.
+    bias_regularization : float
+        Ridge on a user's offset, in ratings, > 0.
+    factor_prior : float
+        Spread of item factors that the server's updates assume, > 0.
+    residual_weight : float
+        Sampling variance of an item's sums per unit of weight, in units of half the rating range squared,
+        >= 0.
+    user_variance : float
+        Prior variance of a user's factors in the same units, >= 0. Above 0 the users' ridge becomes the
+        released residual variance over it, and a user counts in the Gramian with her uncertainty (an EM
+        step), without which item factors grow until the ridge has no effect.
+    bias_clip : float or None
+        Bound of the first bias round's clip of a user's contribution, in units of half the rating range,
+        > 0; later rounds clip tighter. None, no clip, only without privacy.
+    factor_clip : float or None
+        The same for the first iteration, in those units squared: it bounds residuals times factors.
+    factor_clip_decay : float
+        Factor of that bound from one iteration to the next, in (0, 1].
+    user_norm : float or None
+        Bound on the norm of a user's factors, in units of half the rating range, > 0. None only without
+        privacy.
+    weight_exponent : float
+        Adaptive weights are the released item weight to this power, in [-1, 0].
+    start : {"random", "spectral"}
+        First learned factors: random, or the top eigenvectors of a private item x item matrix.
+    start_clip : float or None
+        Bound on a user's weighted residuals in that matrix, in units of half the rating range, > 0. None
+        only without privacy.
+    weights_share, start_share, bias_share, factor_share : float
+        Parts of the budget (of mu squared) for the item weights, the spectral start, all bias rounds and all
+        iterations, in [0, 1]; what is not released gets none, and the rest is scaled to the whole.
+    gramian_share : float
+        Part of an iteration's budget for its Gramian, in (0, 1).
+    n_users : int or None
+        Declared number of users; None releases it together with the level.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
+    are computed from it and her own ratings. Every release is Gaussian and mu squared adds up to the
+    budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
+    """
+
+    name: ClassVar[str] = "private-als"
+
+    rank: int = 2
+    features: bool = True
+    iterations: int = 0
+    bias_rounds: int = 4
+    regularization: float = 30.0
+    bias_regularization: float = 8.0
+    factor_prior: float = 0.6
+    residual_weight: float = 0.06
+    user_variance: float = 0.005
+    bias_clip: float | None = 0.35
+    factor_clip: float | None = 0.05
+    factor_clip_decay: float = 0.9
+    user_norm: float | None = 0.35
+    weight_exponent: float = -0.25
+    start: str = "random"
+    start_clip: float | None = 0.2
+    weights_share: float = 0.26
+    start_share: float = 0.1
+    bias_share: float = 0.4
+    factor_share: float = 0.35
+    gramian_share: float = 0.01
+    n_users: int | None = None
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            rank=(self.rank, int, 0, None),
+            iterations=(self.iterations, int, 0, None),
+            bias_rounds=(self.bias_rounds, int, 0, None),
+            regularization=(self.regularization, float, 0, None),
+            bias_regularization=(self.bias_regularization, float, 0, None),
+            factor_prior=(self.factor_prior, float, 0, None),
+            residual_weight=(self.residual_weight, float, 0, None),
+            user_variance=(self.user_variance, float, 0, None),
+            factor_clip_decay=(self.factor_clip_decay, float, 0, 1),
+            weights_share=(self.weights_share, float, 0, 1),
+            start_share=(self.start_share, float, 0, 1),
+            bias_share=(self.bias_share, float, 0, 1),
+            factor_share=(self.factor_share, float, 0, 1),
+            gramian_share=(self.gramian_share, float, 0, 1),
+        )
+        check_exponent(self.weight_exponent)
+        check_clips(
+            bias_clip=self.bias_clip,
+            factor_clip=self.factor_clip,
+            user_norm=self.user_norm,
+            start_clip=self.start_clip,
+        )
+        if self.n_users is not None:
+            check_numbers(n_users=(self.n_users, int, 1, None))
+        check_choice(start=(self.start, ("random", "spectral")))
+        if self.features and (not self.bias_rounds or self.rank < 2):
+            raise InputError("features needs rank >= 2 and bias_rounds >= 1; pass features=False.")
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Hyper-parameters chosen from public quantities alone (docs/planning.md).
+
+        Parameters
+        ----------
+        budget : Budget
+            The run's budget.
+        domain : Domain
+            The declared catalogue, rating range and cap per user.
+        n_users : int
+            Declared, or released by :func:`hushrec.algorithms.baselines.release_user_count`.
+        **changes
+            Fields to set otherwise.
+
+        Returns
+        -------
+        PrivateALS
+        """
+        check_numbers(n_users=(n_users, int, 1, None))
+        signal = min(budget.mu * n_users / domain.n_items, 1e6)
+        settings: dict[str, Any] = {"n_users": n_users, "bias_share": 0.73}
+        if signal >= 1 and domain.n_items >= 8:
+            large = signal >= 10
+            spectral = large and domain.n_items <= _LARGEST_SPECTRAL
+            rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
+            settings |= {
+                "rank": rank,
+                "iterations": 4,
+                "weights_share": 0.15,
+                "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
+                "start_share": (start_share := 0.1 if spectral else 0.0),
+                "bias_share": 0.835 - factor_share - start_share,
+                "factor_clip": (0.05 if large else 0.025) * math.sqrt(rank),
+                "start": "spectral" if spectral else "random",
+            }
+        return cls(**(settings | changes))
+
+    @property
+    def _iterates(self) -> bool:
+        return self.rank > 0 and self.iterations > 0
+
+    @property
+    def _learned(self) -> int:
+        """Factors that do not start from released features."""
+        return self.rank - 2 * self.features
+
+    @property
+    def _starts_spectral(self) -> bool:
+        return self._iterates and self._learned > 0 and self.start == "spectral"
+
+    # ------------------------------------------------------------------ plan
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        if math.isfinite(budget.epsilon):
+            self._check_clips()
+        parts = self._parts()
+        total = math.fsum(parts.values())
+        planned = []
+        for label, part in parts.items():
+            share = fraction * part / total
+            if label == "level":
+                planned.append(level_release(budget, share))
+            elif label == "item weights":
+                planned.append(weights_release(budget, share))
+            else:
+                sensitivity = self._sensitivity(label, budget.relation == "replace", domain)
+                planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
+        return Plan(budget, planned)
+
+    def _check_clips(self) -> None:
+        needed = {
+            "bias_clip": self.bias_rounds > 0,
+            "factor_clip": self._iterates,
+            "user_norm": self._iterates,
+            "start_clip": self._starts_spectral,
+        }
+        for name, wanted in needed.items():
+            if wanted and getattr(self, name) is None:
+                raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
+
+    def _parts(self) -> dict[str, float]:
+        """Every release's part of the budget, before scaling to 1, in order of release."""
+        parts = {}
+        if not self.implicit or (self._iterates and self.n_users is None):
+            parts["level"] = _LEVEL_SHARE
+        parts["item weights"] = self.weights_share
+        for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
+            parts[f"item biases {step}"] = self.bias_share * part
+        if not self._iterates:
+            return parts
+        if self.user_variance:
+            parts["residual variance"] = _RESIDUAL_SHARE
+        if self._starts_spectral:
+            parts["start"] = self.start_share
+        for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
+            share = self.factor_share * part
+            parts[f"gramian {step}"] = share * self.gramian_share
+            parts[f"item sums {step}"] = share * (1 - self.gramian_share)
+        return parts
+
+    def _clip(self, label: str, domain: Domain) -> float:
+        """Declared bound of a round's clip, in rating units (squared for the factor sums)."""
+        bound, decay, unit = self.factor_clip, self.factor_clip_decay, domain.half_width**2
+        if label.startswith("item biases"):
+            bound, decay, unit = self.bias_clip, _BIAS_CLIP_DECAY, domain.half_width
+        step = int(label.split()[-1]) - 1
+        return math.inf if bound is None else unit * bound * decay**step
+
+    def _user_bound(self, domain: Domain) -> float:
+        """Declared bound on the norm of a user's factors, in rating units."""
+        return math.inf if self.user_norm is None else self.user_norm * domain.half_width
+
+    def _sensitivity(self, label: str, replace: bool, domain: Domain) -> float:
+        """Most that one user moves a release, in the norm of its scale (docs/proofs/private-als.md).
+
+        Under replace, contributions that cannot point away from each other (positive semidefinite matrices)
+        move by sqrt(2) times as much as under add-remove, all others by twice as much.
+        """
+        positive, signed = (math.sqrt(2.0), 2.0) if replace else (1.0, 1.0)
+        if label == "residual variance":
+            return domain.half_width**2
+        if label == "start":
+            return positive * ((self.start_clip or 1.0) * domain.half_width) ** 2
+        if label.startswith("gramian"):
+            squared = self._user_bound(domain) ** 2
+            uncertain = math.sqrt(positive**2 + 1) if self.user_variance else positive
+            return _or_one(uncertain * squared)
+        return _or_one(signed * self._clip(label, domain))
+
+    # ------------------------------------------------------------------ training
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """Bias rounds, then iterations, each ending in a release."""
+        center, n_users = self._level(ratings, gate)
+        noisy = self._item_weights(ratings, gate)
+        weights, supported = usable_weights(noisy, gate.noise_sd("item weights"))
+        relative = adaptive_weights(weights, self.weight_exponent)
+        # item weights when cells weigh that much: an estimate, since the new sum would be a new release
+        slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
+
+        dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
+        local = Contributions(ratings, center, relative)
+        items = np.zeros((ratings.domain.n_items, 1), dtype=dtype)
+        items = self._bias_rounds(local, items, weights, slopes, gate)
+        if self.features:
+            bias, popularity = items[:, 0], np.log(weights)
+            columns = [_standardised(bias, weights), _standardised(popularity, weights), bias]
+            items = np.column_stack(columns).astype(dtype)
+        ridge = self._user_ridge
+        if self._iterates:
+            if self.user_variance:
+                ridge = self._adapted_ridge(local, items, n_users, gate)
+            items = self._start(local, items, ridge, gate, seed)
+            items = self._factor_rounds(local, items, ridge, slopes, n_users, gate)
+        return {
+            "center": np.float64(center),
+            "item_bias": items[:, -1].astype(np.float64),
+            "item_factors": items[:, :-1].astype(np.float32),
+            "supported": supported.astype(np.uint8),
+            "regularization": np.float64(ridge.regularization),
+        }
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: ridge regression of a user's own ratings on the released item factors."""
+        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
+        ridge = replace(self._user_ridge, regularization=float(arrays["regularization"]))
+        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, ridge)
+        return UserState(offset=users[:, -1], factors=users[:, :-1])
+
+    # ------------------------------------------------------------------ local steps, then the gate
+
+    @property
+    def _user_ridge(self) -> SweepSettings:
+        return SweepSettings(regularization=self.regularization, bias_regularization=self.bias_regularization)
+
+    def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
+        """Local: every user's factors and offset."""
+        return fitted_users(local.rows, local.center, items, ridge)
+
+    def _item_sums(
+        self, local: Contributions, items: Array, users: Array, user_norm: float, clip: float
+    ) -> tuple[Array, Array]:
+        """Local: the bounded sums of a round."""
+        return local.item_sums(items, users, user_norm, clip)
+
+    def _level(self, ratings: Ratings, gate: Gate) -> tuple[float, float]:
+        """Level that ratings are taken from (0 for likes), and number of users, declared or released."""
+        center, n_users = 0.0, 1.0
+        if gate.plans("level"):
+            domain = ratings.domain
+            noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
+            released, n_users = level(noisy, domain)
+            center = 0.0 if self.implicit else released
+        return center, n_users if self.n_users is None else float(self.n_users)
+
+    def _item_weights(self, ratings: Ratings, gate: Gate) -> Array:
+        return gate.release("item weights", item_weights(ratings))
+
+    def _bias_rounds(
+        self, local: Contributions, items: Array, weights: Array, slopes: Array, gate: Gate
+    ) -> Array:
+        """Rounds of rank 0: a user's only factor is the constant."""
+        domain = local.rows.domain
+        slope = _BIAS_SLOPE * slopes
+        variance = np.full(len(items), (_BIAS_PRIOR * domain.half_width) ** 2)
+        popularity = np.column_stack([np.ones(len(items)), _standardised(np.log(weights), weights)])
+        for step in range(1, self.bias_rounds + 1):
+            label = f"item biases {step}"
+            users = self._users(local, items, self._user_ridge)
+            constant = np.hstack([np.ones_like(users), users])
+            no_factors = np.hstack([np.zeros_like(items), items])
+            sums, _ = self._item_sums(local, no_factors, constant, math.inf, self._clip(label, domain))
+            noisy = gate.release(label, sums)[:, 0]
+            noise_variance = gate.noise_sd(label) ** 2 + _BIAS_SAMPLING * domain.half_width**2 * slope
+            common = _regression(noisy, slope[:, None] * popularity, noise_variance + slope**2 * variance)
+            change = popularity @ common  # rare items are closer to other rare items than to the mean
+            gain = _gain(slope, variance, noise_variance)
+            items = items + (change + gain * (noisy - slope * change))[:, None].astype(items.dtype)
+            variance *= 1 - gain * slope
+        return items
+
+    def _adapted_ridge(self, local: Contributions, items: Array, n_users: float, gate: Gate) -> SweepSettings:
+        """Users' ridge for the released residual variance: one vote a user, her mean squared residual."""
+        square = local.rows.domain.half_width**2
+        users = self._users(local, items, self._user_ridge)
+        votes = np.minimum(local.mean_squares(items, users), square)
+        noisy = gate.release("residual variance", np.array([votes.sum()]))
+        variance = _RESIDUAL_SHRINKAGE * float(np.clip(noisy[0] / n_users, square / 400, square))
+        return replace(self._user_ridge, regularization=variance / (self.user_variance * square))
+
+    def _start(
+        self, local: Contributions, items: Array, ridge: SweepSettings, gate: Gate, seed: int
+    ) -> Array:
+        """First learned factors, between the features and the biases: random, or spectral (Remark 2)."""
+        n_items = len(items)
+        if self._starts_spectral:
+            users = self._users(local, items, ridge)
+            clip = math.inf if self.start_clip is None else self.start_clip * local.rows.domain.half_width
+            packed = local.outer_products(items, users, clip)
+            matrix = unpacked(gate.release("start", packed, scale=frobenius_scale(n_items)))
+            np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
+            learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
+        else:
+            learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
+        return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
+
+    def _factor_rounds(
+        self,
+        local: Contributions,
+        items: Array,
+        ridge: SweepSettings,
+        slopes: Array,
+        n_users: float,
+        gate: Gate,
+    ) -> Array:
+        """Iterations with one Gramian for all items and updates by residuals."""
+        domain = local.rows.domain
+        square, bound = domain.half_width**2, self._user_bound(domain)
+        for step in range(1, self.iterations + 1):
+            users = self._users(local, items, ridge)
+            label, sums_label = f"gramian {step}", f"item sums {step}"
+            sums, gram = self._item_sums(local, items, users, bound, self._clip(sums_label, domain))
+            scale = frobenius_scale(self.rank)
+            if self.user_variance:
+                shares = local.uncertainty(items, slopes, ridge.regularization)
+                gram = np.append(gram, shares.sum())
+                scale = np.append(scale, 1.0 if math.isinf(bound) else bound**2)
+            gram = gate.release(label, gram, scale=scale)
+            noisy = gate.release(sums_label, sums)
+            variance = 0.0
+            if self.user_variance:
+                variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
+                gram = gram[:-1]
+            values, vectors = np.linalg.eigh(unpacked(gram))
+            values = np.maximum(values, gate.noise_sd(label)) / n_users + variance
+            noisy = noisy - variance * slopes[:, None] * items[:, :-1]
+            if step == 1 and self.start == "random":  # the learned columns were a guess: solve outright
+                guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
+                noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
+                items[:, :-1] -= guess
+            slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
+            noise_variance = gate.noise_sd(sums_label) ** 2 + self.residual_weight * square * slope
+            gain = _gain(slope, self.factor_prior**2, noise_variance)
+            items[:, :-1] += (gain * (noisy @ vectors)) @ vectors.T
+        return items
+
+
+def _or_one(sensitivity: float) -> float:
+    """1 where there is no clip, and no noise either: the budget is infinite."""
+    return 1.0 if math.isinf(sensitivity) else sensitivity
+
+
+def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
+    """Wiener gain: expected change per unit of what is measured as ``slope * change + noise``."""
+    return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
+
+
+def _regression(target: Array, design: Array, variance: Array) -> Array:
+    """Weighted least squares coefficients, with a trace of a ridge."""
+    weighted = design / np.maximum(variance, 1e-300)[:, None]
+    return np.linalg.solve(design.T @ weighted + 1e-6 * np.eye(design.shape[1]), weighted.T @ target)
+
+
+def _geometric(count: int, growth: float) -> list[float]:
+    """Parts that grow by a factor and add up to 1."""
+    parts = [growth**step for step in range(count)]
+    return [part / sum(parts) for part in parts]
+
+
+def _standardised(values: Array, weights: Array) -> Array:
+    """Values with weighted mean 0 and variance 1, cut at 4."""
+    centred = values - np.average(values, weights=weights)
+    spread = math.sqrt(np.average(centred**2, weights=weights))
+    return np.clip(centred / max(spread, 1e-12), -4.0, 4.0)

@@ -1,0 +1,191 @@
+"""Private ALS against a slow twin that is given the noise of the run, and its options at work."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
+from hushrec.algorithms.contributions import Contributions
+from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget
+from tests.algorithms.twins import full, run, small, start
+
+
+def test_it_matches_a_slow_twin() -> None:
+    ratings = small()
+    estimator = PrivateALS(
+        rank=2,
+        features=False,
+        iterations=1,
+        bias_rounds=1,
+        weight_exponent=-0.5,
+        bias_clip=0.3,
+        factor_clip=0.02,
+        user_norm=0.2,
+        regularization=0.5,
+        bias_regularization=2.0,
+    )
+    model, noise, noise_sd = run(estimator, ratings)
+    dense = ratings.matrix.toarray().astype(np.float64)
+    seen = [np.flatnonzero(row) for row in dense]
+    half, rank, n_items = 2.0, 2, 12
+
+    # level and weights
+    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
+    n_users = len(dense) + noise["level"][1]
+    center = 3.0 + deviations / n_users
+    weights = noise["item weights"].copy()
+    for s in seen:
+        weights[s] += 1 / math.sqrt(len(s))
+    weights = np.maximum(weights, noise_sd["item weights"])
+    relative = (weights / weights.max()) ** -0.5
+    slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
+    cells = [relative[s] / math.sqrt((relative[s] ** 2).sum()) for s in seen]
+
+    # one bias round
+    sums = noise["item biases 1"][:, 0].copy()
+    for row, s, cell in zip(dense, seen, cells):
+        offset = (row[s] - center).sum() / (len(s) + 2.0)
+        contribution = cell * (row[s] - center - offset)
+        contribution *= min(1.0, 0.3 * half / np.linalg.norm(contribution))
+        sums[s] += contribution
+    slope, prior = 0.35 * slopes, (0.325 * half) ** 2
+    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
+    popularity /= math.sqrt(np.average(popularity**2, weights=weights))
+    design = np.column_stack([np.ones(n_items), np.clip(popularity, -4, 4)])
+    error = noise_sd["item biases 1"] ** 2 + 0.19 * half**2 * slope
+    root = np.sqrt(slope**2 * prior + error)
+    stacked = np.vstack([slope[:, None] * design / root[:, None], 1e-3 * np.eye(2)])
+    common = design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+    bias = common + prior * slope / root**2 * (sums - slope * common)
+
+    # residual variance, one vote a user, sets the users' ridge
+    votes = noise["residual variance"][0]
+    for row, s in zip(dense, seen):
+        target = row[s] - center - bias[s]
+        votes += min(np.mean((target - target.sum() / (len(s) + 2.0)) ** 2), half**2)
+    ridge = 0.8 * votes / n_users / (0.005 * half**2)
+
+    # one iteration of factors, from a random start that the first update replaces
+    items = start(n_items, rank)
+    gram = full(noise["gramian 1"][:-1], rank)
+    typical = np.linalg.eigvalsh(items.T @ np.diag(slopes / slopes.sum()) @ items)
+    uncertainty = noise["gramian 1"][-1] + sum(np.mean(ridge / (ridge + len(s) * typical)) for s in seen)
+    sums = noise["item sums 1"].copy()
+    for row, s, cell in zip(dense, seen, cells):
+        design = np.column_stack([items[s], np.ones(len(s))])
+        target = row[s] - center - bias[s]
+        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, 2.0]), design.T @ target)
+        residual = cell * (target - design @ user)
+        factors = user[:2]
+        length = np.linalg.norm(factors)
+        shrink = min(1, (0.2 * half / length) ** 2, 0.02 * half**2 / (length * np.linalg.norm(residual)))
+        gram += shrink * np.outer(factors, factors)
+        sums[s] += shrink * residual[:, None] * factors
+    values, vectors = np.linalg.eigh(gram)
+    gram = (vectors * np.maximum(values, noise_sd["gramian 1"])) @ vectors.T / n_users
+    variance = 0.005 * half**2 * min(1.0, uncertainty / n_users)  # of what is known of a user
+    gram = gram + variance * np.eye(rank)
+    expected = np.zeros((n_items, rank))
+    for item in range(n_items):
+        measured = slopes[item] * gram
+        noisy = sums[item] + measured @ items[item] - variance * slopes[item] * items[item]
+        error = noise_sd["item sums 1"] ** 2 * np.eye(rank) + 0.06 * half**2 * measured
+        gain = 0.36 * measured @ np.linalg.inv(0.36 * measured @ measured + error)
+        expected[item] = gain @ noisy
+    np.testing.assert_allclose(model.item_bias, bias, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.item_factors, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
+    """However large the released factors: a NaN would pass every clip and show in the sums."""
+    estimator = PrivateALS(rank=2, features=False, iterations=1)
+    local = Contributions(small(), 3.0, np.ones(12))
+    users = estimator._users(local, np.full((12, 3), 1e25), estimator._user_ridge)
+    assert users.shape == (60, 3)
+    assert np.isfinite(users).all()
+
+
+def rmse(model, history: Ratings, test: Ratings) -> float:
+    return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
+
+
+def test_the_planned_model_beats_both_baselines_on_realistic_data() -> None:
+    train, test = split_ratings(realistic(4000, 800, 300_000, seed=2), (0.9, 0.1), seed=0)
+    budget = Budget(5.0, 1e-6)
+    models = [PrivateALS.planned(budget, train.domain, 4000), ItemBias(), GlobalMean()]
+    errors = [rmse(model.fit(train, Accountant(budget)), train, test) for model in models]
+    assert errors == sorted(errors)
+
+
+def test_synthetic_low_rank_data_are_completed() -> None:
+    """DPALS's own protocol in small: unit variance, rank 5; predicting zero gives 1."""
+    generated = dpals_matrix(6000, 300, seed=1)
+    ratings = generated.ratings
+    train, test = split_ratings(ratings, (0.9, 0.1), seed=0)
+    estimator = PrivateALS(
+        rank=5,
+        features=False,
+        iterations=4,
+        bias_rounds=0,
+        regularization=0.05,
+        bias_regularization=1e4,
+        factor_prior=0.45,
+        residual_weight=0.0,
+        user_variance=0.0,
+        start="spectral",
+        start_clip=0.1,
+        start_share=0.3,
+        factor_clip=0.06,
+        factor_clip_decay=0.4,
+        user_norm=0.4,
+        weight_exponent=0.0,
+    )
+    assert rmse(estimator.fit(train, Accountant(Budget(5.0, 1e-5))), train, test) < 0.2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rank": -1},
+        {"rank": 2.5},
+        {"rank": True},
+        {"iterations": -1},
+        {"regularization": 0.0},
+        {"regularization": float("nan")},
+        {"bias_clip": -1.0},
+        {"start": "zero"},
+        {"weight_exponent": 0.5},
+        {"n_users": 0},
+        {"features": True, "bias_rounds": 0},
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(settings: dict) -> None:
+    with pytest.raises(InputError) as error:
+        PrivateALS(**settings)
+    assert next(iter(settings)) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["bias_clip", "factor_clip", "user_norm"])
+def test_no_clip_is_refused_in_a_private_run(name: str) -> None:
+    accountant = Accountant(Budget(1.0, 1e-6))
+    with pytest.raises(InputError, match=name):
+        PrivateALS(iterations=1, **{name: None}).fit(small(), accountant)
+    assert accountant.releases == ()
+
+
+def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
+    base = small()
+    users, items = base.matrix.nonzero()
+    table = {"user": users, "item": items, "rating": base.matrix.data}
+    domain = Domain.observed(pa.table(table))
+    ratings = Ratings.from_arrow(pa.table(table), domain)
+    accountant = Accountant(Budget(1.0, 1e-6))
+    with pytest.raises(InputError, match="declare"):
+        PrivateALS().fit(ratings, accountant)
+    assert accountant.releases == ()
+    PrivateALS().fit(ratings, Accountant(Budget(math.inf, 1e-6)))
