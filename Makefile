@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full trust bench-quality bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check test-full trust bench-quality frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -33,6 +33,10 @@ trust: $(VENV)/.test
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality
+
+# every method at its true epsilon; LONG=--long takes all epsilons and five draws, hours
+frontier: $(VENV)/.test
+	$(BIN)/python -m benchmarks.frontier $(LONG)
 
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_speed --peers

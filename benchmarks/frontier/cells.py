@@ -1,0 +1,205 @@
+"""Runs and their results: one row each in a Parquet file, by which an interrupted command goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.frontier.data import DATASETS, Split, split
+from hushrec.algorithms import Estimator
+from hushrec.evaluation import evaluate
+from hushrec.privacy import Accountant, Budget
+
+DELTA = 1e-5
+#: Seconds between two writes of the results.
+_WRITE_EVERY = 20.0
+#: Quantiles 0.975 of Student's law with 1, 2, ... degrees of freedom.
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes
+    ----------
+    part : str
+        Part of the command that wants it.
+    data : str
+        Name of the data set.
+    method : str
+        Row of a table.
+    epsilon : float
+        At delta 1e-5, unit user, relation add-remove.
+    draw : int
+        Number of the noise draw, and seed of start and sample.
+    estimator : Estimator
+        With all its settings.
+    patch : str
+        A change of the code that a study needs, by its name in ``benchmarks.frontier.studies.PATCHES``.
+    validation : bool
+        Judge it on the validation part.
+    """
+
+    part: str
+    data: str
+    method: str
+    epsilon: float
+    draw: int
+    estimator: Estimator
+    patch: str = ""
+    validation: bool = False
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What a stored result must agree in to stand for this run."""
+        return (self.part, self.data, self.method, self.epsilon, self.draw, self.settings, self.patch)
+
+    @property
+    def settings(self) -> str:
+        """Class and hyper-parameters."""
+        given = {"algorithm": self.estimator.name, **self.estimator.hyper_parameters()}
+        return json.dumps(given, sort_keys=True)
+
+
+class Results:
+    """The rows of the results file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[tuple[Any, ...], Row] = {}
+        if path.exists():
+            for row in pq.read_table(path).to_pylist():
+                self.rows[_key(row)] = row
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        self.rows[_key(row)] = row
+
+    def write(self) -> None:
+        """Replace the file as a whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        about = {"about": "held-out errors of public data sets; unit user, add-remove, delta 1e-5"}
+        table = pa.Table.from_pylist(list(self.rows.values())).replace_schema_metadata(about)
+        unfinished = self.path.with_suffix(".new")
+        pq.write_table(table, unfinished)
+        unfinished.replace(self.path)
+
+    def of(self, cells: Iterable[Cell]) -> list[Row]:
+        """Rows of these runs, of those that were made."""
+        return [self.rows[cell.key] for cell in cells if cell.key in self.rows]
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    names = ("part", "data", "method", "epsilon", "draw", "settings", "patch")
+    return tuple(row[name] for name in names)
+
+
+def run(cells: Sequence[Cell], results: Results, jobs: int) -> None:
+    """Make the runs that have no result yet, ``jobs`` at a time, one thread each."""
+    wanted = [cell for cell in cells if cell.key not in results.rows]
+    if not wanted:
+        return
+    started = written = time.monotonic()
+    print(f"{len(wanted)} runs, {len(cells) - len(wanted)} were there already", file=sys.stderr, flush=True)
+    for number, row in enumerate(_rows(wanted, jobs), 1):
+        results.add(row)
+        now = time.monotonic()
+        if now - written > _WRITE_EVERY or number == len(wanted):
+            results.write()
+            written = now
+            print(f"  {number} of {len(wanted)}, {now - started:.0f} s", file=sys.stderr, flush=True)
+
+
+def _rows(cells: Sequence[Cell], jobs: int) -> Iterable[Row]:
+    if jobs == 1:
+        yield from map(result, cells)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(result, cell) for cell in cells]):
+            yield done.result()
+
+
+def result(cell: Cell) -> Row:
+    """Train and judge once."""
+    parts, started = split(cell.data), time.perf_counter()
+    with patched(cell.patch):
+        budget = Budget(cell.epsilon, DELTA)
+        accountant = Accountant(budget, data_is_public=True)
+        model = cell.estimator.fit(parts.train, accountant, seed=cell.draw)
+        seconds = time.perf_counter() - started
+        metrics = judge(model, cell.data, parts, cell.validation)
+    return {
+        "part": cell.part,
+        "data": cell.data,
+        "method": cell.method,
+        "epsilon": cell.epsilon,
+        "draw": cell.draw,
+        "settings": cell.settings,
+        "patch": cell.patch,
+        "rmse": metrics.get("rmse", math.nan),
+        "rmse random": metrics.get("rmse random", math.nan),
+        "recall@20": metrics.get("recall@20", math.nan),
+        "ndcg@20": metrics.get("ndcg@20", math.nan),
+        "seconds": seconds,
+    }
+
+
+def judge(model: Any, data: str, parts: Split, validation: bool) -> dict[str, float]:
+    """Errors on the test part, or on the validation part."""
+    history, targets = parts.history, parts.targets
+    if validation:
+        history, targets = parts.validation[0], {next(iter(targets)): parts.validation[1]}
+    if data in DATASETS and DATASETS[data].kind == "items":
+        target = next(iter(targets.values()))
+        figures = evaluate(model, history, target, k=20, resamples=0)
+        return {name: figures[name].value for name in ("recall@20", "ndcg@20")}
+    return {name: rmse(model, history, target) for name, target in targets.items()}
+
+
+def rmse(model: Any, history: Any, target: Any) -> float:
+    """Root mean squared error over all ratings of a part."""
+    errors = model.predict_pairs(history, target) - target.matrix.data
+    return math.sqrt(float(np.mean(errors**2)))
+
+
+def patched(name: str) -> AbstractContextManager[Any]:
+    """The change of the code that a study asks for."""
+    if not name:
+        return nullcontext()
+    from benchmarks.frontier.patches import PATCHES
+
+    change: Callable[[], AbstractContextManager[Any]] = PATCHES[name]
+    return change()
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of Student's 95% interval over noise draws (NaN for one draw)."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, math.nan
+    freedom = len(values) - 1
+    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 2.0
+    return mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def single_thread() -> None:
+    """One thread a process: set before NumPy and Numba are loaded by the workers."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = "1"

@@ -1,0 +1,209 @@
+"""The data sets of the comparison, each split once; real ones come from the folder HUSHREC_DATA."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings, strong_generalization
+
+#: Ratings from here up are likes.
+LIKED = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What a method is trained on, and what it is judged by.
+
+    Attributes
+    ----------
+    train : Ratings
+        The private rows of the training.
+    history : Ratings
+        What users are folded in from for the test.
+    targets : mapping of metric name to Ratings
+        Held-out ratings; the first is the main one.
+    validation : (history, target)
+        To choose settings by.
+    """
+
+    train: Ratings
+    history: Ratings
+    targets: Mapping[str, Ratings]
+    validation: tuple[Ratings, Ratings]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set by its name.
+
+    Attributes
+    ----------
+    title : str
+        In tables and figures.
+    files : tuple of str
+        In HUSHREC_DATA.
+    load : callable
+        Reads and splits it.
+    kind : {"ratings", "items"}
+        Judged by RMSE, or by Recall@20 and NDCG@20.
+    about : str
+        Protocol, in a sentence.
+    cap : int
+        Ratings of a user that Frank-Wolfe and the like use (the paper's xi).
+    metrics : tuple of str
+        The main one first.
+    low_rank : bool
+        Generated without biases or noise.
+    """
+
+    title: str
+    load: Callable[[], Split]
+    files: tuple[str, ...] = ()
+    kind: str = "ratings"
+    about: str = ""
+    cap: int = 80
+    metrics: tuple[str, ...] = ("rmse",)
+    low_rank: bool = False
+
+
+def folder() -> Path | None:
+    """Folder of the real ratings."""
+    named = os.environ.get("HUSHREC_DATA")
+    return Path(named) if named else None
+
+
+def available(name: str) -> bool:
+    """Whether all files of a data set are there."""
+    files = DATASETS[name].files
+    return not files or (folder() is not None and all((folder() / file).exists() for file in files))
+
+
+@lru_cache(maxsize=2)
+def split(name: str) -> Split:
+    """A data set's split, by its name or ``shape:users:items:ratings`` or ``low-rank:users:items``."""
+    if name in DATASETS:
+        return DATASETS[name].load()
+    kind, *sizes = name.split(":")
+    numbers = [int(size) for size in sizes]
+    generated = realistic(*numbers, seed=0) if kind == "shape" else dpals_matrix(*numbers, seed=0).ratings
+    return by_ratings(generated)
+
+
+def by_ratings(ratings: Ratings) -> Split:
+    """Random 80/10/10 over ratings; the test's history is training and validation part."""
+    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    return Split(train, train.history(valid), {"rmse": test}, (train, valid))
+
+
+def read(
+    file: str, domain: Domain, rescale: Callable[[np.ndarray], np.ndarray] = lambda ratings: ratings
+) -> Ratings:
+    """Ratings of one file."""
+    table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
+    users, items, values = (table[each].to_numpy() for each in table.column_names)
+    return Ratings.from_triples(users, items, rescale(values.astype(np.float64)), domain)
+
+
+def _movielens(file: str, n_items: int) -> Split:
+    return by_ratings(read(file, Domain(items=range(1, n_items + 1), rating_range=(1, 5))))
+
+
+def _jester() -> Split:
+    domain = Domain(items=range(1, 101), rating_range=(0, 5))
+    return by_ratings(read("jester-1.parquet", domain, lambda rating: (rating + 10) / 4))
+
+
+def _yahoo() -> Split:
+    domain = Domain(items=range(1, 1001), rating_range=(1, 5))
+    parts = by_ratings(read("yahoo-r3.train.parquet", domain))
+    random = read("yahoo-r3.random.parquet", domain)
+    return Split(parts.train, parts.history, {**parts.targets, "rmse random": random}, parts.validation)
+
+
+def _synthetic() -> Split:
+    return by_ratings(dpals_matrix(20_000, 1_000, seed=0).ratings)
+
+
+def _likes(file: str, n_items: int) -> Split:
+    """Strong generalisation: a tenth of the users is held out, and folded in from 80% of their likes."""
+    table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
+    likes = table.filter(pc.greater_equal(table["rating"], LIKED))
+    domain = Domain(items=range(1, n_items + 1), rating_range=(0, 1))
+    ratings = Ratings.from_arrow(likes, domain, implicit=True)
+    test = strong_generalization(ratings, ratings.n_users // 10, seed=0)
+    valid = strong_generalization(test.train, ratings.n_users // 10, seed=100)
+    return Split(test.train, test.fold_in, {"recall@20": test.target}, (valid.fold_in, valid.target))
+
+
+_RATINGS = "Random 80/10/10 over ratings (seed 0); users are folded in from training and validation part."
+_ITEMS = (
+    "Likes: ratings of 4 or 5. A tenth of the users is held out, folded in from 80% of their likes, and"
+    " judged on the rest; the others train."
+)
+
+DATASETS: dict[str, DataSet] = {
+    "ml-100k": DataSet(
+        "MovieLens-100K (943 users, 1,682 items)",
+        lambda: _movielens("ml-100k.parquet", 1682),
+        ("ml-100k.parquet",),
+        about=_RATINGS,
+    ),
+    "ml-1m": DataSet(
+        "MovieLens-1M (6,040 users, catalogue of 3,952)",
+        lambda: _movielens("ml-1m.parquet", 3952),
+        ("ml-1m.parquet",),
+        about=_RATINGS,
+    ),
+    "jester": DataSet(
+        "Jester part 1 (24,983 users, 100 items, rescaled to 0–5)",
+        _jester,
+        ("jester-1.parquet",),
+        about=_RATINGS,
+        cap=100,
+    ),
+    "yahoo-r3": DataSet(
+        "Yahoo! R3 (15,400 users, 1,000 items)",
+        _yahoo,
+        ("yahoo-r3.train.parquet", "yahoo-r3.random.parquet"),
+        about=_RATINGS
+        + " Trained on self-selected ratings; judged on held-out ones and on those of random songs.",
+        metrics=("rmse", "rmse random"),
+    ),
+    "synthetic": DataSet(
+        "Synthetic (20,000 users, 1,000 items, rank 5, unit variance)",
+        _synthetic,
+        about="DPALS's protocol: 20 ln(n)/m of the cells observed, declared range −8 to 8. " + _RATINGS,
+        cap=200,
+        low_rank=True,
+    ),
+    "ml-100k-likes": DataSet(
+        "Likes of MovieLens-100K",
+        lambda: _likes("ml-100k.parquet", 1682),
+        ("ml-100k.parquet",),
+        "items",
+        _ITEMS,
+        metrics=("recall@20", "ndcg@20"),
+    ),
+    "ml-1m-likes": DataSet(
+        "Likes of MovieLens-1M",
+        lambda: _likes("ml-1m.parquet", 3952),
+        ("ml-1m.parquet",),
+        "items",
+        _ITEMS,
+        metrics=("recall@20", "ndcg@20"),
+    ),
+}
+
+
+def size(parts: Split) -> float:
+    """Root of users times items: what nuclear norms are measured by."""
+    return math.sqrt(parts.train.n_users * parts.train.n_items)

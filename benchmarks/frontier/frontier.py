@@ -1,0 +1,299 @@
+"""The comparison itself: which runs it takes, its choice of settings, and the targets it is held to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.frontier.cells import DELTA, Cell, Results, Row
+from benchmarks.frontier.data import DATASETS, split
+from benchmarks.frontier.methods import methods
+from benchmarks.frontier.tables import Curve, curves, spell
+from hushrec.errors import InputError
+from hushrec.evaluation.tuning import grid
+from hushrec.privacy import Budget
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+SHORT_EPSILONS = (0.1, 1.0, 5.0, 20.0)
+#: Settings that the part "tune" chose, by data set, method and epsilon.
+CHOSEN = Path(__file__).with_name("chosen.json")
+
+
+@dataclass(frozen=True)
+class Form:
+    """Short or long."""
+
+    epsilons: tuple[float, ...]
+    draws: int
+    long: bool
+
+
+def cells(name: str, form: Form) -> list[Cell]:
+    """All runs of a data set; tuned methods only where the tuning was done."""
+    parts, planned = split(name), []
+    for method_name, method in methods(name).items():
+        largest = method.largest if form.long else min(method.largest, method.largest_short)
+        if (not form.long and not method.short) or parts.train.n_items > largest:
+            continue
+        epsilons = (math.inf,) if method.role == "reference" else (*form.epsilons, math.inf)
+        for epsilon in epsilons:
+            settings = chosen(name, method_name, epsilon)
+            if settings is None and method.role == "tuned":
+                continue
+            estimator = method.make(Budget(epsilon, DELTA), name, parts, settings or {})
+            estimator.plan(Budget(epsilon, DELTA), parts.train.domain)
+            draws = form.draws if math.isfinite(epsilon) and method_name != "user-mean" else 1
+            planned += [
+                Cell("frontier", name, method_name, epsilon, draw, estimator) for draw in range(draws)
+            ]
+    return planned
+
+
+# ---------------------------------------------------------------------- settings chosen on validation
+
+#: Settings of Algorithm 1 that are tried, for ratings and for likes.
+_PUBLISHED = grid({"rank": [1, 2, 4], "user_norm": [0.05, 0.1, 0.2], "clip": [0.4, 0.6, 0.9]}) + grid(
+    {"rank": [5], "iterations": [3, 6], "user_norm": [0.1, 0.2, 0.35], "clip": [0.6]}
+)
+_PUBLISHED_SYNTHETIC = grid(
+    {
+        "rank": [5],
+        "user_norm": [0.0625, 0.125],
+        "clip": [0.25, 0.375],
+        "max_ratings_per_user": [50, 150],
+        "regularization": [10.0, 40.0],
+    }
+)
+_PUBLISHED_ITEMS = grid(
+    {
+        "rank": [2, 5],
+        "user_norm": [0.3, 1.0],
+        "regularization": [5.0, 20.0],
+        "unobserved_weight": [0.03, 0.2],
+    }
+)
+_ALS = [{}, *grid({"rank": [8, 32], "regularization": [3.0, 10.0, 30.0, 100.0]})]
+_ALS_ITEMS = grid(
+    {"rank": [16, 32, 64], "regularization": [5.0, 20.0, 60.0], "unobserved_weight": [0.05, 0.2]}
+)
+#: What is tried around the planned settings: factors of a setting, or its values.
+_AROUND: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
+    ("factor_clip", "*", (0.5, 2.0)),
+    ("bias_clip", "*", (0.7, 1.4)),
+    ("factor_prior", "*", (0.5, 2.0)),
+    ("residual_weight", "*", (0.3, 3.0)),
+    ("user_variance", "*", (0.5, 2.0)),
+    ("bias_regularization", "*", (0.5, 2.0)),
+    ("user_norm", "*", (0.7, 1.4)),
+    ("weights_share", "*", (0.5, 2.0)),
+    ("factor_share", "*", (0.5, 1.5)),
+    ("bias_share", "*", (0.5, 2.0)),
+    ("weight_exponent", "=", (0.0, -0.5)),
+    ("iterations", "=", (0, 2, 6)),
+    ("bias_rounds", "=", (2, 6)),
+    ("rank", "=", (2, 4, 6, 8, 12, 16)),
+    ("factor_clip_decay", "=", (0.6, 1.0)),
+    ("factor_share_growth", "=", (1.0, 1.7)),
+    ("start", "=", ("random", "spectral")),
+)
+
+
+def tuned_methods(name: str) -> tuple[str, ...]:
+    """Methods whose settings are chosen on validation."""
+    both = ("dpals", "als")
+    return (*both, "private-als-tuned") if DATASETS[name].kind == "ratings" else both
+
+
+def tuning_cells(name: str, form: Form, results: Results) -> list[Cell]:
+    """Runs on the validation part: every candidate, and after them the best changes together."""
+    parts, planned = split(name), []
+    for method_name in tuned_methods(name):
+        method = methods(name)[method_name]
+        epsilons = (math.inf,) if method.role == "reference" else (*form.epsilons, math.inf)
+        for epsilon in epsilons:
+            budget = Budget(epsilon, DELTA)
+            base = method.make(budget, name, parts, {})
+            draws = 2 if method.role == "tuned" and math.isfinite(epsilon) else 1
+            tried = candidates(name, method_name, base)
+            if method.role == "tuned":
+                tried += _together(_scores(name, method_name, epsilon, results))
+            for settings in tried:
+                try:
+                    estimator = method.make(budget, name, parts, settings)
+                    estimator.plan(budget, parts.train.domain)
+                except InputError:  # a rank without the features it needs, and the like
+                    continue
+                part = f"tune {json.dumps(settings)}"
+                planned += [
+                    Cell(part, name, method_name, epsilon, draw, estimator, validation=True)
+                    for draw in range(draws)
+                ]
+    return planned
+
+
+def _together(scores: dict[str, float]) -> list[dict[str, Any]]:
+    """The best two, three, ... changes of different settings that each help, in one."""
+    if "{}" not in scores:
+        return []
+    helpful = [key for key in sorted(scores, key=lambda key: scores[key]) if scores[key] < scores["{}"]]
+    merged: dict[str, Any] = {}
+    combinations = []
+    for key in helpful:
+        change = json.loads(key)
+        if len(change) == 1 and not set(change) & set(merged):
+            merged = {**merged, **change}
+            if 2 <= len(merged) <= 6:
+                combinations.append(merged)
+    return combinations
+
+
+def candidates(name: str, method_name: str, base: Any) -> list[dict[str, Any]]:
+    """Settings that are tried."""
+    if method_name == "als":
+        return _ALS if DATASETS[name].kind == "ratings" else _ALS_ITEMS
+    if DATASETS[name].kind == "items":
+        return _PUBLISHED_ITEMS
+    if method_name == "dpals":
+        return _PUBLISHED_SYNTHETIC if name == "synthetic" else _PUBLISHED
+    around: list[dict[str, Any]] = [{}]
+    for setting, kind, values in _AROUND:
+        now = getattr(base, setting)
+        tried = [now * value if kind == "*" else value for value in values]
+        around += [{setting: value} for value in tried if value != now]
+    return around
+
+
+def _scores(name: str, method_name: str, epsilon: float, results: Results) -> dict[str, float]:
+    """Validation figure of every candidate that was run, the smaller the better."""
+    metric = DATASETS[name].metrics[0]
+    sign = 1.0 if metric.startswith("rmse") else -1.0
+    found: dict[str, list[float]] = {}
+    for row in results.rows.values():
+        here = (row["data"], row["method"], row["epsilon"]) == (name, method_name, epsilon)
+        if here and row["part"].startswith("tune "):
+            found.setdefault(row["part"][5:], []).append(sign * row[metric])
+    return {settings: float(np.mean(values)) for settings, values in found.items()}
+
+
+def choose(names: Sequence[str], form: Form, results: Results) -> None:
+    """Write the settings with the best validation figure to ``CHOSEN``."""
+    kept = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+    for name in names:
+        for method_name in tuned_methods(name):
+            for epsilon in (*form.epsilons, math.inf):
+                scores = _scores(name, method_name, epsilon, results)
+                if scores:
+                    best = min(scores, key=lambda settings: scores[settings])
+                    kept.setdefault(name, {}).setdefault(method_name, {})[f"{epsilon:g}"] = json.loads(best)
+    CHOSEN.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+def chosen(name: str, method_name: str, epsilon: float) -> dict[str, Any] | None:
+    """Settings that the tuning chose, if it was done."""
+    kept = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+    found: dict[str, Any] | None = kept.get(name, {}).get(method_name, {}).get(f"{epsilon:g}")
+    return found
+
+
+# ---------------------------------------------------------------------- targets
+
+#: Test RMSE that private ALS must reach.
+_GOALS = {
+    "ml-1m": {1.0: 0.943, 5.0: 0.900, 10.0: 0.884, 20.0: 0.878},
+    "synthetic": {1.0: 0.08, 5.0: 0.010, 10.0: 0.006, 20.0: 0.006},
+}
+_NO_PRIVACY = {"ml-1m": 0.858}
+#: How much worse than a baseline is no worse.
+_MARGIN = 0.002
+_BASELINES = ("item-bias", "user-mean")
+_WALKS = ("frank-wolfe", "frank-wolfe-biases", "corrective", "oja")
+
+
+def checks(rows: Sequence[Row]) -> list[tuple[bool, str]]:
+    """Every target with what was measured."""
+    done: list[tuple[bool, str]] = []
+    for name in DATASETS:
+        here = [row for row in rows if row["data"] == name and row["part"] == "frontier"]
+        if not here or DATASETS[name].kind != "ratings":
+            continue
+        found = curves(here, "rmse")
+        ours = {e: mean for e, (mean, _) in found.get("private-als", {}).items()}
+        medians = _medians(here)
+        for epsilon, goal in _GOALS.get(name, {}).items():
+            if epsilon in ours:
+                value = medians[epsilon] if name == "synthetic" else ours[epsilon]
+                kind = "median" if name == "synthetic" else "mean"
+                done.append(
+                    (value <= goal, f"{name}, epsilon {epsilon:g}: {kind} {value:.4f}, target {goal:.3f}")
+                )
+        if name in _NO_PRIVACY and "als" in found:
+            value = found["als"][math.inf][0]
+            done.append(
+                (
+                    value <= _NO_PRIVACY[name],
+                    f"{name}, no privacy: {value:.4f}, target {_NO_PRIVACY[name]:.3f}",
+                )
+            )
+        for metric in DATASETS[name].metrics:
+            done += _against_baselines(name, metric, curves(here, metric))
+        if name == "jester":
+            done += _against_walks(found)
+        done += _against_tuned(name, found)
+    return done
+
+
+def _medians(rows: Sequence[Row]) -> dict[float, float]:
+    values: dict[float, list[float]] = {}
+    for row in rows:
+        if row["method"] == "private-als":
+            values.setdefault(row["epsilon"], []).append(row["rmse"])
+    return {epsilon: float(np.median(some)) for epsilon, some in values.items()}
+
+
+def _against_baselines(name: str, metric: str, found: dict[str, Curve]) -> list[tuple[bool, str]]:
+    done = []
+    for epsilon, (ours, _) in found.get("private-als", {}).items():
+        values = {each: _at(found, each, epsilon) for each in _BASELINES}
+        best = min(values, key=lambda each: values[each])
+        if math.isfinite(epsilon) and math.isfinite(values[best]):
+            gap = ours - values[best]
+            what = f"{name}, {metric}, epsilon {epsilon:g}: {ours:.4f}, {best} {values[best]:.4f}"
+            done.append((gap <= _MARGIN, f"{what} ({gap:+.4f}, at most +{_MARGIN})"))
+    return done
+
+
+def _against_walks(found: dict[str, Curve]) -> list[tuple[bool, str]]:
+    done = []
+    for epsilon, (ours, _) in found.get("private-als", {}).items():
+        if 0.1 <= epsilon <= 5:
+            values = {each: _at(found, each, epsilon) for each in _WALKS}
+            best = min(values, key=lambda each: values[each])
+            what = f"jester, epsilon {epsilon:g}: {ours:.4f}, best Frank-Wolfe ({best}) {values[best]:.4f}"
+            done.append((ours < values[best], what))
+    return done
+
+
+def _against_tuned(name: str, found: dict[str, Curve]) -> list[tuple[bool, str]]:
+    done = []
+    for epsilon, (ours, _) in found.get("private-als", {}).items():
+        tuned = found.get("private-als-tuned", {}).get(epsilon)
+        if tuned and math.isfinite(epsilon):
+            ratio = ours / tuned[0] - 1
+            what = (
+                f"{name}, epsilon {spell(epsilon)}: planned {ours:.4f}, tuned {tuned[0]:.4f} ({ratio:+.2%})"
+            )
+            done.append((ratio <= 0.01, what))
+    return done
+
+
+def _at(found: dict[str, Curve], method: str, epsilon: float) -> float:
+    curve = found.get(method, {})
+    if method == "user-mean" and curve:  # nothing is released: one figure for all epsilons
+        return next(iter(curve.values()))[0]
+    return curve[epsilon][0] if epsilon in curve else math.inf
