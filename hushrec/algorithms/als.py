@@ -222,6 +222,8 @@ def statistics(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
     clip: float = math.inf,
+    factor_step: float = 0.0,
+    rhs_step: float = 0.0,
 ) -> Iterator[tuple[Array, Array]]:
     """Normal equations of a half sweep, block by block: what DPALS releases with noise.
 
@@ -233,6 +235,8 @@ def statistics(
         Weight of a cell is ``row_weight[row] * col_weight[column]``.
     clip : float
         Bound on the size of a rating less the level and the column's offset.
+    factor_step, rhs_step : float
+        Fixed point of what is summed (`hushrec.kernels.least_squares.normal_equations`); 0 for none.
 
     Yields
     ------
@@ -248,17 +252,17 @@ def statistics(
     for start in range(0, n_rows, rows_per_block):
         rows = slice(start, min(start + rows_per_block, n_rows))
         first, last = matrix[0][rows.start], matrix[0][rows.stop]
-        indices, values = matrix[1][first:last], matrix[2][first:last]
-        if math.isfinite(clip):
-            values = np.clip(values - level[indices], -clip, clip) + level[indices]
         yield normal_equations(
             matrix[0][rows.start : rows.stop + 1] - first,
-            indices,
-            values,
+            matrix[1][first:last],
+            matrix[2][first:last],
             factors,
             col_offset=level,
             row_weight=None if row_weight is None else row_weight[rows],
             col_weight=col_weight,
+            clip=clip,
+            factor_step=factor_step,
+            rhs_step=rhs_step,
         )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
@@ -174,6 +175,10 @@ class Estimator:
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
                 " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
             )
+        if ratings.n_users > LARGEST_COUNT:
+            raise InputError(
+                f"Sums are exact for up to {LARGEST_COUNT:,} users and these are more; train on a part."
+            )
         if budget.unit not in self.units:
             raise InputError(
                 f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
@@ -185,7 +190,7 @@ class Estimator:
         with gate, one_blas_thread():
             result = train(ratings, gate, int(seed))
         notes = self.notes(budget, ratings.domain)
-        return result, accountant.statement(public=self.public_inputs, notes=notes)
+        return result, accountant.statement(self.public_inputs, notes, exact_arithmetic=True)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

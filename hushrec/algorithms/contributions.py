@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hushrec.algorithms.als import SweepSettings, csr, gramian, half_sweep, statistics, user_means
 from hushrec.algorithms.baselines import clip_factor, weight_sums
 from hushrec.data import Ratings
+from hushrec.kernels.fixed_point import FACTOR_BITS, SAFE, spacing, truncated
 
 Array = NDArray[Any]
 
@@ -59,6 +60,11 @@ def bounded(factors: Array, bound: float) -> Array:
     if math.isinf(bound):
         return factors
     return factors * clip_factor(norms(factors), bound)[:, None]
+
+
+def fixed_gramian(factors: Array, bound: float) -> Array:
+    """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point."""
+    return gramian(truncated(factors, spacing(bound, FACTOR_BITS)))
 
 
 def norms(factors: Array) -> Array:
@@ -103,7 +109,7 @@ class Contributions:
         weight = present.astype(np.float64)
         if self.item_weight is not None:
             squares = weight_sums(self.rows.matrix, self.item_weight**2)
-            weight[present] = 1 / np.sqrt(squares[present])
+            weight[present] = SAFE / np.sqrt(squares[present])
         object.__setattr__(self, "user_weight", weight)
 
     def item_sums(self, items: Array, users: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
@@ -136,8 +142,10 @@ class Contributions:
             col_offset=offsets,
             row_weight=self.item_weight,
             col_weight=self.user_weight * shrink,
+            step=spacing(clip),
         )
-        return sums, gramian(factors, shrink * (self.user_weight > 0))
+        present = np.sqrt(shrink * (self.user_weight > 0))
+        return sums, fixed_gramian(factors * present[:, None], user_norm)
 
     def item_statistics(
         self,
@@ -175,6 +183,8 @@ class Contributions:
             row_weight=self.item_weight,
             col_weight=self.user_weight * shrink if weighted else None,
             clip=rating_clip,
+            factor_step=spacing(user_norm, FACTOR_BITS),
+            rhs_step=spacing(min(user_clip, rating_clip * user_norm)),
         )
 
     def outer_products(self, items: Array, users: Array, clip: float) -> Array:
@@ -187,6 +197,7 @@ class Contributions:
         if math.isfinite(clip):
             squares = np.bincount(cells, residual**2, minlength=self.rows.n_users)
             residual *= clip_factor(np.sqrt(squares), clip)[cells]
+        residual = truncated(residual, spacing(clip, FACTOR_BITS))
         clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
         return (clipped.T @ clipped).toarray()[np.tril_indices(len(items))]
 

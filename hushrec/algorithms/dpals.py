@@ -22,7 +22,6 @@ from scipy.linalg import svd
 from hushrec.algorithms.als import (
     SweepSettings,
     csr,
-    gramian,
     half_sweep,
     initial_items,
     solve_statistics,
@@ -36,6 +35,7 @@ from hushrec.algorithms.contributions import (
     adaptive_weights,
     bounded,
     fitted_users,
+    fixed_gramian,
     less_user_means,
     usable_weights,
 )
@@ -245,10 +245,12 @@ class DPALS(Estimator):
         if self.sampling != "weights":
             sampled = sample_per_user(ratings, self.max_ratings_per_user, seed)
         weights, supported = self._item_weights(sampled, gate)
-        relative = adaptive_weights(weights, self.weight_exponent) if self.sampling == "weights" else None
+        relative = None
+        if self.sampling == "weights":  # powers of two, by which exact sums can be multiplied
+            relative = np.exp2(np.round(np.log2(adaptive_weights(weights, self.weight_exponent))))
         frequent = self._frequent(weights)
         local = Contributions(self._rows(ratings, sampled, frequent, weights, seed), center, relative)
-        dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
+        dtype = np.float32 if self.user_norm is None else np.float64  # without bounds nothing is exact
         items = initial_items(ratings.domain.n_items, self.rank, seed, dtype)
         items = self._rounds(ratings, local, np.where(frequent[:, None], items, 0), frequent, gate)
         return {
@@ -274,7 +276,8 @@ class DPALS(Estimator):
             pull = None
             if self.unobserved_weight:
                 label = f"unobserved gramian {step}"
-                packed = gate.release(label, gramian(users[:, :-1]), scale=frobenius_scale(self.rank))
+                exact = fixed_gramian(users[:, :-1], user_norm)
+                packed = gate.release(label, exact, scale=frobenius_scale(self.rank))
                 pull = self.unobserved_weight * project_psd(packed[None])[0]
             statistics = local.item_statistics(users, self._ridge, user_norm=user_norm, **clips)
             noisy = gate.release_blocks(

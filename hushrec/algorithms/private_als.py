@@ -33,6 +33,7 @@ from hushrec.algorithms.checks import check_choice, check_clips, check_exponent,
 from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
@@ -401,7 +402,7 @@ class PrivateALS(Estimator):
         square = local.rows.domain.half_width**2
         users = self._users(local, items, self._user_ridge)
         votes = np.minimum(local.mean_squares(items, users), square)
-        noisy = gate.release("residual variance", np.array([votes.sum()]))
+        noisy = gate.release("residual variance", np.array([truncated(votes, spacing(square)).sum()]))
         variance = _RESIDUAL_SHRINKAGE * float(np.clip(noisy[0] / n_users, square / 400, square))
         return replace(self._user_ridge, regularization=variance / (self.user_variance * square))
 
@@ -440,7 +441,7 @@ class PrivateALS(Estimator):
             scale = frobenius_scale(self.rank)
             if self.user_variance:
                 shares = local.uncertainty(items, slopes, ridge.regularization)
-                gram = np.append(gram, shares.sum())
+                gram = np.append(gram, truncated(shares, spacing(1.0)).sum())
                 scale = np.append(scale, 1.0 if math.isinf(bound) else bound**2)
             gram = gate.release(label, gram, scale=scale)
             noisy = gate.release(sums_label, sums)

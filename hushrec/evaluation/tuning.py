@@ -20,6 +20,7 @@ from hushrec.data.splits import leave_k_out
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import user_errors
 from hushrec.evaluation.runs import check_run, train
+from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Aggregate, Budget, RepeatAndSelect
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def tune(
         return billboard, _score(billboard, history, held_out, inner)
 
     best = accountant.select(mechanism, _LABEL, run)
-    statement = accountant.statement(public=(*best.privacy.public, "the settings to choose from"))
+    public = (*best.privacy.public, "the settings to choose from")
+    statement = accountant.statement(public, exact_arithmetic=True)
     return replace(best, privacy=statement)
 
 
@@ -154,7 +156,7 @@ def score_aggregate(billboard: Billboard, history: Ratings, held_out: Ratings) -
     predicted = billboard.predict_pairs(history, held_out)
     squared, _, counts = user_errors(predicted, held_out.matrix.data, held_out.matrix.indptr).T
     means = squared[counts > 0] / counts[counts > 0] / held_out.domain.half_width**2
-    return np.array([np.minimum(means, 1.0).sum(), float((counts > 0).sum())])
+    return np.array([truncated(np.minimum(means, 1.0), spacing(1.0)).sum(), float((counts > 0).sum())])
 
 
 def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Accountant) -> float:

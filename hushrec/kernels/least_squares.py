@@ -59,7 +59,7 @@ def normal_equations(
     factor_step, rhs_step : float
         Powers of two of which the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs`
         are made multiples, towards zero, before anything is summed (`hushrec.kernels.fixed_point`; float64
-        without `row_weight` only). 0 sums them as they are.
+        only, and `row_weight` must be powers of two). 0 sums them as they are.
     start, stop : int
         The rows wanted; all by default.
 
@@ -74,8 +74,10 @@ def normal_equations(
     stop = n_rows if stop is None else stop
     if not 0 <= start <= stop <= n_rows:
         raise ValueError(f"rows {start} to {stop} are not among the {n_rows} rows.")
-    if (factor_step or rhs_step) and (row_weight is not None or factors.dtype != np.float64):
-        raise ValueError("exact sums need float64 factors and no row_weight.")
+    if (factor_step or rhs_step) and factors.dtype != np.float64:
+        raise ValueError(f"exact sums need float64 factors, not {factors.dtype}.")
+    if (factor_step or rhs_step) and row_weight is not None and (np.frexp(row_weight)[0] != 0.5).any():
+        raise ValueError("exact sums need powers of two as row_weight.")
     part = slice(start, stop)
     if row_offset is not None:
         row_offset = vector(row_offset, n_rows, factors.dtype, 0.0, "row_offset")[part]

@@ -149,6 +149,7 @@ class Agreement:
             secure_noise=secure,
             ledger=None,
             version=library_version(),
+            exact_arithmetic=True,
             exact_noise=secure,
         )
 

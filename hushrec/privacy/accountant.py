@@ -197,7 +197,9 @@ class Accountant:
             self._releases.append(release)
         return value
 
-    def statement(self, public: Iterable[str] = (), notes: Iterable[str] = ()) -> PrivacyStatement:
+    def statement(
+        self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
+    ) -> PrivacyStatement:
         """Say what is promised, what was released, and what was taken to be public.
 
         Parameters
@@ -206,6 +208,8 @@ class Accountant:
             What the promise assumes to be public, in words: the catalogue, the rating range.
         notes : iterable of str
             What else the reader must know, such as the cost of another unit.
+        exact_arithmetic : bool
+            Whether what was released had been summed without rounding; the caller's promise.
         """
         reasons = []
         if not self.budget.private:
@@ -226,6 +230,8 @@ class Accountant:
             secure_noise=self._secure,
             ledger=summary,
             version=library_version(),
+            exact_arithmetic=exact_arithmetic,
+            exact_noise=self._secure,
         )
 
     def _noise_for(

@@ -44,7 +44,9 @@ class PrivacyStatement:
     notes : tuple of str
         What else the reader must know.
     exact_arithmetic : bool
-        Whether sums and noise are free of floating-point rounding.
+        Whether sums are free of floating-point rounding.
+    exact_noise : bool
+        Whether the noise is an exact sample of the law that is charged, rounded after it was added.
     """
 
     budget: Budget
@@ -56,6 +58,7 @@ class PrivacyStatement:
     version: str
     notes: tuple[str, ...] = ()
     exact_arithmetic: bool = False
+    exact_noise: bool = False
 
     @property
     def private(self) -> bool:
@@ -110,7 +113,9 @@ class PrivacyStatement:
             lines += _field("Note", note)
         source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
         lines += _field("Noise", source)
-        lines += _field("Arithmetic", "exact" if self.exact_arithmetic else "floating point, not exact")
+        noise = "exact (ideal law, rounded)" if self.exact_noise else "floating point, not exact"
+        sums = "exact integers" if self.exact_arithmetic else "floating point, not exact"
+        lines += _field("Arithmetic", f"noise: {noise}; sums: {sums}")
         if self.ledger is None:
             lines += _field("Ledger", "none: what other runs on these users released is not counted here")
         else:
@@ -142,6 +147,7 @@ class PrivacyStatement:
             "notes": list(self.notes),
             "secure_noise": self.secure_noise,
             "exact_arithmetic": self.exact_arithmetic,
+            "exact_noise": self.exact_noise,
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "version": self.version,
         }
@@ -162,6 +168,7 @@ class PrivacyStatement:
                 ledger=None if entry["ledger"] is None else LedgerSummary.from_dict(entry["ledger"]),
                 version=_strings([entry["version"]])[0],
                 exact_arithmetic=_boolean(entry["exact_arithmetic"]),
+                exact_noise=_boolean(entry.get("exact_noise", False)),
             )
         except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(

@@ -10,6 +10,7 @@ from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import full, run, small, start
 
 
+@pytest.mark.usefixtures("plain_sums")
 def test_it_matches_a_slow_twin() -> None:
     ratings = small()
     rank, steps, ridge, norm, bound, half = 2, 3, 0.8, 0.3, 0.4, 2.0
