@@ -27,7 +27,7 @@ from hushrec.outsourcing.messages import (
     Unmasking,
 )
 from hushrec.outsourcing.transport import Connection, RefusedError
-from hushrec.privacy.noise import NoiseSource, SystemNoise
+from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 
 #: HTTP code for "this release goes on without you".
 LATE = 409
@@ -39,7 +39,7 @@ def take_part(
     ratings: Ratings,
     *,
     node: str,
-    noise: NoiseSource | None = None,
+    noise: GeneratorNoise | None = None,
 ) -> Billboard:
     """Take part in one private training; every node ends with the same billboard.
 
@@ -53,7 +53,7 @@ def take_part(
         The rows of this node's users. They never leave: only masked integers do.
     node : str
         Name, unlike any other node's.
-    noise : NoiseSource, optional
+    noise : GeneratorNoise, optional
         For tests; makes the statement say NOT PRIVATE.
 
     Returns
@@ -78,10 +78,12 @@ class Member:
     ----------
     connection, agreement, node
         As in :func:`take_part`.
-    noise : NoiseSource
+    noise : GeneratorNoise
     """
 
-    def __init__(self, connection: Connection, agreement: Agreement, node: str, noise: NoiseSource) -> None:
+    def __init__(
+        self, connection: Connection, agreement: Agreement, node: str, noise: GeneratorNoise
+    ) -> None:
         self.node = node
         self._connection, self._agreement, self._noise = connection, agreement, noise
         self._token = secrets.token_urlsafe(32)

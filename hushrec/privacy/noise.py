@@ -2,26 +2,33 @@
 
 Every call takes a fresh 128- or 256-bit key from ``os.urandom`` for a stream cipher, so there is no state
 that a fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the
-processor has AES instructions (100 million normals per second on one core) and ChaCha20 elsewhere (33
-million); tests compare both with independent implementations. numpy's ziggurat turns the stream into normals
-and exponentials.
+processor has AES instructions and ChaCha20 elsewhere; tests compare both with independent implementations.
+
+Noise is exact: what is returned is the real number value + sd * N, N standard normal, rounded to a grid that
+depends on sd alone (`hushrec.privacy.sampler`, docs/proofs/noise.md). Rounding comes after the noise, so it
+costs no privacy, and the last bits of a result tell nothing of the value.
 """
 
 import os
-from collections.abc import Callable
-from typing import Protocol
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-_CHUNK = 1 << 15  # entries drawn at a time: the buffer stays in the cache
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.privacy.sampler import Law
+
+_CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 
 
 class NoiseSource(Protocol):
     """What the accountant draws from. Anything but `SystemNoise` makes the results NOT PRIVATE.
 
     Each method returns a new array, equal to its input bit for bit where there is no noise to add; integers
-    become float64.
+    become float64, float32 and float64 keep their type.
     """
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
@@ -35,30 +42,39 @@ class NoiseSource(Protocol):
 
 
 class GeneratorNoise:
-    """The arithmetic shared by all sources: noise from `_generator`, added in float64, a chunk at a time."""
+    """What all sources share: exact noise from the words of `_stream`.
 
-    def _generator(self) -> np.random.Generator:
+    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded
+    to it from the real sum of value and noise, and then to the type of the value. What is not finite stays.
+    """
+
+    def _stream(self) -> np.random.BitGenerator:
         raise NotImplementedError
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
         """Return value + N(0, sd^2), independent entries; `sd` broadcasts to `value`."""
-        generator = self._generator()
-        return _add(value, sd, lambda out: generator.standard_normal(out=out))
+        from hushrec.privacy.sampler import gaussian
+
+        return _add(value, sd, gaussian(), self._stream())
 
     def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
         """Return value + Laplace(scale), independent entries; `scale` broadcasts to `value`."""
-        generator = self._generator()
+        from hushrec.privacy.sampler import exponential
 
-        def draw(
-            out: np.ndarray,
-        ) -> None:  # the difference of two exponentials: no logarithm of a coarse uniform
-            generator.standard_exponential(out=out)
-            out -= generator.standard_exponential(out.shape)
+        return _add(value, scale, exponential(), self._stream())
 
-        return _add(value, scale, draw)
+    def rounded_gaussian(self, size: int, sd: float, label: str) -> npt.NDArray[np.int64]:
+        """Return N(0, sd^2) rounded to integers, `size` independent entries; sd is at most 2^40."""
+        from hushrec.privacy.sampler import LARGEST_SCALE, add_noise, gaussian
+
+        if not 0 <= sd <= LARGEST_SCALE:
+            raise InputError(f"sd must be from 0 to {LARGEST_SCALE:g}, not {sd:g}.")
+        result = np.zeros(size)
+        add_noise(result, np.array([sd]), np.zeros(1, np.int32), gaussian(), self._stream().random_raw)
+        return result.astype(np.int64)
 
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """Return the labels, each flipped with `probability`; never less, as uniforms are multiples of 2^-53.
+        """Return the labels, each flipped with `probability`, rounded up to a multiple of 2^-64.
 
         Bool and unsigned labels are 0 and 1, signed and floating ones -1 and +1; any other entry counts as
         the label on its side of zero (NaN as -1): refusing it would tell that it is there.
@@ -68,15 +84,16 @@ class GeneratorNoise:
             return labels.copy()
         ones = labels > 0
         low, high = labels.dtype.type(0 if labels.dtype.kind in "bu" else -1), labels.dtype.type(1)
-        flipped = self._generator().random(labels.shape) < probability
+        last = -int(-Fraction(probability) * 2**64 // 1) - 1  # of the words that flip
+        flipped = self._stream().random_raw(labels.size).reshape(labels.shape) <= np.uint64(last)
         return np.where(ones ^ flipped, high, low)
 
 
 class SystemNoise(GeneratorNoise):
     """Noise from the operating system's cryptographic generator: the only secure source, and the default."""
 
-    def _generator(self) -> np.random.Generator:
-        return np.random.Generator(stream_cipher())
+    def _stream(self) -> np.random.BitGenerator:
+        return stream_cipher()
 
 
 def stream_cipher() -> np.random.BitGenerator:
@@ -87,23 +104,32 @@ def stream_cipher() -> np.random.BitGenerator:
     return aes if aes.use_aesni else ChaCha(key=int.from_bytes(os.urandom(32), "little"), rounds=20)
 
 
-def _add(value: np.ndarray, amount: npt.ArrayLike, draw: Callable[[np.ndarray], object]) -> np.ndarray:
-    """Return value + amount * noise; float32 and float64 keep their type, the sum is formed in float64."""
+def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random.BitGenerator) -> np.ndarray:
+    """Return value + amount * noise; float32 and float64 keep their type."""
+    from hushrec.privacy.sampler import GRID_BITS, add_noise
+
     value = np.asarray(value)
     dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.float64
     result = np.array(value, dtype=dtype, order="C")
     amount = np.asarray(amount, dtype=np.float64)
+    if not np.all((amount >= 0) & (amount < np.inf)):
+        raise InputError("The sd or scale of noise must be finite and at least 0.")
     if not amount.any() or result.size == 0:
         return result
+    fractions, exponents = np.frexp(amount)
+    scales, grids = np.ldexp(fractions, GRID_BITS).reshape(-1), (exponents - GRID_BITS).reshape(-1)
     rows = result.reshape(-1, 1) if result.ndim < 2 else result
-    amounts = np.broadcast_to(amount, result.shape).reshape(rows.shape) if amount.ndim else amount
     step = max(1, _CHUNK // (rows.size // len(rows)))
-    buffer = np.empty((min(step, len(rows)), *rows.shape[1:]))
+    if amount.size > 1:
+        scales, grids = (
+            np.broadcast_to(each.reshape(amount.shape), result.shape).reshape(rows.shape)
+            for each in (scales, grids)
+        )
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        noise = buffer[: len(part)]
-        draw(noise)
+        noisy = part.astype(np.float64).reshape(-1)
+        chunk = slice(start, start + step) if amount.size > 1 else slice(None)
+        add_noise(noisy, scales[chunk].flatten(), grids[chunk].flatten(), law, stream.random_raw)
         with np.errstate(all="ignore"):  # a warning would tell what the rows hold
-            noise *= amounts[start : start + step] if amounts.ndim else amounts
-            part += noise
+            part[...] = noisy.reshape(part.shape)
     return result

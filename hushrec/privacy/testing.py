@@ -14,10 +14,10 @@ class SeededNoise(GeneratorNoise):
     """Noise that a seed reproduces. NOT PRIVATE: whoever knows the seed subtracts the noise."""
 
     def __init__(self, seed: int) -> None:
-        self._stream = np.random.default_rng(seed)
+        self._words = np.random.PCG64(seed)
 
-    def _generator(self) -> np.random.Generator:
-        return self._stream
+    def _stream(self) -> np.random.BitGenerator:
+        return self._words
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     SystemNoise,
     accounting,
+    sampler,
 )
 from hushrec.privacy import (
     accountant as accountant_module,
@@ -65,7 +66,14 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
-from tests.privacy import test_accountant, test_accounting, test_budget, test_ledger, test_noise
+from tests.privacy import (
+    test_accountant,
+    test_accounting,
+    test_budget,
+    test_ledger,
+    test_noise,
+    test_sampler,
+)
 
 Array = np.ndarray
 
@@ -332,17 +340,45 @@ def noise_on_half_of_the_entries(monkeypatch: Any) -> None:
     monkeypatch.setattr(SystemNoise, "add_gaussian", wrong)
 
 
-def one_seed_for_all_noise(self: SystemNoise) -> np.random.Generator:
-    return np.random.default_rng(0)
+def one_seed_for_all_noise(self: SystemNoise) -> np.random.BitGenerator:
+    return np.random.PCG64(0)
 
 
 def one_generator_for_all_noise(monkeypatch: Any) -> None:
-    kept = np.random.default_rng()
-    monkeypatch.setattr(SystemNoise, "_generator", lambda self: kept)
+    kept = np.random.PCG64()
+    monkeypatch.setattr(SystemNoise, "_stream", lambda self: kept)
 
 
-def seeded_by_numpy(self: SystemNoise) -> np.random.Generator:
-    return np.random.default_rng(np.random.randint(2**31))
+def seeded_by_numpy(self: SystemNoise) -> np.random.BitGenerator:
+    return np.random.PCG64(np.random.randint(2**31))
+
+
+def every_place_accepted(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampler.Law, "quick_bits", lambda self, k: 2**31)
+    everything = property(lambda self: np.full(len(self.high), 2**31, dtype=np.uint32))
+    monkeypatch.setattr(sampler.Law, "quick", everything)
+
+
+def one_threshold_off(monkeypatch: Any) -> None:
+    law = sampler.gaussian()
+    thresholds = list(law.thresholds)
+    thresholds[40] += 1
+    monkeypatch.setattr(sampler, "gaussian", lambda: replace(law, thresholds=tuple(thresholds)))
+
+
+def noise_added_in_floating_point(self: SystemNoise, value: Array, sd: Any, label: str) -> Array:
+    generator = np.random.Generator(self._stream())
+    return (value + sd * generator.standard_normal(value.shape, dtype=value.dtype)).astype(value.dtype)
+
+
+def grid_of_the_value(monkeypatch: Any) -> None:
+    add = GeneratorNoise.add_gaussian
+
+    def wrong(self: SystemNoise, value: Array, sd: Any, label: str) -> Array:
+        grid = np.ldexp(1.0, np.frexp(np.abs(value) + sd)[1] - 12)
+        return (np.rint(add(self, value, sd, label) / grid) * grid).astype(value.dtype)
+
+    monkeypatch.setattr(SystemNoise, "add_gaussian", wrong)
 
 
 def noise_of_the_first_block_for_all(monkeypatch: Any) -> None:
@@ -467,6 +503,7 @@ def domain_from_the_ratings_allowed(monkeypatch: Any) -> None:
 
 
 LEDGER = ("path",)
+EXACT = sampler.Margins()
 
 MUTANTS = [
     # the contribution of a user is not bounded as declared
@@ -567,7 +604,7 @@ MUTANTS = [
     Mutant("flips half as likely", half_of_the_flips, Killer(test_accountant.test_randomized_response)),
     Mutant(
         "one seed for all noise",
-        set_to(SystemNoise, "_generator", one_seed_for_all_noise),
+        set_to(SystemNoise, "_stream", one_seed_for_all_noise),
         Killer(test_noise.test_no_two_streams_are_equal),
     ),
     Mutant(
@@ -577,8 +614,38 @@ MUTANTS = [
     ),
     Mutant(
         "noise seeded by numpy's global state",
-        set_to(SystemNoise, "_generator", seeded_by_numpy),
+        set_to(SystemNoise, "_stream", seeded_by_numpy),
         Killer(test_noise.test_numpy_seeds_do_not_reach_the_noise),
+    ),
+    Mutant(
+        "sampler without its acceptance step",
+        every_place_accepted,
+        Killer(test_sampler.test_places_within_the_cells, {"name": "gaussian"}),
+    ),
+    Mutant(
+        "one threshold of the sampler one unit too high",
+        one_threshold_off,
+        Killer(test_sampler.test_thresholds, {"name": "gaussian"}),
+    ),
+    Mutant(
+        "sums next to a half-integer rounded in floating point",
+        set_to(sampler, "Margins", lambda: replace(EXACT, rounding=0.0, sum=0.0)),
+        Killer(test_sampler.test_sums_next_to_a_half_integer, {"name": "gaussian"}, ("slow_draws",)),
+    ),
+    Mutant(
+        "noise added in floating point: its last bits tell the value",
+        set_to(SystemNoise, "add_gaussian", noise_added_in_floating_point),
+        Killer(test_sampler.test_precision_attack, {"value": 1.0, "sd": 1.0, "dtype": np.float64}),
+    ),
+    Mutant(
+        "grid of the noisy result chosen by the value",
+        grid_of_the_value,
+        Killer(test_sampler.test_precision_attack, {"value": 1e6, "sd": 1e6, "dtype": np.float64}),
+    ),
+    Mutant(
+        "one seed for the noise of two fits",
+        set_to(SystemNoise, "_stream", one_seed_for_all_noise),
+        Killer(test_sampler.test_two_fits_with_one_seed),
     ),
     Mutant(
         "noise of the first block used for all",

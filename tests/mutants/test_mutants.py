@@ -8,6 +8,7 @@ import pytest
 from hushrec.privacy import SystemNoise
 from tests.mutants.__main__ import table
 from tests.mutants.mutants import MUTANTS, Killer, Mutant
+from tests.privacy.test_sampler import spied_slow_draws
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
 
@@ -21,6 +22,8 @@ def run(killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     if "no_noise" in killer.fixtures:
         monkeypatch.setattr(SystemNoise, "add_gaussian", drawn)
         fixtures["no_noise"] = None
+    if "slow_draws" in killer.fixtures:
+        fixtures["slow_draws"] = spied_slow_draws(monkeypatch)
     with mpmath.workdps(50):
         killer.test(**killer.arguments, **{name: fixtures[name] for name in killer.fixtures})
 

@@ -81,8 +81,8 @@ def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
         noise = SeededNoise(node)
 
         def total(index, label, integers, noise_sd):
-            drawn = noise.add_gaussian(np.zeros(len(integers)), noise_sd, label)
-            whole = [int(x) + round(z) for x, z in zip(integers.view(np.int64), drawn)]
+            drawn = noise.rounded_gaussian(len(integers), noise_sd, label)
+            whole = [int(x) + int(z) for x, z in zip(integers.view(np.int64), drawn)]
             held[index][node] = np.array(whole, dtype=object)
             barrier.wait()
             added = sum(held[index][member] for member in alive(index))

@@ -1,0 +1,338 @@
+"""Exact noise: the rounding of an ideal real-valued sum, from random words. Proof: docs/proofs/noise.md.
+
+`add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``, where Z is a real number of the
+standard normal or Laplace law and g a power of two that the scale alone decides. A compiled function does so
+in float64, with proven margins; the few draws that fall within a margin are done again from the same words by
+`draw_exactly`, in integers of any length, drawing further bits of the same real numbers as it needs them. So
+the law is that of the real numbers, but for thresholds that are cut to 128 bits.
+
+One draw reads from its first word 32 bits for the cell [k h, (k+1) h) of |Z|, by inversion, 31 for the start
+of a uniform V, and 1 for the sign; from the next word the place X in the cell, |Z| = h (k + X), accepted if
+V < exp(-t), t = X (a_k + b X). Where 31 bits of V do not tell, 64 more; after a rejection a new X and V.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Words = Callable[[int], npt.NDArray[np.uint64]]
+
+#: An entry's grid is 2^-24 to 2^-25 of its scale, where the caller does not name one.
+GRID_BITS = 25
+#: The largest scale in grid steps: beyond it too many draws would be done in Python.
+LARGEST_SCALE = 2.0**40
+
+_THRESHOLD_BITS = 128
+_PRECISION = 256  # bits of the integers that the thresholds are computed in
+_CELL_BITS, _COIN_BITS, _GUIDE_BITS = 32, 31, 12
+_TERMS = 12
+_FAR = 2.0**100  # a value of so many grid steps is an integer of them, and noise is below its last bit
+_HALF_EXPONENT = 600
+_POWERS = np.ldexp(1.0, np.arange(-_HALF_EXPONENT, _HALF_EXPONENT + 1))
+_PENDING = 256  # undecided draws that are kept before they are done
+
+
+def _compiled(function: Any) -> Any:
+    return njit(cache=True, nogil=True)(function)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """How far from a decision float64 must be to take it; docs/proofs/noise.md bounds its errors by less."""
+
+    acceptance: float = 2.0**-45  # of V against exp(-t)
+    rounding: float = 2.0**-46  # of the sum against a half-integer, in parts of the scale
+    sum: float = 2.0**-50  # the same, for what does not grow with the scale
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The law of |Z| as cells of width h = 2^-`cell_bits` and what is needed inside them.
+
+    Attributes
+    ----------
+    thresholds : tuple of int
+        floor(2^128 P(|Z| < (k + 1) h)) for k = 0, 1, ... up to the last below 2^128; the rest of the tail
+        goes to the last cell.
+    cell_bits : int
+    base, slope, curve : float
+        t = X (base + k slope + curve X); powers of two or zero.
+    """
+
+    thresholds: tuple[int, ...]
+    cell_bits: int
+    base: float
+    slope: float
+    curve: float
+
+    def rate(self, k: int) -> float:
+        """a_k, exact."""
+        return self.base + k * self.slope
+
+    @cached_property
+    def high(self) -> npt.NDArray[np.uint32]:
+        """First 32 bits of the thresholds, up to the first that are all ones."""
+        bits = [threshold >> (_THRESHOLD_BITS - _CELL_BITS) for threshold in self.thresholds]
+        return np.array(bits[: bits.index(2**_CELL_BITS - 1) + 1], dtype=np.uint32)
+
+    @cached_property
+    def guide(self) -> npt.NDArray[np.uint16]:
+        """Where to begin the search in `high`, by the first bits of the word."""
+        starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(_CELL_BITS - _GUIDE_BITS)
+        return np.searchsorted(self.high, starts.astype(np.uint32)).astype(np.uint16)
+
+    @cached_property
+    def quick(self) -> npt.NDArray[np.uint32]:
+        """floor(2^31 (1 - largest t of the cell)): the first bits of V that accept whatever X is."""
+        return np.array([self.quick_bits(k) for k in range(len(self.high))], dtype=np.uint32)
+
+    def quick_bits(self, k: int) -> int:
+        """One entry of `quick`."""
+        largest = Fraction(self.rate(k)) + Fraction(self.curve)
+        return max(0, int((1 - largest) * 2**_COIN_BITS))
+
+
+@cache
+def gaussian() -> Law:
+    """The standard normal law, in cells of 1/32."""
+    bits = 5
+    one = 1 << _PRECISION
+    # mass of a cell over h sqrt(2/pi): exp(-k^2 h^2 / 2) times the integral of exp(-h^2 (k x + x^2/2))
+    factor, ratio = one, _exp_minus(Fraction(1, 2 << 2 * bits), _PRECISION)
+    step = _exp_minus(Fraction(1, 1 << 2 * bits), _PRECISION)
+    masses = []
+    for k in range(16 << bits):  # the tail beyond 16 is below 2^-188
+        before, term, integral = 0, one, one
+        for n in range(1, 64):  # further terms are below 2^-200
+            before, term = term, -((k * term + before) >> 2 * bits) // n
+            integral += term // (n + 1)
+        masses.append(factor * integral >> _PRECISION)
+        factor, ratio = factor * ratio >> _PRECISION, ratio * step >> _PRECISION
+    total, sums, thresholds = sum(masses), 0, []
+    for mass in masses:
+        sums += mass
+        thresholds.append((sums << _THRESHOLD_BITS) // total)
+    square = 2.0 ** (-2 * bits)
+    return Law(_below_one(thresholds), bits, base=0.0, slope=square, curve=square / 2)
+
+
+@cache
+def exponential() -> Law:
+    """The standard exponential law, that of |Z| for a Laplace variable Z, in cells of 1/32."""
+    bits = 5
+    one = 1 << _PRECISION
+    ratio = power = _exp_minus(Fraction(1, 1 << bits), _PRECISION)
+    thresholds = []
+    for _ in range(128 << bits):
+        thresholds.append((one - power) >> (_PRECISION - _THRESHOLD_BITS))
+        power = power * ratio >> _PRECISION
+    return Law(_below_one(thresholds), bits, base=2.0**-bits, slope=0.0, curve=0.0)
+
+
+def add_noise(
+    values: npt.NDArray[np.float64],
+    scales: npt.NDArray[np.float64],
+    grids: npt.NDArray[np.int32],
+    law: Law,
+    draw: Words,
+    margins: Margins | None = None,
+) -> None:
+    """Replace each value in place by the grid point nearest to value + scale * Z, Z independent of the law.
+
+    Parameters
+    ----------
+    values : (n,) ndarray of float64
+        What is not finite stays as it is.
+    scales : (n,) or (1,) ndarray of float64
+        In grid steps: at least 0 and at most `LARGEST_SCALE`; where it is 0 the value stays as it is.
+    grids : (n,) or (1,) ndarray of int32
+        Exponents of the grid steps, which are powers of two.
+    law : Law
+        Of |Z|; Z is symmetric.
+    draw : callable
+        ``draw(n)`` returns n random words that it never returned before.
+    margins : Margins
+        For tests.
+    """
+    margins = margins or Margins()
+    pending = np.empty((_PENDING, 3), dtype=np.int64)
+    done, stride = 0, int(len(scales) > 1)
+    while done < len(values):
+        left = len(values) - done
+        words = draw(2 * left + left // 16 + 64)
+        done, count = _add_noise(
+            values, scales, grids, stride, done, words, pending,
+            law.high, law.guide, law.quick, 2.0**-law.cell_bits, law.base, law.slope, law.curve,
+            margins.acceptance, margins.rounding, margins.sum, _POWERS,
+        )  # fmt: skip
+        for index, start, stop in pending[:count].tolist():
+            stream = chain(words[start:stop].tolist(), _further(draw))
+            scale, grid = float(scales[index * stride]), int(grids[index * stride])
+            values[index] = draw_exactly(float(values[index]), scale, grid, law, stream)
+
+
+def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterator[int]) -> float:
+    """What `add_noise` does to one value, in integers of any length: slow, and right without any margin."""
+    first = next(words)
+    k = _cell(law, _Uniform(first >> 32, 32, words))
+    sign = -1 if first & 1 else 1
+    coin = _Uniform(first >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+    place = _Uniform(next(words), 64, words)
+    while not (coin.bits < law.quick_bits(k) or _accepted(law, k, place, coin)):
+        coin = _Uniform(next(words) >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+        place = _Uniform(next(words), 64, words)
+    if scale == 0 or not math.isfinite(value):
+        return value
+    exact = Fraction(value) / Fraction(2) ** grid
+    if abs(exact) >= _FAR:
+        return value
+    cell = sign * Fraction(scale) / 2**law.cell_bits
+    while True:
+        ends = [exact + cell * (k + end) + Fraction(1, 2) for end in place.ends()]
+        nearest = {end.numerator // end.denominator for end in ends}
+        if len(nearest) == 1:
+            with np.errstate(all="ignore"):  # a warning would tell what the value is
+                return float(np.ldexp(float(nearest.pop()), grid))
+        place.refine()
+
+
+class _Uniform:
+    """A uniform real number in [0, 1) of which `count` bits are known."""
+
+    def __init__(self, bits: int, count: int, words: Iterator[int]) -> None:
+        self.bits, self.count, self._words = bits, count, words
+
+    def refine(self) -> None:
+        """Draw 64 more bits."""
+        self.bits, self.count = self.bits << 64 | next(self._words), self.count + 64
+
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The interval that it lies in."""
+        return Fraction(self.bits, 1 << self.count), Fraction(self.bits + 1, 1 << self.count)
+
+
+def _cell(law: Law, uniform: _Uniform) -> int:
+    """The number of thresholds that 2^128 times the uniform reaches."""
+    while uniform.count < _THRESHOLD_BITS:
+        shift = _THRESHOLD_BITS - uniform.count
+        least = bisect_right(law.thresholds, uniform.bits << shift)
+        if least == bisect_left(law.thresholds, (uniform.bits + 1) << shift):
+            break
+        uniform.refine()
+    else:
+        least = bisect_right(law.thresholds, uniform.bits >> (uniform.count - _THRESHOLD_BITS))
+    return min(least, len(law.thresholds) - 1)
+
+
+def _accepted(law: Law, k: int, place: _Uniform, coin: _Uniform) -> bool:
+    """Whether the coin is below exp(-t)."""
+    rate, curve = Fraction(law.rate(k)), Fraction(law.curve)
+    coin.refine()
+    while True:
+        nearest, farthest = (end * (rate + curve * end) for end in place.ends())
+        precision = coin.count + 64
+        unit = 1 << (precision - coin.count)
+        if (coin.bits + 1) * unit <= _exp_minus(farthest, precision) - precision:
+            return True
+        if coin.bits * unit >= _exp_minus(nearest, precision) + precision:
+            return False
+        place.refine()
+        coin.refine()
+
+
+def _exp_minus(t: Fraction, precision: int) -> int:
+    """2^precision exp(-t) for 0 <= t <= 1/2, precision at least 64, with an error below `precision`."""
+    numerator, denominator = t.numerator, t.denominator
+    term = total = 1 << precision
+    n = 0
+    while term > 0:
+        n += 1
+        term = term * numerator // (denominator * n)
+        total += -term if n % 2 else term
+    return total
+
+
+def _below_one(thresholds: list[int]) -> tuple[int, ...]:
+    """The thresholds up to the first that is the last number below 2^128."""
+    return tuple(thresholds[: thresholds.index(2**_THRESHOLD_BITS - 1) + 1])
+
+
+def _further(draw: Words) -> Iterator[int]:
+    while True:
+        yield from draw(8).tolist()
+
+
+@_compiled
+def _add_noise(
+    values, scales, grids, stride, done, words, pending,
+    high, guide, quick, width, base, slope, curve,
+    acceptance_margin, rounding_margin, sum_margin, powers,
+):  # fmt: skip
+    """Go on with the values from `done`; return how many are done, and how many of them are pending.
+
+    A pending one is left as it is, with its index and the range of the words that it has read.
+    """
+    position, count = 0, 0
+    while done < len(values) and position < len(words) - 16 and count < len(pending):
+        start = position
+        first = words[position]
+        position += 1
+        bits = first >> np.uint64(64 - _CELL_BITS)
+        k = int(guide[first >> np.uint64(64 - _GUIDE_BITS)])
+        while bits > high[k]:
+            k += 1
+        decided = bits != high[k]
+        place, coin = 0.0, (first >> np.uint64(1)) & np.uint64(2**_COIN_BITS - 1)
+        while decided:
+            if position + 3 > len(words):
+                decided = False
+                break
+            place = float(np.int64(words[position] >> np.uint64(11))) * 2.0**-53
+            position += 1
+            if coin < quick[k]:
+                break
+            uniform = (float(coin) + float(words[position]) * 2.0**-64) * 2.0**-_COIN_BITS
+            position += 1
+            t = place * (base + k * slope + curve * place)
+            chance = 1.0  # of acceptance: the series of exp(-t)
+            for n in range(_TERMS, 0, -1):
+                chance = 1.0 - t * chance / n
+            if uniform < chance - acceptance_margin:
+                break
+            if not uniform > chance + acceptance_margin:
+                decided = False
+                break
+            coin = (words[position] >> np.uint64(1)) & np.uint64(2**_COIN_BITS - 1)
+            position += 1
+        value, scale, grid = values[done], scales[done * stride], int(grids[done * stride])
+        half = grid >> 1  # 2^grid is the product of two powers that no float64 is too small for
+        rest = grid - half
+        steps = value * powers[_HALF_EXPONENT - half] * powers[_HALF_EXPONENT - rest]
+        if decided and scale != 0.0 and abs(steps) < _FAR:
+            whole = np.floor(steps)
+            noise = scale * width * (k + place)
+            if first & np.uint64(1):
+                noise = -noise
+            total = (steps - whole) + noise + 0.5
+            nearest = np.floor(total)
+            margin = scale * rounding_margin + sum_margin
+            decided = margin < total - nearest < 1.0 - margin
+            if decided:
+                steps = whole + nearest
+                values[done] = steps * powers[_HALF_EXPONENT + half] * powers[_HALF_EXPONENT + rest]
+        if not decided:
+            pending[count, 0], pending[count, 1], pending[count, 2] = done, start, position
+            count += 1
+        done += 1
+    return done, count

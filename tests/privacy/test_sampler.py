@@ -1,0 +1,384 @@
+"""A4: noise is an exact sample of the rounded ideal law, and what breaks float noise does not break it."""
+
+import itertools
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushrec.algorithms import ItemBias
+from hushrec.audit.bounds import mu_lower_bound
+from hushrec.privacy import Accountant, Budget, SystemNoise, sampler
+from hushrec.privacy.noise import stream_cipher
+from hushrec.privacy.sampler import draw_exactly
+from hushrec.privacy.testing import RecordingNoise
+from tests.algorithms.cases import ITEMS, ratings_of
+
+ALARM = 1e-9
+UNDECIDED = sampler.Margins(acceptance=2.0, rounding=1.0, sum=1.0)
+LAWS = ["gaussian", "exponential"]
+
+
+def law_of(name):
+    return getattr(sampler, name)()
+
+
+def distribution(name, z):
+    """P(|Z| < z)."""
+    return mpmath.erf(z / mpmath.sqrt(2)) if name == "gaussian" else -mpmath.expm1(-z)
+
+
+def draw(name, count, *, value=0.0, scale=2.0**24, grid=0, margins=None):
+    values = np.full(count, value)
+    words = stream_cipher().random_raw
+    sampler.add_noise(values, np.array([scale]), np.array([grid], np.int32), law_of(name), words, margins)
+    return values
+
+
+def prepared(*chunks):
+    """A source of words that returns these arrays, in order, and fails when asked for more."""
+    rest = iter(chunks)
+    return lambda count: np.array(next(rest), dtype=np.uint64)
+
+
+def spied_slow_draws(monkeypatch):
+    """The draws that are done in integers of any length."""
+    calls = []
+    monkeypatch.setattr(
+        sampler, "draw_exactly", lambda *arguments: calls.append(arguments[:3]) or draw_exactly(*arguments)
+    )
+    return calls
+
+
+@pytest.fixture
+def slow_draws(monkeypatch):
+    return spied_slow_draws(monkeypatch)
+
+
+# the tables
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_thresholds(name):
+    """Every one against mpmath; the tail that the last cell gets is below 2^-128."""
+    law = law_of(name)
+    with mpmath.workdps(120):
+        for k, threshold in enumerate(law.thresholds):
+            exact = distribution(name, mpmath.ldexp(k + 1, -law.cell_bits))
+            assert threshold == int(mpmath.floor(mpmath.ldexp(exact, 128))), k
+    assert law.thresholds[-1] == 2**128 - 1
+    # total variation: each cell's probability is off by less than 2^-128
+    assert len(law.thresholds) * 2.0**-128 < 2.0**-116
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_tables_of_the_compiled_function(name):
+    law = law_of(name)
+    assert law.high.tolist() == [threshold >> 96 for threshold in law.thresholds[: len(law.high)]]
+    assert law.high[-1] == 2**32 - 1 > law.high[-2]
+    for start in range(0, 2**12, 37):
+        assert law.guide[start] == sum(int(high) < start << 20 for high in law.high)
+    with mpmath.workdps(50):
+        for k, quick in enumerate(law.quick.tolist()):
+            h = mpmath.ldexp(1, -law.cell_bits)
+            largest = h * h * (k + mpmath.mpf(1) / 2) if name == "gaussian" else h
+            assert quick == int(mpmath.floor(2**31 * (1 - largest))) < 2**31 * mpmath.exp(-largest)
+
+
+# the decisions, with words that are known
+
+
+def words_for(law, k, place, coin, sign=0):
+    """Words that lead to cell k, a place, and a coin of 95 bits."""
+    low = int(law.high[k - 1]) if k else 0
+    cell = (low + int(law.high[k])) // 2
+    return [cell << 32 | (coin >> 64) << 1 | sign, place, coin & (2**64 - 1)]
+
+
+@pytest.mark.parametrize("k", [0, 1, 30, 100, 180])
+@pytest.mark.parametrize("name", LAWS)
+def test_acceptance_is_at_exp_minus_t(name, k, slow_draws):
+    """From 2^-35 down to 2^-55 of the bound: within the margin by `draw_exactly`, beyond it without."""
+    law, rng = law_of(name), np.random.default_rng(k)
+    for place, other in rng.integers(2**62, 2**64, (20, 2), dtype=np.uint64).tolist():
+        with mpmath.workdps(60):
+            h, x = mpmath.ldexp(1, -law.cell_bits), mpmath.ldexp(place, -64)
+            t = h * h * (k * x + x * x / 2) if name == "gaussian" else h * x
+            bound = int(mpmath.ldexp(mpmath.exp(-t), 95))
+        for distance in (2**40, 2**60):
+            for coin, expected in ((bound - distance, place), (bound + distance, other)):
+                words = words_for(law, k, place, coin) + [0, other] + [0] * 100
+                values = np.zeros(1)
+                slow_draws.clear()
+                further = [0, other, 0, 0, 0, 0, 0, 0]
+                source = prepared(words, further)
+                scale = np.array([2.0**35])
+                sampler.add_noise(values, scale, np.zeros(1, np.int32), law, source)
+                assert len(slow_draws) == (distance == 2**40)
+                size = 2**35 * Fraction(2**64 * k + expected, 2**64 << law.cell_bits)
+                assert values[0] == (size + Fraction(1, 2)).__floor__()
+                assert values[0] == draw_exactly(0.0, 2.0**35, 0, law, iter(words))
+
+
+@pytest.mark.parametrize("k", [0, 5, 100])
+@pytest.mark.parametrize("name", LAWS)
+def test_ties_of_the_cell_are_broken_by_further_bits(name, k, slow_draws):
+    """All 128 bits of a threshold count: one less is cell k, equal is cell k + 1."""
+    law = law_of(name)
+    threshold, place = law.thresholds[k], 2**63
+    for bits, cell in ((threshold - 1, k), (threshold, k + 1), (threshold + 1, k + 1)):
+        first = (bits >> 96) << 32 | 1  # coin 0 accepts, sign -
+        further = [bits >> 32 & (2**64 - 1), (bits & (2**32 - 1)) << 32, place, 0, 0, 0, 0, 0]
+        values = np.zeros(1)
+        source = prepared([first] + [0] * 66, further)
+        sampler.add_noise(values, np.array([2.0**16]), np.zeros(1, np.int32), law, source)
+        assert values[0] == -(2 * cell + 1) * 2.0 ** (15 - law.cell_bits)
+    assert len(slow_draws) == 3
+
+
+def test_the_last_cell_takes_the_tail():
+    law = law_of("gaussian")
+    ones = 2**64 - 1
+    value = draw_exactly(0.0, 32.0, 0, law, iter([2**64 - 2**32, ones, ones, 0, 0, 0]))
+    assert value == len(law.thresholds) - 1
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_sums_next_to_a_half_integer(name, slow_draws):
+    """Closer than float64 can tell, on either side; where 64 bits of the place do not tell, further ones."""
+    law, rng, scale = law_of(name), np.random.default_rng(0), 27182818.28459045
+    for _ in range(200):
+        k, sign = int(rng.integers(0, 150)), int(rng.integers(2))
+        place = int(rng.integers(0, 2**64, dtype=np.uint64))
+        noise = (1 - 2 * sign) * Fraction(scale) * Fraction(2**64 * k + place, 2**64 << law.cell_bits)
+        for value in (float(Fraction(1, 2) - noise), float(Fraction(12345.5) - noise)):
+            words = [words_for(law, k, place, 0, sign)[0], place] + [7] * 70
+            values = np.array([value])
+            slow_draws.clear()
+            sampler.add_noise(
+                values, np.array([scale]), np.zeros(1, np.int32), law, prepared(words, [2**63] * 8)
+            )
+            assert len(slow_draws) == 1
+            exact = Fraction(value) + noise + Fraction(1, 2)
+            unknown = Fraction(scale) / (2**64 << law.cell_bits)
+            if abs(exact - round(exact)) > unknown:
+                assert values[0] == exact.__floor__()
+    # |Z| scale is 5 + V with a uniform V of which nothing is known yet
+    for sign, further, expected in (
+        (0, [0], 5), (0, [2**63 - 2], 5), (0, [2**63], 6), (1, [2**63 - 1], -5), (1, [2**63, 0, 1], -6)
+    ):  # fmt: skip
+        words = iter([words_for(law, 0, 0, 0, sign)[0], 5, *further])
+        assert draw_exactly(0.0, 2.0 ** (64 + law.cell_bits), 0, law, words) == expected
+        assert next(words, None) is None
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_compiled_function_is_the_exact_one(name, slow_draws):
+    """Bit for bit, word for word, whatever value and scale; but for what it left to the exact one."""
+    law, rng = law_of(name), np.random.default_rng(1)
+    settings = rng.integers(-290, 291, (3000, 2))
+    for number, (size, power) in enumerate(settings.tolist()):
+        power = power if number % 2 else size + power % 30 - 15
+        scale, grid = np.frexp(float(f"{rng.uniform(1, 9)}e{max(-290, min(290, power))}"))
+        scale, grid = np.ldexp(scale, sampler.GRID_BITS), int(grid) - sampler.GRID_BITS
+        value = rng.choice([-1, 1]) * float(f"{rng.uniform(1, 9)}e{size}")
+        words = rng.integers(0, 2**64, 80, dtype=np.uint64)
+        values = np.array([value])
+        before = len(slow_draws)
+        sampler.add_noise(
+            values, np.array([scale]), np.array([grid], np.int32), law, prepared(words, words[70:])
+        )
+        if len(slow_draws) == before:
+            assert values[0] == draw_exactly(value, scale, grid, law, iter(words.tolist()))
+    assert len(slow_draws) < 3
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_few_draws_are_undecided(name, slow_draws):
+    for scale in (2.0**24, 2.0**25 - 1):
+        draw(name, 1_000_000, scale=scale)
+    assert len(slow_draws) < 20  # 1e-5
+
+
+def test_a_source_that_runs_out_of_words_is_asked_for_more():
+    """Rejections use up words; what a draw has read it never reads again."""
+    law, asked = law_of("gaussian"), []
+    rejecting = np.array(words_for(law, 100, 2**64 - 1, 2**95 - 1), dtype=np.uint64)
+
+    def words(count):
+        asked.append(count)
+        return np.resize(rejecting, count) if len(asked) < 5 else stream_cipher().random_raw(count)
+
+    values = np.zeros(1000)
+    sampler.add_noise(values, np.array([2.0**24]), np.zeros(1, np.int32), law, words)
+    assert np.all(values != 0)
+    assert len(asked) > 5
+
+
+# the law
+
+
+def check_pmf(name, scale, value, draws):
+    """Chi-square of integers against mpmath's integrals."""
+    reach = int(scale * (7 if name == "gaussian" else 25)) + 3
+
+    def below(x):
+        z = (mpmath.mpf(x) - value) / scale
+        tail = (1 - distribution(name, abs(z))) / 2
+        return tail if z < 0 else 1 - tail
+
+    ends = [below(n - mpmath.mpf(1) / 2) for n in range(-reach, reach + 2)]
+    chances = np.array([float(b - a) for a, b in itertools.pairwise(ends)])
+    counts = np.bincount((draws + reach).astype(int).clip(0, 2 * reach), minlength=2 * reach + 1)
+    cells, total = [0], 0.0
+    for n, chance in enumerate(chances):  # at least 20 draws are expected in each cell
+        total += chance * len(draws)
+        if total >= 20:
+            cells.append(n + 1)
+            total = 0.0
+    expected = np.add.reduceat(chances, cells[:-1])
+    observed = np.add.reduceat(counts, cells[:-1])
+    expected[-1] += 1 - expected.sum()
+    assert stats.chisquare(observed, expected * len(draws)).pvalue > ALARM
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
+@pytest.mark.parametrize("name", LAWS)
+def test_pmf_on_a_coarse_grid(name, scale):
+    check_pmf(name, scale, 0.3, draw(name, 1_000_000, value=0.3, scale=scale))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
+@pytest.mark.parametrize("name", LAWS)
+def test_pmf_on_a_coarse_grid_in_many_draws(name, scale):
+    check_pmf(name, scale, 0.3, draw(name, 10_000_000, value=0.3, scale=scale))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_pmf_where_float64_decides_nothing(name, slow_draws):
+    draws = draw(name, 10_000, value=0.3, scale=3.3, margins=UNDECIDED)
+    assert len(slow_draws) == 10_000
+    check_pmf(name, 3.3, 0.3, draws)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_places_within_the_cells(name):
+    """Killed: places drawn without the acceptance step; 9 sigma in a million draws."""
+    law = law_of(name)
+    cells = np.abs(draw(name, 1_000_000)) * 2.0 ** (law.cell_bits - 24)
+    k, place = np.divmod(cells, 1)
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    nodes, weights = (nodes + 1) / 2, weights / 2
+    density = weights * np.exp(
+        -nodes * (law.base + law.slope * np.arange(k.max() + 1)[:, None] + law.curve * nodes)
+    )
+    density /= density.sum(axis=1, keepdims=True)
+    mean = density @ nodes
+    variance = density @ nodes**2 - mean**2
+    weight = k if name == "gaussian" else np.ones_like(k)
+    score = weight @ (place - mean[k.astype(int)]) / np.sqrt(weight**2 @ variance[k.astype(int)])
+    assert abs(score) < 6
+
+
+def test_neighbouring_draws_are_independent():
+    draws = SystemNoise().add_gaussian(np.zeros(1_000_001), 1.0, "a")
+    cells = (stats.norm.cdf(draws) * 16).astype(int)
+    pairs = np.bincount(cells[1:] * 16 + cells[:-1], minlength=256)
+    assert stats.chisquare(pairs).pvalue > ALARM
+    signs = np.bincount((draws[1:] > 0) * 2 + (draws[:-1] > 0), minlength=4)
+    assert stats.chisquare(signs).pvalue > ALARM
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_opendp_draws_the_same_integers(name):
+    """At scale 64 its discrete law and our rounded one differ by 1e-5 of a probability."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=int))
+    if name == "gaussian":
+        theirs = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=64.0)
+    else:
+        theirs = dp.m.make_laplace(domain, dp.l1_distance(T=int), scale=64.0)
+    samples = np.array(theirs([0] * 20_000)), draw(name, 200_000, scale=64.0)
+    edges = np.r_[-np.inf, np.unique(np.quantile(samples[1], np.arange(1, 50) / 50)) + 0.5, np.inf]
+    table = [np.histogram(sample, edges)[0] for sample in samples]
+    assert stats.chi2_contingency(table).pvalue > ALARM
+
+
+# the attacks
+
+
+def fineness(values):
+    """The least j such that the value is a multiple of 2^-j: where its last bit is."""
+    fractions, exponents = np.frexp(values.astype(np.float64))
+    integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
+    last = np.log2(np.maximum(integers & -integers, 1))
+    return np.where(values == 0, -2000, 53 - last - exponents)
+
+
+def refuted_mu(add, value, sd, dtype):
+    """The largest mu that the place of the last bit refutes, either way, in 200,000 draws."""
+    scores = [fineness(add(np.full(200_000, one, dtype), sd)) for one in (0.0, value)]
+    thresholds = np.arange(-30, 130)
+    return max(mu_lower_bound(*pair, thresholds, ALARM) for pair in (scores, scores[::-1]))
+
+
+def added_in_floating_point(value, sd):
+    noise = np.random.default_rng().standard_normal(value.shape, dtype=value.dtype)
+    return value + value.dtype.type(sd) * noise
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("value", "sd"), [(1.0, 1.0), (1e6, 1e6), (1e6, 1e3)])
+def test_precision_attack(value, sd, dtype):
+    """Haney et al. 2022. Killed: noise added in floating point, a grid chosen by the value."""
+    source = SystemNoise()
+    claimed = value / sd
+    if claimed == 1:
+        assert refuted_mu(added_in_floating_point, value, sd, dtype) > 2
+    assert refuted_mu(lambda exact, sd: source.add_gaussian(exact, sd, "a"), value, sd, dtype) <= claimed
+    grid = 2.0 ** (np.frexp(sd)[1] - sampler.GRID_BITS)
+    counts = []
+    for one in (0.0, value, value / 3):
+        steps = source.add_gaussian(np.full(200_000, one), sd, "a") / grid
+        assert np.all(steps == np.rint(steps))
+        counts.append(np.bincount(steps.astype(np.int64) & 255, minlength=256))
+        assert stats.chisquare(counts[-1]).pvalue > ALARM
+    assert stats.chi2_contingency(counts).pvalue > ALARM
+
+
+def test_two_fits_with_one_seed():
+    """Killed: noise that a seed gives. The difference of two releases would be that of the data."""
+    fits = [
+        {
+            "one": [("one", ITEMS[0], 5), ("one", ITEMS[1], 1)],
+            "two": [("two", ITEMS[0], 3), ("two", ITEMS[1], last)],
+        }
+        for last in (4, 2)
+    ]
+
+    class Seeded:
+        def add_gaussian(self, value, sd, label):
+            return value + sd * np.random.default_rng(0).standard_normal(value.shape)
+
+    def differences(source):
+        calls = []
+        for rows in fits:
+            noise = RecordingNoise(source)
+            ItemBias().fit(ratings_of(rows), Accountant(Budget(1.0, 1e-6), noise=noise), seed=0)
+            calls.append(noise.calls)
+        of = [
+            np.concatenate([np.ravel(getattr(call, what)) for call in run])
+            for run in calls
+            for what in ("value", "output")
+        ]
+        return of[2] - of[0], of[3] - of[1]
+
+    data, released = differences(Seeded())
+    assert np.any(data)
+    assert released == pytest.approx(data, abs=1e-9)
+    data, released = differences(SystemNoise())
+    assert np.all(np.abs(released - data) > 1e-6)
