@@ -236,7 +236,7 @@ class PrivateALS(Estimator):
         planned = []
         for label, part in parts.items():
             share = fraction * part / total
-            if label == "level":
+            if label == "level" and self.n_users is None:
                 planned.append(level_release(budget, share))
             elif label == "item weights":
                 planned.append(weights_release(budget, share))
@@ -295,6 +295,8 @@ class PrivateALS(Estimator):
         move by sqrt(2) times as much as under add-remove, all others by twice as much.
         """
         positive, signed = (math.sqrt(2.0), 2.0) if replace else (1.0, 1.0)
+        if label == "level":  # its first number alone, in units of half the range
+            return signed
         if label == "residual variance":
             return domain.half_width**2
         if label == "start":
@@ -363,13 +365,16 @@ class PrivateALS(Estimator):
 
     def _level(self, ratings: Ratings, gate: Gate) -> tuple[float, float]:
         """Level that ratings are taken from (0 for likes), and number of users, declared or released."""
-        center, n_users = 0.0, 1.0
-        if gate.plans("level"):
-            domain = ratings.domain
-            noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
-            released, n_users = level(noisy, domain)
-            center = 0.0 if self.implicit else released
-        return center, n_users if self.n_users is None else float(self.n_users)
+        domain = ratings.domain
+        if not gate.plans("level"):
+            return 0.0, float(self.n_users or 1)
+        aggregate, scale = level_aggregate(ratings), level_scale(domain)
+        if self.n_users is None:
+            noisy = gate.release("level", aggregate, scale=scale)
+        else:  # nobody is counted again
+            noisy = np.append(gate.release("level", aggregate[:1], scale=scale[:1]), self.n_users)
+        center, n_users = level(noisy, domain)
+        return 0.0 if self.implicit else center, n_users
 
     def _item_weights(self, ratings: Ratings, gate: Gate) -> Array:
         return gate.release("item weights", item_weights(ratings))

@@ -62,7 +62,7 @@ CASES = [
     ),
     Case(
         "private-als, wide joint clip",
-        PrivateALS(**SHARED, factor_clip=1e-3, user_norm=1e-3, features=False, user_variance=0.0),
+        PrivateALS(**SHARED, factor_clip=1e-3, user_norm=1e-3, features=False, user_variance=0.0, n_users=6),
         loose={"item sums": "the joint clip never binds"},
     ),
     Case(
