@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 ENTRY_BITS, FACTOR_BITS = 28, 14
 #: Users (or ratings, where they are what is summed) that an exact sum has room for.
 LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
-#: Norms and weights are computed in float64, within a relative 2^-25 for up to 2^28 terms; what is scaled to
+#: Norms and weights are computed in float64, within a relative 2^-24 for up to 2^28 terms; what is scaled to
 #: a bound is scaled to this much of it.
-SAFE = 1.0 - 2.0**-24
+SAFE = 1.0 - 2.0**-22
 
 Array = NDArray[Any]
 
