@@ -40,6 +40,7 @@ frontier: $(VENV)/.test
 
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_speed --peers
+	$(BIN)/python -m benchmarks.bench_exact
 
 # LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
 reproduce-frank-wolfe: $(VENV)/.test
