@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_exact
 
-Both run in turn, in one process, for `--rounds` rounds; the fastest of each counts. "Plain" sums contributions as
-they are and adds numpy's normals in float64: not private against an attacker who reads the low bits.
+Both run in turn, in one process, for `--rounds` rounds; the fastest of each counts. "Plain" sums what users
+contribute as it is and adds the normals of numpy in float64: not private against one who reads the low bits.
 """
 
 from __future__ import annotations
