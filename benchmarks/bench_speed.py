@@ -239,6 +239,42 @@ def linearity(rank: int, rounds: int) -> None:
         )
 
 
+def noise(entries: int, rounds: int) -> None:
+    """CPU time of noise on so many entries, in turns with float64 noise of the same cipher."""
+    from hushrec.privacy.noise import SystemNoise, stream_cipher
+
+    value, scales = np.zeros((entries // 64, 64)), np.geomspace(0.1, 10, 64)
+    source = SystemNoise()
+
+    def floats(draw: str) -> None:
+        """What numpy draws, added in floating point, a part that fits the cache at a time."""
+        generator = np.random.Generator(stream_cipher())
+        for start in range(0, len(value), 256):
+            value[start : start + 256] + getattr(generator, draw)(size=(256, 64))
+
+    contestants = {
+        "numpy's float64 normals, not exact": lambda: floats("standard_normal"),
+        "numpy's float64 Laplace, not exact": lambda: floats("laplace"),
+        "exact Gaussian": lambda: source.add_gaussian(value, 1.0, "noise"),
+        "exact Gaussian, an sd for each column": lambda: source.add_gaussian(value, scales, "noise"),
+        "exact Gaussian, float32": lambda: source.add_gaussian(value.astype(np.float32), 1.0, "noise"),
+        "exact Laplace": lambda: source.add_laplace(value, 1.0, "noise"),
+        "words of the cipher alone": lambda: stream_cipher().random_raw(2 * value.size),
+    }
+    clocks = {name: Clock() for name in contestants}
+    for _ in range(rounds + 1):
+        for name, run in contestants.items():
+            with clocks[name].measure():
+                run()
+    print(f"\n## Noise on {value.size:,} entries, one core, {cores()}\n")
+    print("| | ns of CPU an entry | million a second | time / numpy's normals |")
+    print("|---|---|---|---|")
+    reference = clocks["numpy's float64 normals, not exact"].cpu
+    for name, clock in clocks.items():
+        speed = value.size / clock.cpu
+        print(f"| {name} | {1e9 / speed:.1f} | {speed / 1e6:.0f} | {clock.cpu / reference:.2f} |")
+
+
 def cores() -> str:
     return f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
 
@@ -252,11 +288,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--peers", action="store_true", help="also time implicit and cmfrec, if installed")
     parser.add_argument("--no-linearity", action="store_true", help="skip the table from 1M to 20M ratings")
+    parser.add_argument("--noise", action="store_true", help="only the table of the noise")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         library, kind, rank, folder = arguments.child
         child(library, kind, int(rank), Path(folder))
+        return
+    noise(1 << 20, 10 * arguments.rounds)
+    if arguments.noise:
         return
     contestants = {label: ("hushrec", kind) for label, kind in OURS.items()}
     if arguments.peers:

@@ -127,9 +127,10 @@ def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random
         )
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        noisy = part.astype(np.float64).reshape(-1)
+        noisy = part.reshape(-1).astype(np.float64, copy=False)  # float64 in place
         chunk = slice(start, start + step) if amount.size > 1 else slice(None)
         add_noise(noisy, scales[chunk].flatten(), grids[chunk].flatten(), law, stream.random_raw)
-        with np.errstate(all="ignore"):  # a warning would tell what the rows hold
-            part[...] = noisy.reshape(part.shape)
+        if dtype != np.float64:
+            with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+                part[...] = noisy.reshape(part.shape)
     return result

@@ -77,7 +77,8 @@ def test_it_says_everything():
     text = " ".join(statement.text().split())
     for part in (
         "Joint differential privacy", "added or removed", "epsilon = 1 at delta = 1e-06", "mu = 0.2367",
-        "item statistics (each of 5)", "Gaussian", "the catalogue", "cryptographic", "not exact", "hushrec",
+        "item statistics (each of 5)", "Gaussian", "the catalogue", "cryptographic", "not exact",
+        "noise: exact", "hushrec",
     ):  # fmt: skip
         assert part in text
     entry = statement.to_dict()
@@ -91,6 +92,7 @@ def test_it_says_everything():
     assert entry["releases"][0]["noise_sd"] == pytest.approx(2 * entry["releases"][0]["noise_multiplier"])
     assert entry["secure_noise"] is True
     assert entry["exact_arithmetic"] is False
+    assert entry["exact_noise"] is True
     assert entry["private"] is True
     assert statement.spent_epsilon == pytest.approx(1.0, rel=1e-9)
 
