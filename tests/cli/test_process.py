@@ -99,7 +99,10 @@ def test_interrupt(files, tmp_path):
     pipe = tmp_path / "slow.csv"
     os.mkfifo(pipe)
     line = [str(pipe) if word == files.train else word for word in train_line(files, tmp_path)]
-    process = subprocess.Popen(line, env=environment(tmp_path), stderr=subprocess.PIPE, text=True)
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731; a job of a shell ignores it
+    process = subprocess.Popen(
+        line, env=environment(tmp_path), stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    )
     writer = os.open(pipe, os.O_WRONLY)  # returns when the command has opened the other end
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
