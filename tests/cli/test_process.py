@@ -99,7 +99,10 @@ def test_interrupt(files, tmp_path):
     pipe = tmp_path / "slow.csv"
     os.mkfifo(pipe)
     line = [str(pipe) if word == files.train else word for word in train_line(files, tmp_path)]
-    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731; a job of a shell ignores it
+
+    def heard():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job of a shell is started deaf to it
+
     process = subprocess.Popen(
         line, env=environment(tmp_path), stderr=subprocess.PIPE, text=True, preexec_fn=heard
     )
