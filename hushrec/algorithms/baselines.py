@@ -188,7 +188,7 @@ class Popular(Estimator):
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
 
-# ---------------------------------------------------------------------- parts that DPALS releases too
+# ---------------------------------------------------------------------- parts that other models release too
 
 
 def level_release(budget: Budget, fraction: float, label: str = "level") -> Release:
