@@ -9,10 +9,11 @@ import argparse
 import multiprocessing
 import threading
 import time
+from typing import NamedTuple
 
 import numpy as np
 
-from hushrec.algorithms import PrivateALS
+from hushrec.algorithms import DPALS, Estimator, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.outsourcing.aggregation_client import take_part
 from hushrec.outsourcing.aggregation_server import AggregationServer
@@ -24,37 +25,50 @@ from hushrec.privacy import Budget
 
 SHAPE = (943, 1_682, 100_000)
 PROCESSES = 2
+HEADER = """One round at rank 8. DPALS: a Gramian for every item. Private ALS: one for all, and the item sums.
+
+| algorithm | nodes | neighbours | threshold | seconds, a third dropping out | seconds, none \
+| CPU seconds of a node | largest upload, KB |
+|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ratings", help="default: generated in MovieLens-100K's shape")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[200])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[50, 100, 200, 400])
     parser.add_argument("--epsilon", type=float, default=5.0)
-    parser.add_argument("--full", action="store_true", help="a full training too")
+    parser.add_argument("--full", action="store_true", help="a full training of private ALS too")
     options = parser.parse_args()
     ratings = load(options.ratings)
     n_users, budget = ratings.n_users, Budget(options.epsilon, 1e-6)
-    print(
-        "One round of private ALS (Gramian and item sums, rank 8), a third of the nodes dropping out in it.\n"
-    )
-    header = ["nodes", "neighbours", "threshold", "seconds", "without dropouts", "CPU seconds of 4 releases"]
-    print("| " + " | ".join([*header, "largest upload, KB"]) + " |\n" + "|---:" * 7 + "|")
-    for n_nodes in options.nodes:
-        estimator = PrivateALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users)
-        agreement = agreed(estimator, budget, ratings.domain, n_nodes)
-        first = len(agreement.plan.releases) - 2
-        runs = [run(agreement, ratings, drop) for drop in (first, None)]
-        spent = [f"{sum(seconds[first:]):.2f}" for seconds, _ in runs] + [f"{runs[0][1]:.1f}"]
-        size = 8 * 8 * ratings.n_items * 4 // 3 // 1000
-        graph = agreement.graph
-        cells = [n_nodes, graph.degree, graph.threshold, *spent, size]
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    print(HEADER)
+    growth = []
+    for estimator in (
+        DPALS(rank=8, iterations=1),
+        PrivateALS(rank=8, iterations=1, features=False, bias_rounds=0, n_users=n_users),
+    ):
+        work = []
+        for n_nodes in options.nodes:
+            agreement = agreed(estimator, budget, ratings.domain, n_nodes)
+            first = next(
+                index for index, one in enumerate(agreement.plan.releases) if one.label.endswith(" 1")
+            )
+            lossy, whole = (run(agreement, ratings, drop) for drop in (first, None))
+            work.append(lossy.work + whole.work)
+            spent = [f"{sum(one.seconds[first:]):.2f}" for one in (lossy, whole)]
+            spent.append(f"{work[-1] / 2 / n_nodes:.3f}")
+            graph, size = agreement.graph, 8 * max(whole.sizes) * 4 // 3 // 1000
+            cells = [estimator.name, n_nodes, graph.degree, graph.threshold, *spent, size]
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        if len(work) > 1:
+            power = np.polyfit(np.log(options.nodes), np.log(work), 1)[0]
+            growth.append(f"CPU seconds of all grow as nodes^{power:.2f} ({estimator.name}).")
+    print("\n" + "\n".join(growth))
     if options.full:
         n_nodes = options.nodes[-1]
-        estimator = PrivateALS.planned(budget, ratings.domain, n_users)
-        times, _ = run(agreed(estimator, budget, ratings.domain, n_nodes), ratings, None)
+        planned = PrivateALS.planned(budget, ratings.domain, n_users)
+        times = run(agreed(planned, budget, ratings.domain, n_nodes), ratings, None).seconds
         print(f"\nFull training, {n_nodes} nodes, {len(times)} releases: {sum(times):.1f} s")
 
 
@@ -70,15 +84,23 @@ def load(path: str | None) -> Ratings:
     return Ratings.read(path, Domain(items, rating_range=(1, 5)))
 
 
-def agreed(estimator: PrivateALS, budget: Budget, domain: Domain, n_nodes: int) -> Agreement:
+def agreed(estimator: Estimator, budget: Budget, domain: Domain, n_nodes: int) -> Agreement:
     """One node in twenty may collude, one in three drop out."""
     return Agreement(
         estimator=estimator, budget=budget, domain=domain, n_nodes=n_nodes, colluding=n_nodes // 20
     )
 
 
-def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> tuple[list[float], float]:
-    """Seconds of each release, from the last one's total to its own, and CPU seconds of all processes."""
+class Run(NamedTuple):
+    """Seconds of each release, from the last one's total to its own; its numbers; CPU seconds of all."""
+
+    seconds: list[float]
+    sizes: list[int]
+    work: float
+
+
+def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> Run:
+    """One training on the loopback address; a third of the nodes drop out in a release."""
     context = multiprocessing.get_context("spawn")
     address = context.Queue()
     seconds = context.Queue()
@@ -94,11 +116,11 @@ def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> tuple[list[
     workers = [context.Process(target=nodes, args=(url, agreement, share, drop, work)) for share in shares]
     for worker in workers:
         worker.start()
-    result = seconds.get(timeout=900)
+    times, sizes = seconds.get(timeout=900)
     for process in (*workers, server):
         process.join(timeout=60)
         process.kill()
-    return result, sum(work.get(timeout=10) for _ in range(PROCESSES + 1))
+    return Run(times, sizes, sum(work.get(timeout=10) for _ in range(PROCESSES + 1)))
 
 
 def serve(
@@ -112,11 +134,13 @@ def serve(
     aggregation = AggregationServer(agreement, quiet=1.0)
     n_nodes = agreement.n_nodes
     limits = Limits(connections=2 * n_nodes + 16, requests_per_second=1e6, idle_seconds=600)
-    times = []
+    times: list[float] = []
+    sizes: list[int] = []
 
     def total(index: int, label: str, integers: np.ndarray, noise_sd: float) -> np.ndarray:
         values = aggregation._total(index)
         times.append(time.perf_counter())
+        sizes.append(len(values))
         return values
 
     with Service(aggregation.answer, limits=limits) as service:
@@ -125,7 +149,7 @@ def serve(
             time.sleep(0.01)
         times.append(time.perf_counter())
         agreement.train(Ratings.from_triples([], [], [], agreement.domain), total)
-        seconds.put(np.diff(times).tolist())
+        seconds.put((np.diff(times).tolist(), sizes))
         time.sleep(3)  # the nodes fetch their last answers
         work.put(time.process_time() - start)
 

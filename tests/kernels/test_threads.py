@@ -71,16 +71,15 @@ def test_one_blas_thread_until_the_last_is_out(first_out):
 ALL_AT_ONCE = """
 import math, sys, threading
 import numpy as np
-from hushrec.algorithms import CorrectiveFrankWolfe, DPALS, PrivateFrankWolfe, PrivateSVD
+from hushrec.algorithms import CorrectiveFrankWolfe, DPALS, PrivateALS, PrivateFrankWolfe, PrivateSVD
 from hushrec.data import realistic
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 
 ratings = realistic(300, 200, 9000, seed=0)
 estimators = [
-    DPALS(rank=8, iterations=1, n_users=300),
-    DPALS.as_published(rank=4, iterations=1, max_ratings_per_user=20, user_norm=0.5, rating_bound=1.0,
-                       regularization=5.0),
+    PrivateALS(rank=8, iterations=1, n_users=300),
+    DPALS(rank=4, iterations=1),
     PrivateFrankWolfe(nuclear_norm=50.0, iterations=2),
     CorrectiveFrankWolfe(iterations=1),
     PrivateSVD(rank=4),

@@ -12,7 +12,7 @@ from hushrec.data import Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
 from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.messages import Envelopes, Masked, Prepared, Survivors, Unmasking
+from hushrec.outsourcing.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
 from hushrec.privacy import Accountant, Budget
@@ -301,6 +301,35 @@ def test_another_agreement_is_refused():
     aggregation = server.AggregationServer(theirs)
     with Service(aggregation.answer) as service, pytest.raises(HushrecError, match="another agreement"):
         client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0")
+
+
+def test_nobody_enrols_without_a_token_of_his_own():
+    agreement = agreed()
+    aggregation = server.AggregationServer(agreement)
+    enrolment = Enrolment("n0", agreement.fingerprint, bytes(32)).to_json()
+    for token in ("", "short"):
+        with pytest.raises(HushrecError, match="at least 32"):
+            aggregation.answer("POST", ["enrolment"], token, enrolment)
+    assert not aggregation._tokens
+
+
+def test_a_failure_in_opening_the_total_stops_the_training(monkeypatch):
+    """Nobody waits for ever for a total that will not come."""
+
+    def fail(self, index, unmaskings):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(server.AggregationServer, "_open", fail)
+    network = Network(agreed(ItemBias()))
+    for result in (network.billboard, *network.results):
+        assert "could not be opened (ZeroDivisionError)" in str(result)
+
+
+def test_secrets_of_another_length_are_refused():
+    with pytest.raises(InputError, match="32 bytes"):
+        Unmasking("n0", b"short", {}, {})
+    with pytest.raises(InputError, match="32 bytes"):
+        Unmasking("n0", bytes(32), {"n1": bytes(31)}, {})
 
 
 @pytest.mark.parametrize("changes", [{"n_nodes": 2}, {"dropouts": 0.5}, {"colluding": -1}, {"colluding": 5}])
