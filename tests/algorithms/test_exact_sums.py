@@ -1,12 +1,16 @@
-"""C1 and C2: what reaches the gate is the same to the last bit for any order of the users and any threads.
+"""C1: what reaches the gate is the same to the last bit for any order of the users and any threads.
+
+C2: there is room in it for as many users as are allowed, and no more are.
 
 Planting ``spacing = lambda *_: 0.0`` (sums in floating point) fails nearly every case.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from hushrec.algorithms import GlobalMean
+from hushrec.algorithms import GlobalMean, baselines, projected_gradient
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels import fixed_point, threads
@@ -25,8 +29,8 @@ def values(case: Case, ratings: Ratings, calls: list) -> list[bytes]:
     return [call.value.tobytes() for call in noise.calls]
 
 
-def check(case: Case, orders: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "SMALLEST_RANGE", 8.0)
+def check(case: Case, orders: int, seed: int, monkeypatch: pytest.MonkeyPatch, record) -> None:
+    """Users in another order, on 1, 2 or 8 threads, rows cut into larger or smaller pieces."""
     monkeypatch.setattr(threads, "ROWS_TOGETHER", 1)
     rng = np.random.default_rng(seed)
     users = hostile_data(rng, USERS)
@@ -36,25 +40,24 @@ def check(case: Case, orders: int, seed: int, monkeypatch: pytest.MonkeyPatch) -
         case.estimator.fit(ratings, Accountant(case.budget("add-remove"), noise=noise), seed=1)
     expected = [call.value.tobytes() for call in noise.calls]
     for number in range(orders):
-        names = list(rng.permutation(list(users)))
-        shuffled = {name: users[name] for name in names}
-        with threads.limit((1, 2, 8)[number % 3]):
-            again = values(case, ratings_of(shuffled if number else users), noise.calls)
-        assert again == expected
+        monkeypatch.setattr(threads, "SMALLEST_RANGE", (8.0, 100.0, 1e9)[number % 3])
+        monkeypatch.setattr(projected_gradient, "_BLOCK", (16, 100, 1 << 21)[number // 3 % 3])
+        shuffled = {name: users[name] for name in rng.permutation(list(users))}
+        with threads.limit((1, 2, 8)[number // 9 % 3]):
+            assert values(case, ratings_of(shuffled), noise.calls) == expected
+    record("permutations", orders)
 
 
 @pytest.mark.parametrize("case", USER_CASES, ids=lambda case: case.name)
-def test_sums_do_not_depend_on_order_or_threads(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(case, 6, 5, monkeypatch)
+def test_sums_do_not_depend_on_order_or_threads(case: Case, monkeypatch, record_property) -> None:
+    check(case, 27, 5, monkeypatch, record_property)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", USER_CASES, ids=lambda case: case.name)
-def test_sums_do_not_depend_on_order_or_threads_at_length(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_do_not_depend_on_order_or_threads_at_length(case: Case, monkeypatch, record_property) -> None:
     for seed in range(25):
-        check(case, 20, seed, monkeypatch)
+        check(case, 27, seed, monkeypatch, record_property)
 
 
 def additive(case: Case, seed: int) -> bool:
@@ -83,7 +86,7 @@ def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
     assert len(failed) > len(USER_CASES) / 2
 
 
-def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch, record_property) -> None:
     """C2: an error before anything is spent, and never a wrapped sum."""
     monkeypatch.setattr("hushrec.algorithms.base.LARGEST_COUNT", 2)
     ratings = Ratings.from_triples(["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0], Domain(["x"], (1, 5)))
@@ -91,11 +94,12 @@ def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="users"):
         GlobalMean().fit(ratings, accountant)
     assert accountant.releases == ()
+    record_property("overflow cases", 1)
 
 
 @pytest.mark.parametrize("bound", [1e-300, 1e-9, 0.3, 0.5, 1.0, 1.5, 2.0, 4096.0, 1e12])
 @pytest.mark.parametrize("bits", [fixed_point.ENTRY_BITS, fixed_point.FACTOR_BITS])
-def test_a_full_sum_is_exact(bound: float, bits: int) -> None:
+def test_a_full_sum_is_exact(bound: float, bits: int, record_property) -> None:
     """In integers: as many users as are allowed, each at the bound, stay below 2^53 steps."""
     step = fixed_point.spacing(bound, bits)
     mantissa, _ = np.frexp(step)
@@ -103,6 +107,7 @@ def test_a_full_sum_is_exact(bound: float, bits: int) -> None:
     at_bound = int(fixed_point.truncated(np.array([bound]), step)[0] / step)
     power = 2 if bits == fixed_point.FACTOR_BITS else 1
     assert fixed_point.LARGEST_COUNT * at_bound**power <= 2**53
+    record_property("overflow cases", 1)
 
 
 def test_truncation_makes_nothing_longer() -> None:
@@ -113,3 +118,11 @@ def test_truncation_makes_nothing_longer() -> None:
     assert (np.abs(fixed) <= np.abs(values)).all() and (np.abs(fixed - values) < step).all()
     assert (fixed / step == np.round(fixed / step)).all()
     assert fixed_point.truncated(values, 0.0) is values
+
+
+@pytest.mark.parametrize("bound", [1e-200, 0.3, 1.0, 1e12])
+def test_a_clip_leaves_room_for_rounding(bound: float) -> None:
+    """What it scales to is shorter than the bound by more than norms and weights are rounded."""
+    norms = bound * 10.0 ** np.random.default_rng(2).uniform(-3, 3, 1000)
+    for norm, factor in zip(norms, baselines.clip_factor(norms, bound)):
+        assert Fraction(factor) * Fraction(norm) <= Fraction(bound) * (1 - Fraction(1, 1 << 23))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_csr import random_csr
 
 from hushrec.kernels import least_squares, threads
+from tests.kernels.random_csr import random_csr
 
 RANKS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 47, 64, 65, 70]
 

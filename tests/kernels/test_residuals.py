@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from random_csr import random_csr
 
 from hushrec.kernels import residuals, threads
+from tests.kernels.random_csr import random_csr
 
 
 def problem(seed, rank, dtype, n_rows=31, n_cols=90, density=0.9):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_csr import random_csr
 
 from hushrec.kernels import threads
 from hushrec.kernels.topk import top_k
+from tests.kernels.random_csr import random_csr
 
 
 def slow_top_k(scores, count, indptr, indices):

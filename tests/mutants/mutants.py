@@ -17,6 +17,7 @@ import numpy as np
 
 from hushrec.algorithms import (
     DPALS,
+    Estimator,
     ItemBias,
     PrivateALS,
     PrivateFrankWolfe,
@@ -32,6 +33,7 @@ from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import LedgerError
+from hushrec.kernels import residuals
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -58,6 +60,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.noise import GeneratorNoise
 from tests.algorithms import (
+    test_exact_sums,
     test_frank_wolfe,
     test_oja,
     test_plan,
@@ -66,6 +69,7 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
+from tests.kernels import test_residuals
 from tests.privacy import (
     test_accountant,
     test_accounting,
@@ -128,6 +132,13 @@ def noise_law(name: str = "item-bias") -> Killer:
 def planned(name: str) -> Killer:
     """A7."""
     return Killer(test_plan.test_ledger_equals_plan, {"case": case(name), "relation": "add-remove"})
+
+
+def in_any_order(name: str) -> Killer:
+    """C1."""
+    return Killer(
+        test_exact_sums.test_sums_do_not_depend_on_order_or_threads, {"case": case(name)}, ("monkeypatch",)
+    )
 
 
 def set_to(target: Any, name: str, value: Any) -> Callable[[Any], None]:
@@ -312,6 +323,32 @@ def row_clip_missing(monkeypatch: Any) -> None:
             self, rows, coefficients, last, step, math.inf
         ),
     )
+
+
+def without_counting_users(self: Estimator, train: Any, ratings: Any, accountant: Any, *options: Any) -> Any:
+    plan = self.releases(accountant.budget, ratings.domain, 1.0)
+    result = train(ratings, Gate(accountant, plan), 0)
+    return result, accountant.statement(self.public_inputs, (), exact_arithmetic=True)
+
+
+def rounded_to_nearest(values: Array, step: float) -> Array:
+    return np.rint(np.asarray(values) / step) * step if step else values
+
+
+def norms_of_residuals_taken_in_another_order(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    row_factors: Array,
+    col_factors: Array,
+    *,
+    row_offset: Array,
+    col_offset: Array,
+) -> Array:
+    rows = np.repeat(np.arange(len(row_factors)), np.diff(indptr))
+    products = (row_factors[rows] * col_factors[indices]).sum(axis=1)
+    left = values - row_offset[rows] - col_offset[indices] - products
+    return np.sqrt(np.bincount(rows, left**2, len(row_factors)))
 
 
 def quarter_of_the_sensitivity(bound: float, relation: str) -> float:
@@ -731,6 +768,37 @@ MUTANTS = [
         "fork spends the budget again",
         fork_not_noticed,
         Killer(test_accountant.test_a_fork_cannot_spend_the_same_budget_again),
+    ),
+    # sums are not exact
+    Mutant(
+        "contributions rounded to nearest, not towards zero",
+        set_to(private_svd, "truncated", rounded_to_nearest),
+        sensitivity("private-svd"),
+    ),
+    Mutant(
+        "clip without its margin for rounding",
+        set_to(baselines, "SAFE", 1.0),
+        Killer(test_exact_sums.test_a_clip_leaves_room_for_rounding, {"bound": 1.0}),
+    ),
+    Mutant(
+        "norms of residuals that are not the bits that are summed",
+        set_to(residuals, "residual_norms", norms_of_residuals_taken_in_another_order),
+        Killer(test_residuals.test_a_residual_is_the_same_bits_from_either_side),
+    ),
+    Mutant(
+        "sums in floating point (item biases)",
+        set_to(baselines, "spacing", lambda *_: 0.0),
+        in_any_order("item-bias"),
+    ),
+    Mutant(
+        "sums in floating point (Frank-Wolfe by Oja's rule)",
+        set_to(oja, "spacing", lambda *_: 0.0),
+        in_any_order("private-frank-wolfe, oja"),
+    ),
+    Mutant(
+        "more users than a sum has room for",
+        set_to(Estimator, "run", without_counting_users),
+        Killer(test_exact_sums.test_more_users_than_a_sum_has_room_for_are_refused, {}, ("monkeypatch",)),
     ),
     # the algorithms of the Frank-Wolfe paper
     Mutant(

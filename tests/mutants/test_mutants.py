@@ -1,5 +1,6 @@
 """A8: every planted privacy bug is killed by the test that is named for it, which passes without the bug."""
 
+import inspect
 from pathlib import Path
 
 import mpmath
@@ -24,16 +25,21 @@ def run(killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         fixtures["no_noise"] = None
     if "slow_draws" in killer.fixtures:
         fixtures["slow_draws"] = spied_slow_draws(monkeypatch)
+    given = {name: fixtures[name] for name in killer.fixtures}
+    if "record_property" in inspect.signature(killer.test).parameters:
+        given["record_property"] = lambda *_: None
     with mpmath.workdps(50):
-        killer.test(**killer.arguments, **{name: fixtures[name] for name in killer.fixtures})
+        killer.test(**killer.arguments, **given)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_mutant_is_killed(mutant: Mutant, tmp_path, monkeypatch) -> None:
+def test_mutant_is_killed(mutant: Mutant, tmp_path, monkeypatch, record_property) -> None:
+    record_property("planted", 1)
     mutant.plant(monkeypatch)
     with pytest.raises((Exception, pytest.fail.Exception)) as death:
         run(mutant.killer, tmp_path, monkeypatch)
     assert not isinstance(death.value, TypeError | NameError | AttributeError), "the mutant does not run"
+    record_property("killed", 1)
 
 
 @pytest.mark.parametrize(
