@@ -15,47 +15,41 @@ from hushrec.errors import InputError
 from hushrec.privacy import SystemNoise
 from hushrec.privacy.noise import stream_cipher
 from hushrec.privacy.testing import SeededNoise
+from tests.privacy.laws import ALARM, check_law
 
 DRAWS = 1_000_000
-ALARM = 1e-9
-
-
-def check_law(draws, law):
-    """Kolmogorov-Smirnov, chi-square over 1,000 equal cells, mean, variance and autocorrelation."""
-    assert stats.kstest(draws, law.cdf).pvalue > ALARM
-    cells = np.bincount((law.cdf(draws) * 1000).astype(int).clip(0, 999), minlength=1000)
-    assert stats.chisquare(cells).pvalue > ALARM
-    variance, kurtosis = float(law.var()), float(law.stats(moments="k")) + 3
-    sd_of_variance = variance * math.sqrt((kurtosis - 1) / len(draws))
-    assert abs(np.mean(draws**2) - variance) < 6 * sd_of_variance
-    assert abs(np.mean(draws)) < 6 * math.sqrt(variance / len(draws))
-    for lag in (1, 2, 3, 32, 33, 64, 1 << 15):
-        correlation = np.mean(draws[lag:] * draws[:-lag]) / variance
-        assert abs(correlation) < 6 / math.sqrt(len(draws)), lag
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_gaussian_law(dtype):
+def test_gaussian_law(dtype, record_property):
     """Killed: sd halved, sd squared, one chunk's noise used for all chunks."""
     value = np.linspace(-5, 5, DRAWS).reshape(-1, 20).astype(dtype)
     noisy = SystemNoise().add_gaussian(value, 3.0, "a")
     assert (noisy.dtype, noisy.shape) == (dtype, value.shape)
-    check_law((noisy.astype(float) - value).ravel() / 3, stats.norm)
+    check_law((noisy.astype(float) - value).ravel() / 3, stats.norm, record_property)
 
 
-def test_gaussian_law_with_a_scale():
+def test_gaussian_law_with_a_scale(record_property):
     """Killed: scale multiplied instead of divided, scale of the first chunk used for all."""
     value = np.zeros((1000, 1000))
     for sd in (np.geomspace(0.1, 10, 1000), np.geomspace(0.1, 10, 1000)[:, np.newaxis]):
         noisy = SystemNoise().add_gaussian(value, sd, "a")
-        check_law((noisy / sd).ravel(), stats.norm)
-        check_law((noisy / sd).T.ravel(), stats.norm)
+        check_law((noisy / sd).ravel(), stats.norm, record_property)
+        check_law((noisy / sd).T.ravel(), stats.norm, record_property)
 
 
-def test_laplace_law():
+def test_laplace_law(record_property):
     """Killed: scale sqrt(2) too small."""
     noisy = SystemNoise().add_laplace(np.full(DRAWS, 7.0), 0.5, "a")
-    check_law((noisy - 7) / 0.5, stats.laplace)
+    check_law((noisy - 7) / 0.5, stats.laplace, record_property)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("law", [stats.norm, stats.laplace], ids=["gaussian", "laplace"])
+def test_laws_in_many_draws(law, record_property):
+    source = SystemNoise()
+    add = source.add_gaussian if law is stats.norm else source.add_laplace
+    check_law(add(np.zeros(50 * DRAWS), 1.0, "a"), law, record_property)
 
 
 def test_the_test_has_teeth():
@@ -201,24 +195,25 @@ def draw(_=None):
 SHARED = SystemNoise()
 
 
-def test_no_two_streams_are_equal():
+def test_no_two_streams_are_equal(record_property):
     """Fork, spawn, threads, copies and repeated calls. Killed: one generator kept in the source."""
     import copy
 
     draws = [draw(), draw(), SHARED.add_gaussian(np.zeros(4), 1.0, "a").tolist()]
     draws.append(copy.deepcopy(SHARED).add_gaussian(np.zeros(4), 1.0, "a").tolist())
-    for method in ("fork", "spawn"):
+    for method, workers in (("fork", 2), ("spawn", 1)):
         if method == "fork" and not hasattr(os, "fork"):
             continue
-        with ProcessPoolExecutor(2, mp_context=get_context(method)) as pool:
+        with ProcessPoolExecutor(workers, mp_context=get_context(method)) as pool:
             draws += pool.map(draw_from_shared, range(4))
-    threads = [threading.Thread(target=lambda: draws.append(draw_from_shared(0))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: draws.append(draw_from_shared(0))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     numbers = [number for four in draws for number in four]
     assert len(set(numbers)) == len(numbers)
+    record_property("streams", len(draws))
 
 
 def draw_from_shared(_):
