@@ -193,7 +193,7 @@ def _residual_range(
 ):
     """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
     lanes = simd.lanes(offset)
-    width = -(-right.shape[1] // lanes) * lanes
+    width = min(left.shape[1], right.shape[1])  # a float32 table is padded to more columns than a float64 one
     flat, rows = right.reshape(-1), left.reshape(-1)
     block, row = simd.aligned(offset, BLOCK * width), simd.aligned(offset, width)
     residuals = np.empty(BLOCK)

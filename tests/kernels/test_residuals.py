@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.kernels import residuals, threads
+from hushrec.kernels import arrays, residuals, threads
 from tests.kernels.random_csr import random_csr
 
 
@@ -36,7 +36,7 @@ def slow_residuals(matrix, left, right, row_offset, col_offset, clip):
     return dense
 
 
-@pytest.mark.parametrize("types", ["ff", "dd", "fd"])
+@pytest.mark.parametrize("types", ["ff", "dd", "fd", "df"])
 @pytest.mark.parametrize("rank", [1, 5, 8, 15, 16, 17, 32, 33, 64, 70])
 @pytest.mark.parametrize("clip", [0.7, np.inf])
 def test_sums_and_norms_equal_the_slow_ones(rank, types, clip):
@@ -50,6 +50,29 @@ def test_sums_and_norms_equal_the_slow_ones(rank, types, clip):
     np.testing.assert_allclose(sums, weighted @ right.astype(float), rtol=1e-12, atol=1e-9)
     np.testing.assert_allclose(norms, np.linalg.norm(weighted, axis=1), rtol=1e-12)
     assert not sums[::5].any() and not norms[::5].any()
+
+
+@pytest.mark.parametrize("types", ["ff", "dd", "fd", "df"])
+@pytest.mark.parametrize("rank", [1, 8, 9, 17])
+def test_nothing_beyond_the_tables_is_read(rank, types, monkeypatch):
+    """Memory around the factors is NaN, which even a weight of zero would pass on."""
+
+    def among_nans(factors):
+        table = arrays.padded(factors)
+        memory = np.full(table.size + 64, np.nan, table.dtype)
+        skip = -memory.ctypes.data % 64 // table.itemsize
+        copy = memory[skip : skip + table.size].reshape(table.shape)
+        copy[:] = table
+        return copy
+
+    monkeypatch.setattr(residuals, "padded", among_nans)
+    matrix, left, right, extras = problem(rank, rank, np.float64, n_rows=30)
+    left, right = left.astype(types[0]), right.astype(types[1])
+    assert matrix[0][-2] < matrix[0][-1], "the last row is read"
+    assert np.isfinite(residuals.residual_sums(*matrix, left, right, **extras)).all()
+    assert np.isfinite(residuals.residual_norms(*matrix, left, right, **extras)).all()
+    rows, columns = np.array([0, 29]), np.array([89, 0])
+    assert np.isfinite(residuals.predict_pairs(rows, columns, left, right)).all()
 
 
 def test_threads_do_not_change_a_bit(monkeypatch):
