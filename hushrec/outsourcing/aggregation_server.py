@@ -69,6 +69,7 @@ class AggregationServer:
         self._neighbours: dict[str, list[str]] = {}
         self._present: set[str] = set()
         self._totals: dict[int, masks.Words] = {}
+        self._sums: dict[int, Sum] = {}
         self._trouble = ""
 
     def train(self) -> Billboard:
@@ -91,10 +92,11 @@ class AggregationServer:
                 return self._unmask(self._sent(Unmasking, body, token), self._index(index))
             case "GET", ["total", index, node]:
                 self._check_token(node, token)
-                total = self._total(self._index(index))
+                number = self._index(index)
+                self._total(number)
                 with self._lock:
                     self._present.add(node)
-                return Sum(total)
+                return self._sums[number]
         raise Refusal(404, "There is no such page.")
 
     def _index(self, text: str) -> int:
@@ -165,7 +167,8 @@ class AggregationServer:
         masked = self._over("masked", index, unmasking.node)
         step = self._step("unmasking", index, lambda: set(masked))
         self._join(step, unmasking.node, unmasking, lambda sent: self._open(index, sent))
-        return Sum(self._total(index))
+        self._total(index)
+        return self._sums[index]
 
     def _open(self, index: int, unmaskings: dict[str, Any]) -> None:
         """The total of a release: the masked vectors, less what does not cancel."""
@@ -192,6 +195,7 @@ class AggregationServer:
                 if other in masked
             ]
             total += masks.pairwise_total(name, pairs, size)
+        self._sums[index] = Sum(total)
         self._totals[index] = total
         self._present = set(unmaskings)
 

@@ -13,6 +13,7 @@ import json
 import math
 import typing
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,10 @@ class Message:
 
     def to_json(self) -> bytes:
         """The message as it travels."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> bytes:  # one total goes to many nodes
         entries = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
         return json.dumps(entries, sort_keys=True, allow_nan=False).encode()
 
