@@ -50,18 +50,23 @@ class Domain:
         kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
     declared : bool
         False marks a domain read from data; private training refuses it.
+    item_features : array of shape (n_items, n_features), table or path, optional
+        What is publicly known of the items, as numbers: genres as 0 and 1, vectors of a text. See
+        `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
+        training only: neither the model file nor the fingerprint holds them.
 
     Raises
     ------
     InputError
         The catalogue is empty, holds a duplicate or an empty id; the range is missing, not finite or not
-        increasing; the cap is not a positive integer.
+        increasing; the cap is not a positive integer; the features are not numbers, or none is of an item.
     """
 
     items: tuple[Any, ...]
     rating_range: tuple[float, float] | None = None
     max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
     declared: bool = True
+    item_features: Any = field(default=None, repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +78,10 @@ class Domain:
             raise InputError(f"max_ratings_per_user must be a positive integer, not {cap!r}.")
         object.__setattr__(self, "max_ratings_per_user", int(cap))
         object.__setattr__(self, "_texts", _check_catalogue(items))
+        if self.item_features is not None:
+            from hushrec.data.features import read_item_features
+
+            object.__setattr__(self, "item_features", read_item_features(self.item_features, self._texts))
 
     def __repr__(self) -> str:
         stamp = "" if self.declared else ", declared=False"

@@ -6,13 +6,14 @@ Nothing here is private. Each function draws from ``numpy.random.default_rng(see
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from hushrec.data.domain import Domain
-from hushrec.data.ids import Encoded
+from hushrec.data.ids import Encoded, is_number
 from hushrec.data.keys import check_seed
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
@@ -145,6 +146,11 @@ def realistic(
     rank: int = 8,
     rating_range: tuple[float, float] = (1.0, 5.0),
     step: float = 1.0,
+    bias_spread: float = 0.45,
+    taste_spread: float = 0.45,
+    noise: float = 0.83,
+    n_features: int = 0,
+    explained: float = 0.5,
     seed: int,
 ) -> Ratings:
     """Ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank, rounded.
@@ -163,10 +169,23 @@ def realistic(
     rating_range : (float, float)
     step : float
         Ratings are ``low``, ``low + step``, ... up to ``high``.
+    bias_spread, taste_spread, noise : float
+        Standard deviations of the item biases, of the low-rank part and of what nothing explains, in quarters
+        of the range, >= 0.
+    n_features : int
+        Number of public features of the items, 0 or 1 like genres; they are ``domain.item_features``.
+    explained : float
+        Part of the variance of the item biases and factors that these features explain, in [0, 1].
     seed : int
     """
     _check_sizes(n_users, n_items, rank)
-    domain = Domain(tuple(_names("i", n_items)), rating_range=rating_range)
+    for name, spread in (("bias_spread", bias_spread), ("taste_spread", taste_spread), ("noise", noise)):
+        if not (is_number(spread) and 0 <= spread < math.inf):
+            raise InputError(f"{name} must be a number >= 0, not {spread!r}.")
+    features = _features(n_items, n_features, seed) if n_features else None
+    if not (is_number(explained) and 0 <= explained <= 1):
+        raise InputError(f"explained must be from 0 to 1, not {explained!r}.")
+    domain = Domain(tuple(_names("i", n_items)), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_ratings <= n_users * most:
         raise InputError(f"n_ratings must be from {n_users:,} (n_users) to {n_users * most:,} here.")
@@ -178,7 +197,8 @@ def realistic(
     popularity = _zipf(n_items, rng)
     activity = _activity(n_users, most, n_ratings, rng)
     rows, columns = _distinct_items(activity, popularity, rng)
-    scores = _scores(rows, columns, n_users, np.log(popularity * n_items), rank, rng)
+    taste = _Taste(bias_spread, taste_spread, noise, rank, features, explained, seed)
+    scores = _scores(rows, columns, n_users, np.log(popularity * n_items), taste, rng)
     # one unit of score is a quarter of the range, so that 1 to 5 keeps its scale
     unit = (domain.high - domain.low) / 4
     top = domain.low + math.floor((domain.high - domain.low) / step + 1e-9) * step
@@ -310,27 +330,60 @@ def _distinct_items(
     return rows.astype(np.int32), columns.astype(np.int32)
 
 
+def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
+    """Features of 0 and 1, some common and most rare, like genres; shape (n_items, n_features)."""
+    _check_sizes(n_features)
+    common = 0.4 * np.arange(1, n_features + 1) ** -0.7
+    drawn = np.random.default_rng([1, check_seed(seed)]).random((n_items, n_features))
+    return (drawn < common).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Taste:
+    """What the scores of `realistic` are made of; see there."""
+
+    bias_spread: float
+    taste_spread: float
+    noise: float
+    rank: int
+    features: np.ndarray | None
+    explained: float
+    seed: int
+
+    def of_items(self, own: np.ndarray) -> np.ndarray:
+        """Standard normal columns, a part of their variance explained by the features."""
+        if self.features is None or not self.explained:
+            return own
+        rng = np.random.default_rng([2, self.seed, own.shape[1]])
+        common = (self.features - self.features.mean(axis=0)) @ rng.standard_normal(
+            (self.features.shape[1], own.shape[1])
+        )
+        common /= np.maximum(common.std(axis=0), 1e-12)
+        return math.sqrt(self.explained) * common + math.sqrt(1 - self.explained) * own
+
+
 def _scores(
     rows: np.ndarray,
     columns: np.ndarray,
     n_users: int,
     log_popularity: np.ndarray,
-    rank: int,
+    taste: _Taste,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Biases, low rank and noise (float32), in units of a five-point scale and relative to its centre."""
-    n_items = len(log_popularity)
+    n_items, rank = len(log_popularity), taste.rank
     user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
-    item_bias = 0.45 * rng.standard_normal(n_items) + 0.13 * (log_popularity - 2.0)
+    item_bias = taste.of_items(rng.standard_normal((n_items, 1)))[:, 0]
+    item_bias = taste.bias_spread * item_bias + 0.13 * (log_popularity - 2.0)
     # a falling spectrum, as in real data
     spectrum = 1.0 / np.sqrt(np.arange(1, rank + 1))
-    spectrum *= 0.45 / math.sqrt(float((spectrum**2).sum()))
+    spectrum *= taste.taste_spread / math.sqrt(float((spectrum**2).sum()))
     user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
-    item_factors = (rng.standard_normal((n_items, rank)) * spectrum).astype(np.float32)
+    item_factors = (taste.of_items(rng.standard_normal((n_items, rank))) * spectrum).astype(np.float32)
     scores = _products(user_factors, item_factors, rows, columns)
     for start in range(0, len(rows), _CELLS):
         part = slice(start, start + _CELLS)
         scores[part] += user_bias[rows[part]]
         scores[part] += item_bias[columns[part]].astype(np.float32)
-        scores[part] += 0.83 * rng.standard_normal(len(rows[part]), dtype=np.float32)
+        scores[part] += taste.noise * rng.standard_normal(len(rows[part]), dtype=np.float32)
     return scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ class Ratings:
                 raise InputError(
                     "These ratings were read over another domain; read them again over this one."
                 )
-            return source
+            return source if source.domain is domain else replace(source, domain=domain)
         if sp.issparse(source):
             return cls.from_scipy(source, domain, implicit=implicit)
         return cls._build(readers.read_columns(source, columns, format, implicit), domain, implicit)

@@ -1,0 +1,170 @@
+"""A public table of item features (genres, text vectors) as one row of numbers for every catalogue item.
+
+Features are public, so they are read as any table is; only ratings need the care of `hushrec.data.readers`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hushrec.data.ids import encode_ids
+from hushrec.data.readers import SYNONYMS
+from hushrec.data.textfiles import read_header
+from hushrec.errors import InputError
+
+_ID_NAMES = (*SYNONYMS["item"], "id")
+_HOW = "pass a table with a column of item ids and columns of numbers, or an array with one row an item"
+
+
+def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
+    """Features in the order of the catalogue.
+
+    Parameters
+    ----------
+    source : ndarray of shape (n_items, n_features), table or path
+        An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
+        path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like,
+        and columns of numbers, truth values, or vectors of one length. Rows of other items are left out.
+    texts : Arrow array of str
+        Canonical ids of the catalogue.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_items, n_features)
+        NaN where a feature is missing; a row of NaN where an item is not in the table.
+
+    Raises
+    ------
+    InputError
+        The source is no such table, a column holds something else, an id occurs twice, a number is infinite,
+        or no item of the catalogue has a feature.
+    """
+    if isinstance(source, np.ndarray):
+        features = _from_array(source, len(texts))
+    else:
+        features = _from_table(_as_table(source), texts)
+    if np.isinf(features).any():
+        raise InputError("Item features must be finite; leave a missing one empty (NaN).")
+    if np.isnan(features).all():
+        raise InputError(
+            "No item of the catalogue has a feature; check that the table's ids are written as there."
+        )
+    features.setflags(write=False)
+    return features
+
+
+def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
+    if array.ndim != 2 or len(array) != n_items or not array.shape[1]:
+        raise InputError(
+            f"An array of item features must have one row for each of the {n_items:,} catalogue items and at"
+            f" least one column, but has shape {array.shape}."
+        )
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("An array of item features must hold numbers.") from None
+
+
+def _from_table(table: pa.Table, texts: pa.Array) -> np.ndarray:
+    words = [re.sub(r"[\s_.-]", "", str(name)).lower() for name in table.column_names]
+    name_of_ids = next((name for name in _ID_NAMES if name in words), None)
+    ids = [k for k, word in enumerate(words) if word == name_of_ids]
+    if len(ids) != 1:
+        found = ", ".join(repr(name) for name in table.column_names[:8]) or "none"
+        raise InputError(f"Item features need one column of item ids, named item (columns: {found}).")
+    import pyarrow.compute as pc
+
+    encoded = encode_ids(table.column(ids[0]))
+    rows = encoded.codes[encoded.codes >= 0]
+    counts = np.bincount(rows, minlength=len(encoded.texts))
+    if (counts > 1).any():
+        twice = encoded.texts[int(np.argmax(counts > 1))].as_py()
+        raise InputError(f"The item features hold the id {twice!r} twice; give every item one row.")
+    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids[0]]
+    if not columns:
+        raise InputError(f"The item features hold ids only; {_HOW}.")
+    found = pc.index_in(encoded.texts, value_set=texts).fill_null(-1).to_numpy(zero_copy_only=False)
+    place = np.append(found, -1)[encoded.codes]
+    values = np.hstack(columns)
+    features = np.full((len(texts), values.shape[1]), np.nan)
+    features[place[place >= 0]] = values[place >= 0]
+    return features
+
+
+def _as_table(source: Any) -> pa.Table:
+    if isinstance(source, (str, os.PathLike)):
+        return _from_file(Path(source))
+    module = type(source).__module__.partition(".")[0]
+    try:
+        if module == "pandas":
+            return pa.Table.from_pandas(source, preserve_index=False)
+        if module == "polars":
+            return (source.collect() if hasattr(source, "collect") else source).to_arrow()
+        if isinstance(source, Mapping):
+            return pa.table({str(name): _column(values) for name, values in source.items()})
+        if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
+            return source if isinstance(source, pa.Table) else pa.table(source)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError):
+        raise InputError(f"The item features cannot be read as a table; {_HOW}.") from None
+    raise InputError(f"Item features cannot be read from {type(source).__name__}; {_HOW}.")
+
+
+def _column(values: Any) -> Any:
+    return list(values) if isinstance(values, np.ndarray) and values.ndim > 1 else values
+
+
+def _from_file(path: Path) -> pa.Table:
+    from pyarrow import csv, parquet
+
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) == b"PAR1":
+                return parquet.read_table(path)
+        with pa.input_stream(str(path), compression="detect") as stream:
+            names, delimiter, _ = read_header(stream, None)
+        if len(delimiter) > 1:
+            raise InputError(
+                f"{str(path)!r} separates columns by '::'; write item features as CSV or Parquet."
+            )
+        text = {name: pa.string() for name in names if re.sub(r"[\s_.-]", "", name).lower() in _ID_NAMES}
+        return csv.read_csv(
+            path,
+            parse_options=csv.ParseOptions(delimiter=delimiter),
+            convert_options=csv.ConvertOptions(column_types=text),  # 007 stays 007
+        )
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or 'damaged file'}.") from None
+    except (EOFError, UnicodeDecodeError, pa.ArrowException):
+        raise InputError(f"{str(path)!r} is not a readable CSV or Parquet file of item features.") from None
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """A column as float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        cells = column.to_pylist()
+        lengths = {len(cell) for cell in cells if cell is not None}
+        if len(lengths) != 1 or not max(lengths):
+            raise InputError(f"The vectors of item feature {name!r} must all have one length.")
+        missing = [None] * lengths.pop()
+        try:
+            return np.array([cell or missing for cell in cells], dtype=np.float64)
+        except (TypeError, ValueError):
+            kind = kind.value_type
+    elif pa.types.is_null(kind) or pa.types.is_boolean(kind) or _is_numeric(kind):
+        return column.cast(pa.float64()).to_numpy()[:, None]
+    raise InputError(
+        f"Item feature {name!r} holds {kind}, but features are numbers; give every genre or word a column of"
+        " 0 and 1."
+    )
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
