@@ -45,7 +45,8 @@ _LONGEST_NAME = 120
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 _INPUTS = (
-    "catalogue", "ratings_path", "model_path", "history_path", "test_path", "items_path", "ledger_path"
+    "catalogue", "item_features", "ratings_path", "model_path", "history_path", "test_path", "items_path",
+    "ledger_path",
 )  # fmt: skip
 _POSITIVE = click.IntRange(min=1)
 
@@ -135,7 +136,10 @@ def _one_bit(
 
 
 def _domain(
-    catalogue: str | None, rating_range: tuple[float, float] | None, max_ratings_per_user: int | None
+    catalogue: str | None,
+    rating_range: tuple[float, float] | None,
+    max_ratings_per_user: int | None,
+    item_features: str | None,
 ) -> Domain:
     from hushrec.data import Domain
 
@@ -149,10 +153,20 @@ def _domain(
             "--rating-range is missing: declare the lowest and the highest rating,"
             " for example --rating-range 1 5."
         )
-    items = tuple(Domain.read_catalogue(catalogue))
-    if max_ratings_per_user is None:
-        return Domain(items, rating_range=rating_range)
-    return Domain(items, rating_range=rating_range, max_ratings_per_user=max_ratings_per_user)
+    given = {"max_ratings_per_user": max_ratings_per_user, "item_features": item_features}
+    return Domain(
+        tuple(Domain.read_catalogue(catalogue)),
+        rating_range=rating_range,
+        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def _check_features(model: str, domain: Domain) -> None:
+    """Refuse item features for a model that would not look at them."""
+    from hushrec.algorithms import ESTIMATORS
+
+    if domain.item_features is not None and not ESTIMATORS[model].uses_item_features:
+        raise InputError(f"{model} makes no use of item features; leave --item-features out.")
 
 
 def _reader(columns: str | None, file_format: str | None, implicit: bool) -> Reader:
@@ -349,6 +363,12 @@ _domain_options = _bundle(
         type=int,
         help="Declared cap; a user's further ratings are sampled away.  [default: 10000]",
     ),
+    click.option(
+        "--item-features",
+        metavar="FILE",
+        help="Public facts of the items that private-als may learn from, at no privacy cost: a CSV or Parquet"
+        " table with a column of item ids and columns of numbers, such as genres as 0 and 1.",
+    ),
 )
 _reading_options = _bundle(
     "read",
@@ -501,6 +521,7 @@ def train(
     from hushrec.privacy import Accountant
 
     check_run(model, budget, domain, n_users, settings)
+    _check_features(model, domain)
     out = _output_file(out_path, "--out model.hush")
     ratings = read(ratings_path, domain)
     accountant = Accountant(budget, **charge_to())

@@ -76,6 +76,8 @@ class Estimator:
     units: ClassVar[tuple[str, ...]] = ("user",)
     #: What its privacy statement says is assumed public.
     public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
+    #: True where it makes use of the domain's item features.
+    uses_item_features: ClassVar[bool] = False
     #: True where the data are likes rather than ratings: scores are then not clipped to the range.
     implicit: ClassVar[bool] = False
 

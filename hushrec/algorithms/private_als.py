@@ -31,6 +31,7 @@ from hushrec.algorithms.baselines import (
 )
 from hushrec.algorithms.checks import check_choice, check_clips, check_exponent, check_numbers
 from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
+from hushrec.algorithms.item_features import expected_from_features, feature_scores
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import spacing, truncated
@@ -45,6 +46,8 @@ _BIAS_PRIOR, _BIAS_SAMPLING = 0.325, 0.19
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
 #: in the biases is this fraction of the released weight.
 _BIAS_SLOPE = 0.35
+#: The same for the part of the biases that item features explain, which no Wiener gain damps.
+_FEATURE_SLOPE = 0.8
 #: Factor of the bias clip from one round to the next.
 _BIAS_CLIP_DECAY = 0.85
 #: A round's budget as a multiple of the one before.
@@ -61,7 +64,9 @@ _LARGEST_SPECTRAL = 4000
 class PrivateALS(Estimator):
     """Private alternating least squares: biases first, then factors.
 
-    Give ``rank`` and ``iterations`` or let :meth:`planned` choose everything from public quantities.
+    Give ``rank`` and ``iterations`` or let :meth:`planned` choose everything from public quantities. Where
+    the domain has ``item_features``, the prior mean of item biases and factors is a regression on them
+    (:mod:`hushrec.algorithms.item_features`), fitted to what is released anyway.
 
     Parameters
     ----------
@@ -121,6 +126,7 @@ class PrivateALS(Estimator):
     """
 
     name: ClassVar[str] = "private-als"
+    uses_item_features: ClassVar[bool] = True
 
     rank: int = 2
     features: bool = True
@@ -226,6 +232,12 @@ class PrivateALS(Estimator):
     def _starts_spectral(self) -> bool:
         return self._iterates and self._learned > 0 and self.start == "spectral"
 
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        if domain.item_features is None:
+            return ()
+        count = domain.item_features.shape[1]
+        return (f"Assumed public too: {count} item features. They cost nothing: only noisy sums met them.",)
+
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -321,7 +333,8 @@ class PrivateALS(Estimator):
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
         local = Contributions(ratings, center, relative)
         items = np.zeros((ratings.domain.n_items, 1), dtype=dtype)
-        items = self._bias_rounds(local, items, weights, slopes, gate)
+        scores = feature_scores(ratings.domain.item_features, len(items))
+        items, informative = self._bias_rounds(local, items, weights, slopes, scores, gate)
         if self.features:
             bias, popularity = items[:, 0], np.log(weights)
             columns = [_standardised(bias, weights), _standardised(popularity, weights), bias]
@@ -330,8 +343,9 @@ class PrivateALS(Estimator):
         if self._iterates:
             if self.user_variance:
                 ridge = self._adapted_ridge(local, items, n_users, gate)
-            items = self._start(local, items, ridge, gate, seed)
-            items = self._factor_rounds(local, items, ridge, slopes, n_users, gate)
+            public = scores[:, : self._learned if informative else 0]
+            items = self._start(local, items, ridge, public, gate, seed)
+            items = self._factor_rounds(local, items, ridge, slopes, scores, n_users, gate)
         return {
             "center": np.float64(center),
             "item_bias": items[:, -1].astype(np.float64),
@@ -380,9 +394,10 @@ class PrivateALS(Estimator):
         return gate.release("item weights", item_weights(ratings))
 
     def _bias_rounds(
-        self, local: Contributions, items: Array, weights: Array, slopes: Array, gate: Gate
-    ) -> Array:
-        """Rounds of rank 0: a user's only factor is the constant."""
+        self, local: Contributions, items: Array, weights: Array, slopes: Array, scores: Array, gate: Gate
+    ) -> tuple[Array, bool]:
+        """Rounds of rank 0: a user's only factor is the constant. Also, if item features explain biases."""
+        informative = False
         domain = local.rows.domain
         slope = _BIAS_SLOPE * slopes
         variance = np.full(len(items), (_BIAS_PRIOR * domain.half_width) ** 2)
@@ -397,10 +412,17 @@ class PrivateALS(Estimator):
             noise_variance = gate.noise_sd(label) ** 2 + _BIAS_SAMPLING * domain.half_width**2 * slope
             common = _regression(noisy, slope[:, None] * popularity, noise_variance + slope**2 * variance)
             change = popularity @ common  # rare items are closer to other rare items than to the mean
+            noisy = noisy - slope * change
+            shared = _FEATURE_SLOPE * slopes
+            explained, variance = expected_from_features(
+                scores, noisy[:, None], shared[:, None], variance, noise_variance[:, None]
+            )
+            informative |= bool(explained.any())
             gain = _gain(slope, variance, noise_variance)
-            items = items + (change + gain * (noisy - slope * change))[:, None].astype(items.dtype)
-            variance *= 1 - gain * slope
-        return items
+            change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
+            items = items + change[:, None].astype(items.dtype)
+            variance = variance * (1 - gain * slope)
+        return items, informative
 
     def _adapted_ridge(self, local: Contributions, items: Array, n_users: float, gate: Gate) -> SweepSettings:
         """Users' ridge for the released residual variance: one vote a user, her mean squared residual."""
@@ -412,9 +434,9 @@ class PrivateALS(Estimator):
         return replace(self._user_ridge, regularization=variance / (self.user_variance * square))
 
     def _start(
-        self, local: Contributions, items: Array, ridge: SweepSettings, gate: Gate, seed: int
+        self, local: Contributions, items: Array, ridge: SweepSettings, public: Array, gate: Gate, seed: int
     ) -> Array:
-        """First learned factors, between the features and the biases: random, or spectral (Remark 2)."""
+        """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
         n_items = len(items)
         if self._starts_spectral:
             users = self._users(local, items, ridge)
@@ -425,6 +447,8 @@ class PrivateALS(Estimator):
             learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
         else:
             learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
+            # what items are said to be tells tastes apart better than a random start
+            learned[:, : public.shape[1]] = 0.3 / math.sqrt(self._learned) * public / _rms(public)
         return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
 
     def _factor_rounds(
@@ -433,6 +457,7 @@ class PrivateALS(Estimator):
         items: Array,
         ridge: SweepSettings,
         slopes: Array,
+        scores: Array,
         n_users: float,
         gate: Gate,
     ) -> Array:
@@ -463,8 +488,10 @@ class PrivateALS(Estimator):
                 items[:, :-1] -= guess
             slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
             noise_variance = gate.noise_sd(sums_label) ** 2 + self.residual_weight * square * slope
-            gain = _gain(slope, self.factor_prior**2, noise_variance)
-            items[:, :-1] += (gain * (noisy @ vectors)) @ vectors.T
+            along, prior = noisy @ vectors, np.full(len(items), self.factor_prior**2)
+            change, prior = expected_from_features(scores, along, slope, prior, noise_variance)
+            gain = _gain(slope, prior[:, None], noise_variance)
+            items[:, :-1] += (change + gain * (along - slope * change)) @ vectors.T
         return items
 
 
@@ -488,6 +515,11 @@ def _geometric(count: int, growth: float) -> list[float]:
     """Parts that grow by a factor and add up to 1."""
     parts = [growth**step for step in range(count)]
     return [part / sum(parts) for part in parts]
+
+
+def _rms(columns: Array) -> Array:
+    """Root of each column's mean square."""
+    return np.sqrt((columns**2).mean(axis=0))
 
 
 def _standardised(values: Array, weights: Array) -> Array:

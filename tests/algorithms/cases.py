@@ -6,7 +6,10 @@ suite can also demand that every declared sensitivity is attained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from hushrec.algorithms import (
     CleansedSVD,
     CorrectiveFrankWolfe,
     Estimator,
+    Gate,
     GlobalMean,
     ItemBias,
     Popular,
@@ -41,6 +45,16 @@ class Case:
 
     def budget(self, relation: str) -> Budget:
         return Budget(self.epsilon, self.delta, unit=self.unit, relation=relation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedALS(PrivateALS):
+    """Private ALS with item features, which are used whatever they are worth."""
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        domain = replace(ratings.domain, item_features=np.arange(14.0).reshape(7, 2) ** 2)
+        with mock.patch("hushrec.algorithms.item_features._EVIDENCE", -math.inf):
+            return super().train(replace(ratings, domain=domain), gate, seed)
 
 
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "regularization": 0.1}
@@ -72,6 +86,12 @@ CASES = [
         ),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
         pairs=400,
+    ),
+    Case(
+        "private-als, item features",
+        InformedALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
+        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
+        pairs=100,
     ),
     Case("dpals", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01)),
     Case(

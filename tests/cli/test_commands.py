@@ -50,6 +50,19 @@ def test_train_json(run, files):
     assert plain["privacy"]["unit"] == "user" and plain["privacy"]["private"] is True
 
 
+def test_train_with_item_features(run, files):
+    rows = [f"{item},{number % 2},{number % 3}" for number, item in enumerate(files.items)]
+    (run.folder / "genres.csv").write_text("\n".join(["item,drama,crime", *rows]) + "\n")
+    plain = parsed(train(run, files, "--json", model="private-als"))
+    result = train(run, files, "--item-features", "genres.csv", "--json", model="private-als")
+    assert parsed(result)["privacy"]["releases"] == plain["privacy"]["releases"]
+    assert "2 item features" in run("report", "model.hush").stdout
+    refused = train(run, files, "--item-features", "genres.csv")
+    assert refused.exit_code == 2 and "item-bias makes no use of item features" in refused.stderr
+    over = train(run, files, "--item-features", "genres.csv", model="private-als", out="genres.csv")
+    assert over.exit_code == 2 and "one of the inputs" in over.stderr
+
+
 def test_the_documented_train_and_evaluate_forms(run, files):
     """private-als is the default; the number of users is released when it is not declared."""
     line = ["train", files.train, "--model", "private-als", "--epsilon", "5", "--delta", "1e-6"]

@@ -1,0 +1,118 @@
+"""Server side: public features of the items as the mean of their prior.
+
+An item's unknown ``v_j`` (bias or factor) is taken for ``B f_j + e_j``: ``f_j`` are public features; ``B``
+and the spread of the rest ``e_j`` are fitted to sums that were released with noise. All of it is
+post-processing, so features cost no privacy. What they are worth is decided by the marginal likelihood of
+the released sums (empirical Bayes, MacKay 1992; the prior is that of Agarwal and Chen 2009), so that
+worthless ones are not used.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Most dimensions that features are reduced to, and items that each of these needs.
+_MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
+#: Candidates of the variance that features explain and of the rest, in units of the prior variance. They
+#: reach far above 1: a prior that is too narrow would let worthless features explain what it does not.
+_VARIANCES = np.exp2(np.arange(-6.0, 9.0))
+#: By how much the log likelihood must grow for features to be used at all.
+_EVIDENCE = 3.0
+
+
+def feature_scores(features: Array | None, n_items: int) -> Array:
+    """Principal components of the standardised features, shape (n_items, n_components), leading ones first.
+
+    Mean squared norm 1 over the items that have features; zero, the plain prior, for the others. A feature
+    that is missing counts as its mean. At most one component for ten items, at least 1 and at most 64.
+    """
+    if features is None:
+        return np.zeros((n_items, 0))
+    known = ~np.isnan(features).all(axis=1)
+    given = features[known]
+    counts = np.maximum((~np.isnan(given)).sum(axis=0), 1)
+    given = given / np.maximum(np.nanmax(np.abs(given), axis=0, initial=1e-300), 1e-300)
+    centred = np.nan_to_num(given - np.nansum(given, axis=0) / counts)
+    spread = np.sqrt((centred**2).sum(axis=0) / counts)
+    centred = centred[:, spread > 1e-9] / spread[spread > 1e-9]
+    most = min(_MOST_DIMENSIONS, max(1, known.sum() // _ITEMS_A_DIMENSION), *centred.shape)
+    if most == 0:
+        return np.zeros((n_items, 0))
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    most = min(most, int((values > 1e-9 * values[0]).sum()))
+    scores = np.zeros((n_items, most))
+    scores[known] = left[:, :most] * values[:most]
+    return scores * math.sqrt(known.sum() / (values[:most] ** 2).sum())
+
+
+def expected_from_features(
+    scores: Array, released: Array, slope: Array, variance: Array, noise_variance: Array
+) -> tuple[Array, Array]:
+    """Prior mean and variance of what sums measure, given the features.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_items, n_components)
+        From :func:`feature_scores`.
+    released, slope, noise_variance : ndarray of shape (n_items, width)
+        Sums ``slope * v + noise``, released, with the variance of their noise.
+    variance : ndarray of shape (n_items,)
+        Prior variance of ``v`` without features.
+
+    Returns
+    -------
+    (mean, variance)
+        Of shapes (n_items, width) and (n_items,). Zero and the given variance where features do not make the
+        released sums more likely.
+    """
+    known = scores.any(axis=1)
+    mean = np.zeros_like(released)
+    if not known.any():
+        return mean, variance
+    candidates = _VARIANCES * float(variance[known].mean())  # one for all items: see _VARIANCES
+    measured = released[known], slope[known], noise_variance[known]
+    fits = [_fit(scores[known], *measured, rest, candidates) for rest in candidates]
+    alone = int(np.argmax([fit.alone for fit in fits]))
+    best = int(np.argmax([fit.together for fit in fits]))
+    if fits[best].together < fits[alone].alone + _EVIDENCE:
+        return mean, variance
+    mean[known] = scores[known] @ fits[best].coefficients
+    rest = min(1.0, float(candidates[best] / candidates[alone]))
+    return mean, np.where(known, rest * variance, variance)
+
+
+class _Fit(NamedTuple):
+    """Log marginal likelihoods without and with features, and the posterior mean of ``B`` in the latter."""
+
+    alone: float
+    together: float
+    coefficients: Array
+
+
+def _fit(
+    scores: Array, released: Array, slope: Array, noise_variance: Array, variance: float, explained: Array
+) -> _Fit:
+    """Fit for a given variance of ``e_j`` and the best of some variances of ``B f_j``."""
+    alone, spectra = 0.0, []
+    for column in range(released.shape[1]):
+        root = np.sqrt(np.maximum(slope[:, column] ** 2 * variance + noise_variance[:, column], 1e-300))
+        design, target = scores * (slope[:, column] / root)[:, None], released[:, column] / root
+        values, vectors = np.linalg.eigh(design.T @ design)
+        spectra.append((np.maximum(values, 0.0), vectors, vectors.T @ (design.T @ target)))
+        alone -= float(np.log(root).sum() + target @ target / 2)
+    gains = [
+        sum(
+            float((part * along**2 / (1 + part * values) - np.log1p(part * values)).sum()) / 2
+            for values, _, along in spectra
+        )
+        for part in explained
+    ]
+    part = explained[int(np.argmax(gains))]
+    columns = [vectors @ (part * along / (1 + part * values)) for values, vectors, along in spectra]
+    return _Fit(alone, alone + max(gains), np.column_stack(columns))

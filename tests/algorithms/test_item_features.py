@@ -1,0 +1,168 @@
+"""Item features as the mean of a prior, against dense Gaussian posteriors, and at work."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from hushrec.algorithms import Billboard, PrivateALS, item_features
+from hushrec.algorithms.item_features import expected_from_features, feature_scores
+from hushrec.data import Ratings, realistic, split_ratings
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.twins import run, small
+
+GRID = 2.0 ** np.arange(-6, 9)
+
+
+def dense_fit(scores, released, slope, variance, noise_variance, evidence):
+    """Best pair of variances by the density of the sums, and the posterior mean of ``v`` under it."""
+    known = np.flatnonzero(scores.any(axis=1))
+    common, unit = scores[known] @ scores[known].T, variance[known].mean()
+
+    def log_density(explained, rest):
+        total = 0.0
+        for y, a, n in zip(released[known].T, slope[known].T, noise_variance[known].T):
+            covariance = np.diag(a) @ (explained * common + rest * np.eye(len(known))) @ np.diag(a) + np.diag(
+                n
+            )
+            total += multivariate_normal(cov=covariance).logpdf(y)
+        return total
+
+    alone = max((log_density(0, t * unit), t) for t in GRID)
+    together = max((log_density(s * unit, t * unit), s, t) for s in GRID for t in GRID)
+    if together[0] < alone[0] + evidence:
+        return np.zeros_like(released), variance
+    _, s, t = together
+    mean = np.zeros_like(released)
+    for column, (y, a, n) in enumerate(zip(released[known].T, slope[known].T, noise_variance[known].T)):
+        shared = s * unit * common
+        covariance = np.diag(a) @ (shared + t * unit * np.eye(len(known))) @ np.diag(a) + np.diag(n)
+        mean[known, column] = shared @ (a * np.linalg.solve(covariance, y))
+    after = variance.copy()
+    after[known] *= min(1.0, t / alone[1])
+    return mean, after
+
+
+def problem(seed: int, strength: float):
+    rng = np.random.default_rng(seed)
+    n_items, width = 24, 2
+    features = rng.standard_normal((n_items, 3))
+    features[5] = np.nan
+    scores = feature_scores(np.where(rng.random(features.shape) < 0.1, np.nan, features), n_items)
+    truth = scores @ rng.standard_normal((scores.shape[1], width)) * strength
+    truth += rng.standard_normal((n_items, width)) * 0.3
+    slope = rng.uniform(0.2, 3, (n_items, width))
+    noise_variance = rng.uniform(0.05, 0.3, (n_items, width))
+    released = slope * truth + np.sqrt(noise_variance) * rng.standard_normal((n_items, width))
+    return scores, released, slope, rng.uniform(0.2, 0.6, n_items), noise_variance
+
+
+@pytest.mark.parametrize(("seed", "strength"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.0)])
+def test_it_is_the_posterior_of_a_dense_model(seed: int, strength: float) -> None:
+    given = problem(seed, strength)
+    mean, variance = expected_from_features(*given)
+    expected_mean, expected_variance = dense_fit(*given, evidence=3.0)
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(variance, expected_variance, rtol=1e-12)
+    assert mean.any() == (strength > 0)
+    assert not mean[5].any()  # no features: the plain prior
+    assert variance[5] == given[3][5]
+
+
+def test_scores_are_principal_components_of_the_standardised_features() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((100, 4)) @ rng.standard_normal((4, 6)) * [1, 1e150, 3, 1e-6, 5, 1]
+    features = np.column_stack([features, np.full(100, 7.0)])  # a constant says nothing
+    features[[3, 8]] = np.nan
+    kept = np.delete(features[:, :6], [3, 8], axis=0)
+    standard = (kept - kept.mean(axis=0)) / np.std(kept / np.abs(kept).max(0), axis=0) / np.abs(kept).max(0)
+    scores = feature_scores(features, 100)
+    assert scores.shape == (100, 4)  # the rank of what was given
+    assert not scores[[3, 8]].any()
+    gram = np.delete(scores, [3, 8], axis=0)
+    gram = gram @ gram.T
+    assert np.trace(gram) / 98 == pytest.approx(1)
+    np.testing.assert_allclose(gram, standard @ standard.T / 6, atol=1e-8)
+    assert feature_scores(rng.standard_normal((100, 50)), 100).shape == (100, 10)
+    assert feature_scores(np.ones((100, 2)), 100).shape == (100, 0)
+    assert feature_scores(None, 100).shape == (100, 0)
+
+
+def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_sums: None) -> None:
+    monkeypatch.setattr(item_features, "_EVIDENCE", -math.inf)
+    features = np.random.default_rng(1).standard_normal((12, 2))
+    ratings = with_features(small(), features)
+    estimator = PrivateALS(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)
+    model, noise, noise_sd = run(estimator, ratings)
+    dense = ratings.matrix.toarray().astype(np.float64)
+    seen = [np.flatnonzero(row) for row in dense]
+    half, scores = 2.0, feature_scores(features, 12)
+    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
+    center = 3.0 + deviations / (len(dense) + noise["level"][1])
+    weights = noise["item weights"].copy()
+    for s in seen:
+        weights[s] += 1 / math.sqrt(len(s))
+    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
+    popularity = np.clip(popularity / math.sqrt(np.average(popularity**2, weights=weights)), -4, 4)
+    design, bias, variance = np.column_stack([np.ones(12), popularity]), np.zeros(12), np.full(12, 0.65**2)
+    for step, clip in ((1, 0.3 * half), (2, 0.3 * half * 0.85)):
+        sums = noise[f"item biases {step}"][:, 0].copy()
+        for row, s in zip(dense, seen):
+            left = row[s] - center - bias[s]
+            contribution = (left - left.sum() / (len(s) + 8.0)) / math.sqrt(len(s))
+            sums[s] += contribution * min(1.0, clip / np.linalg.norm(contribution))
+        slope = 0.35 * weights
+        error = noise_sd[f"item biases {step}"] ** 2 + 0.19 * half**2 * slope
+        root = np.sqrt(slope**2 * variance + error)
+        stacked = np.vstack([slope[:, None] * design / root[:, None], 1e-3 * np.eye(2)])
+        common = design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+        sums = sums - slope * common
+        columns = [a[:, None] for a in (sums, 0.8 * weights)]
+        explained, variance = dense_fit(scores, *columns, variance, error[:, None], -math.inf)
+        gain = variance * slope / (slope**2 * variance + error)
+        bias = bias + common + explained[:, 0] + gain * (sums - 0.8 * weights * explained[:, 0])
+        variance = variance * (1 - gain * slope)
+    np.testing.assert_allclose(model.item_bias, bias, rtol=1e-4, atol=1e-5)
+
+
+def with_features(ratings: Ratings, features) -> Ratings:
+    domain = dataclasses.replace(ratings.domain, item_features=features)
+    return dataclasses.replace(ratings, domain=domain)
+
+
+def trained(ratings: Ratings, epsilon: float, seed: int) -> Billboard:
+    budget = Budget(epsilon, 1e-6)
+    estimator = PrivateALS.planned(budget, ratings.domain, ratings.n_users)
+    return estimator.fit(ratings, Accountant(budget, noise=SeededNoise(seed)), seed=seed)
+
+
+def rmse(model: Billboard, history: Ratings, test: Ratings) -> float:
+    return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
+
+
+@pytest.mark.parametrize(("epsilon", "gain"), [(1.0, 0.002), (5.0, 0.004)])
+def test_features_help_and_noise_in_their_place_does_no_harm(epsilon: float, gain: float) -> None:
+    errors = []
+    for seed in range(3):
+        ratings = realistic(2000, 1000, 100_000, n_features=20, explained=0.5, seed=seed)
+        train, test = split_ratings(ratings, (0.9, 0.1), seed=seed)
+        noise = np.random.default_rng(seed).permutation(ratings.domain.item_features)
+        given = (None, ratings.domain.item_features, noise)
+        errors.append([rmse(trained(with_features(train, f), epsilon, seed), train, test) for f in given])
+    plain, informed, misled = np.mean(errors, axis=0)
+    assert informed < plain - gain
+    assert misled < plain + 0.002
+
+
+def test_the_model_file_needs_no_features(tmp_path) -> None:
+    ratings = realistic(200, 60, 3000, n_features=5, seed=0)
+    model = trained(ratings, 5.0, 0)
+    model.save(tmp_path / "model.hush")
+    again = Billboard.load(tmp_path / "model.hush")
+    assert again.domain.item_features is None
+    assert again.predict({"i00001": 5.0}, ["i00002"]) == model.predict({"i00001": 5.0}, ["i00002"])
+    assert "5 item features" in model.privacy.text()
+    assert model.privacy.releases == trained(with_features(ratings, None), 5.0, 0).privacy.releases
