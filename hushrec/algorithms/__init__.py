@@ -11,6 +11,7 @@ from hushrec.algorithms.oja import private_pca
 from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
 from hushrec.algorithms.one_bit_user import UserLevelOneBit
 from hushrec.algorithms.private_als import PrivateALS
+from hushrec.algorithms.private_eigenrec import PrivateEigenRec
 from hushrec.algorithms.private_svd import PrivateSVD
 from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
 
@@ -30,6 +31,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
         CleansedSVD,
         OneBitCompletion,
         UserLevelOneBit,
+        PrivateEigenRec,
         ItemBias,
         GlobalMean,
         Popular,
@@ -52,6 +54,7 @@ __all__ = [
     "OneBitCompletion",
     "Popular",
     "PrivateALS",
+    "PrivateEigenRec",
     "PrivateFrankWolfe",
     "PrivateProjectedGradient",
     "PrivateSVD",

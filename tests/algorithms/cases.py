@@ -23,6 +23,7 @@ from hushrec.algorithms import (
     ItemBias,
     Popular,
     PrivateALS,
+    PrivateEigenRec,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
@@ -190,6 +191,11 @@ CASES += [
         CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02, user_shrinkage=1.0),
         loose={"item means": "needs ratings at one end of the range only"},
     ),
+]
+
+CASES += [
+    Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
+    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
 ]
 
 ITEMS = tuple(f"i{number}" for number in range(7))

@@ -1,0 +1,270 @@
+"""Private EigenRec: items to recommend from likes, by private power iteration, for whole users.
+
+EigenRec (Nikolakopoulos, Kalantzis, Gallopoulos and Garofalakis 2019), which is PureSVD (Cremonesi, Koren
+and Turrin 2010) with items scaled by a power of their popularity, ranks the items for a user by the
+projection of her own row on the leading item eigenvectors. It is matrix factorisation where all cells,
+liked or not, weigh the same: then all items have one Gramian, which scales out, and the item step of
+alternating least squares is one product of the users' rows and factors. That product is all that is
+released; no Gramian is.
+
+User side (local): her row at norm 1 and her factors at norm 1, whose outer product is her contribution.
+Server side (global): the left singular vectors of the noisy sum are the next item vectors. The first of all
+vectors, popularity, is known from the released item weights. Sensitivities: docs/proofs/private-eigenrec.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import svd
+
+from hushrec.algorithms.base import Estimator, Gate, UserState
+from hushrec.algorithms.baselines import item_weights, weight_sums, weights_release
+from hushrec.algorithms.checks import check_exponent, check_numbers
+from hushrec.algorithms.contributions import norms
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import SAFE, spacing
+from hushrec.privacy import Budget, Plan, Release
+
+Array = NDArray[Any]
+
+#: Factors a root of mu times the number of users is planned to pay for, and the most that are planned.
+_RANK_PER_ROOT, _LARGEST_RANK = 0.28, 64
+#: Singular values are not taken for smaller than this part of the largest.
+_SMALLEST_VALUE = 1e-3
+#: Released item weights are not taken for smaller than this, nor than their noise.
+_SMALLEST_WEIGHT = 1e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateEigenRec(Estimator):
+    """Recommendation from likes: every row of the ratings is a like, whatever its value.
+
+    Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/implicit.md).
+
+    Parameters
+    ----------
+    rank : int
+        Item vectors beside popularity, >= 0; at most one less than there are items.
+    iterations : int
+        Rounds of power iteration, >= 1.
+    weight_exponent : float
+        Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
+    support : float
+        Only items whose released weight is more than this many times its noise are learned; the others are
+        recommended last. Above 0.
+    weights_share : float
+        Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
+    share_growth : float
+        A round's budget as a multiple of the one before, > 0.
+    equalization : float
+        Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that the
+        strong ones do not use up the users' norm.
+    emphasis : float
+        In the scores a direction counts by its singular value to this power, in [0, 1], beside its part
+        above the noise.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors are
+    computed from it and her own likes. Gaussian releases, whose mu squared adds up to the budget's: the item
+    weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in every
+    round the sum of the outer products of her row and her factors, each of norm 1 (1 and 2). No clip is
+    chosen: every user is at the bound. Proof: docs/proofs/private-eigenrec.md.
+    """
+
+    name: ClassVar[str] = "private-eigenrec"
+    implicit: ClassVar[bool] = True
+
+    rank: int = 16
+    iterations: int = 4
+    weight_exponent: float = -0.3
+    support: float = 4.0
+    weights_share: float = 0.12
+    share_growth: float = 2.0
+    equalization: float = 0.5
+    emphasis: float = 0.25
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            rank=(self.rank, int, 0, None),
+            iterations=(self.iterations, int, 1, None),
+            support=(self.support, float, 0, None),
+            weights_share=(self.weights_share, float, 0, 1),
+            share_growth=(self.share_growth, float, 0, None),
+        )
+        check_exponent(self.weight_exponent)
+        for name in ("equalization", "emphasis"):
+            power = getattr(self, name)
+            if isinstance(power, bool) or not 0 <= power <= 1:
+                raise InputError(f"{name}={power!r} is out of range; pass a number from 0 to 1.")
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Rank chosen from public quantities alone: 0.28 sqrt(mu n_users), from 1 to 64.
+
+        Parameters
+        ----------
+        budget : Budget
+            The run's budget.
+        domain : Domain
+            The declared catalogue.
+        n_users : int
+            Declared, or released by :func:`hushrec.algorithms.baselines.release_user_count`.
+        **changes
+            Fields to set otherwise.
+        """
+        check_numbers(n_users=(n_users, int, 1, None))
+        affordable = _RANK_PER_ROOT * math.sqrt(min(budget.mu * n_users, 1e9))
+        return cls(**({"rank": min(max(1, round(affordable)), _LARGEST_RANK)} | changes))
+
+    # ------------------------------------------------------------------ plan
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        if not self._rank(domain):
+            return Plan(budget, (weights_release(budget, fraction),))
+        planned = [weights_release(budget, fraction * self.weights_share)]
+        growth = [self.share_growth**step for step in range(self.iterations)]
+        for step, part in enumerate(growth, 1):
+            share = fraction * (1 - self.weights_share) * part / math.fsum(growth)
+            sensitivity = 2.0 if budget.relation == "replace" else 1.0
+            label = f"item sums {step}"
+            planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
+        return Plan(budget, planned)
+
+    def _rank(self, domain: Domain) -> int:
+        return min(self.rank, domain.n_items - 1)
+
+    # ------------------------------------------------------------------ training
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """Weights, then rounds of power iteration, each ending in a release."""
+        noisy = gate.release("item weights", item_weights(ratings))
+        noise_sd = gate.noise_sd("item weights")
+        supported = noisy > self.support * noise_sd
+        weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
+        popularity = weights / weights.max()
+        rank = self._rank(ratings.domain)
+        learned = _at_least(supported, weights, rank + 1)
+        scale = np.where(learned, popularity**self.weight_exponent, 0.0)
+        vectors = np.zeros((ratings.n_items, 0))
+        if rank:
+            local = UnitRows.of(ratings, scale)
+            vectors = self._power_iteration(local, popularity, learned, rank, gate, seed)
+        # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
+        length = np.linalg.norm(popularity * scale)
+        factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
+        return {
+            "center": np.float64(0.0),
+            "item_bias": popularity,
+            "item_factors": factors.astype(np.float32),
+            "history_weight": scale**2,
+            "supported": supported.astype(np.uint8),
+        }
+
+    def _power_iteration(
+        self, local: UnitRows, popularity: Array, learned: Array, rank: int, gate: Gate, seed: int
+    ) -> Array:
+        """Item vectors beside popularity, each of the root of its weight in the scores; (n_items, rank)."""
+        first = popularity[learned] * local.scale[learned]
+        first /= np.linalg.norm(first)
+        block = _apart(np.random.default_rng(seed).standard_normal((learned.sum(), rank)), first)
+        for step in range(1, self.iterations + 1):
+            label = f"item sums {step}"
+            vectors = np.zeros((len(learned), rank))
+            vectors[learned] = block
+            noisy = gate.release(label, local.sums(local.factors(vectors))[learned])
+            left, values, _ = svd(_apart(noisy, first), full_matrices=False, lapack_driver="gesvd")
+            relative = np.maximum(values / max(values[0], 1e-300), _SMALLEST_VALUE)
+            block = left * relative**-self.equalization
+        noise = gate.noise_sd(label) ** 2 * len(block)  # expected square of a singular value of the noise
+        above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0)
+        vectors[learned] = left * np.sqrt(above * relative**self.emphasis)
+        return vectors
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: weighted sum of her items' factors, over that of their popularity.
+
+        A user without a learned item has no factors, and gets the popular items.
+        """
+        items = arrays["item_factors"].astype(np.float64)
+        weight = arrays["history_weight"]
+        likes = _likes(history)
+        sums = likes @ (items * weight[:, None])
+        popularity = weight_sums(history.matrix, arrays["item_bias"] * weight)
+        factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
+        return UserState(np.zeros(history.n_users), factors)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRows:
+    """Users' rows at norm 1: ``scale`` of the items they like over the norm of all these; privileged.
+
+    Attributes
+    ----------
+    ratings : Ratings
+        Whose rows, of which only the structure counts.
+    scale : ndarray of shape (n_items,)
+        Item scales, >= 0, functions of released weights; 0 where an item does not count.
+    user_weight : ndarray of shape (n_users,)
+        One over each user's norm; 0 for a user without an item that counts.
+    """
+
+    ratings: Ratings
+    scale: Array
+    user_weight: Array
+
+    @staticmethod
+    def of(ratings: Ratings, scale: Array) -> UnitRows:
+        """Rows for these scales."""
+        squares = weight_sums(ratings.matrix, scale**2)
+        weight = np.divide(SAFE, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+        return UnitRows(ratings, scale, weight)
+
+    def factors(self, vectors: Array) -> Array:
+        """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
+        products = _likes(self.ratings) @ (vectors * self.scale[:, None])
+        largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
+        products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
+        return products * (SAFE / np.maximum(norms(products), 1.0))[:, None]
+
+    def sums(self, users: Array) -> Array:
+        """Sum over users of (her row) x (her factors), shape (n_items, rank); norm <= 1 a user, exact."""
+        from hushrec.kernels.residuals import residual_sums
+
+        likes = self.ratings.transposed
+        return residual_sums(
+            likes.indptr,
+            likes.indices,
+            np.ones(likes.nnz, dtype=np.float32),
+            np.zeros((likes.shape[0], users.shape[1])),
+            users,
+            row_weight=self.scale,
+            col_weight=self.user_weight,
+            step=spacing(1.0),
+        )
+
+
+def _likes(ratings: Ratings) -> sp.csr_array:
+    """Ones where there is a rating."""
+    matrix = ratings.matrix
+    return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _at_least(supported: Array, weights: Array, count: int) -> NDArray[np.bool_]:
+    """The supported items, or the ``count`` of largest weight where these are fewer."""
+    learned = supported.copy()
+    learned[np.argsort(-weights, kind="stable")[:count]] = True
+    return learned
+
+
+def _apart(block: Array, direction: Array) -> Array:
+    """Columns less their part along a unit vector."""
+    return block - np.outer(direction, direction @ block)

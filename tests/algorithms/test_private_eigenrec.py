@@ -1,0 +1,160 @@
+"""Private EigenRec against a slow dense twin that is given the noise of the run, and what it is for."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import Popular, PrivateEigenRec
+from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.errors import InputError
+from hushrec.evaluation import evaluate
+from hushrec.privacy import Accountant, Budget
+from tests.algorithms.twins import run, small
+
+
+def test_it_matches_a_slow_twin() -> None:
+    """Two rounds, then the scores of everybody by the definition: project her row, undo the scales."""
+    ratings = small()
+    estimator = PrivateEigenRec(rank=2, iterations=2, weight_exponent=-0.4, support=16.0, emphasis=0.3)
+    model, noise, noise_sd = run(estimator, ratings)
+    likes = (ratings.matrix.toarray() > 0).astype(np.float64)
+
+    weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
+    learned = np.flatnonzero(weights > 16.0 * noise_sd["item weights"])
+    assert 3 <= len(learned) < 12, "the test needs items of both kinds"
+    popularity = np.maximum(weights, noise_sd["item weights"])
+    popularity /= popularity.max()
+    scale = popularity[learned] ** -0.4
+    rows = likes[:, learned] * scale
+    rows = np.array([row / max(np.linalg.norm(row), 1e-300) for row in rows])
+    first = popularity[learned] * scale
+    first /= np.linalg.norm(first)
+    apart = np.eye(len(learned)) - np.outer(first, first)
+
+    vectors = apart @ np.random.default_rng(4).standard_normal((len(learned), 2))
+    for step in (1, 2):
+        sums = noise[f"item sums {step}"].copy()
+        for row in rows:
+            factors = vectors.T @ row
+            if factors.any():
+                sums += np.outer(row, factors / np.linalg.norm(factors))
+        left, values, _ = np.linalg.svd(apart @ sums, full_matrices=False)
+        vectors = left * (values / values[0]) ** -0.5
+    above = np.maximum(0.0, 1 - len(learned) * noise_sd["item sums 2"] ** 2 / values**2)
+    gains = above * (values / values[0]) ** 0.3
+
+    for user, row in enumerate(rows):
+        if not row.any():
+            continue
+        taste = left @ (gains * (left.T @ row))
+        scores = (first * (first @ row) + taste) / scale
+        rest = np.setdiff1d(np.arange(12), learned)
+        expected = np.empty(12)
+        expected[learned] = scores / (first @ row) * np.linalg.norm(popularity[learned] * scale)
+        expected[rest] = popularity[rest]
+        history = ratings.select_users(np.arange(ratings.n_users) == user)
+        np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-5)
+
+
+def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:
+    """Users like items of their own group, and the popular ones of others."""
+    rng = np.random.default_rng(seed)
+    users, items = [], []
+    for user in range(n_users):
+        own = rng.choice(np.arange(user % groups, n_items, groups), 8, replace=False)
+        liked = np.union1d(own, rng.choice(n_items // 4, 4, replace=False))
+        users += [f"u{user}"] * len(liked)
+        items += [f"i{item}" for item in liked]
+    domain = Domain(items=[f"i{item}" for item in range(n_items)], rating_range=(0, 1))
+    return Ratings.from_triples(users, items, None, domain, implicit=True)
+
+
+def test_it_finds_tastes_where_popularity_does_not() -> None:
+    parts = strong_generalization(likes_of_groups(3000, 120, 4, 0), 300, seed=1)
+    budget = Budget(5.0, 1e-6)
+    figures = []
+    for estimator in (PrivateEigenRec.planned(budget, parts.train.domain, 2700), Popular()):
+        model = estimator.fit(parts.train, Accountant(budget), seed=0)
+        figures.append(evaluate(model, parts.fold_in, parts.target, k=10, resamples=0)["recall@10"].value)
+    assert figures[0] > 1.5 * figures[1] > 0
+
+
+def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() -> None:
+    ratings = likes_of_groups(300, 40, 2, 0)
+    budget = Budget(20.0, 1e-6)
+    model = PrivateEigenRec(rank=2).fit(ratings, Accountant(budget))
+    popular = [ratings.domain.items[column] for column in np.argsort(-model.item_bias, kind="stable")]
+    supported = [item for item in popular if model.arrays["supported"][ratings.domain.items.index(item)]]
+    assert [item for item, _ in model.recommend({}, n=5)] == supported[:5]
+    liked = {"i0": 1.0, "i2": 1.0}
+    best = [item for item, _ in model.recommend(liked, n=40)]
+    assert len(best) == 38 and not set(best) & set(liked)
+
+
+def test_only_what_is_liked_counts_not_how_much() -> None:
+    ratings = likes_of_groups(100, 40, 2, 0)
+    model = PrivateEigenRec(rank=2).fit(ratings, Accountant(Budget(20.0, 1e-6)))
+    assert model.recommend({"i0": 1.0, "i5": 1.0}) == model.recommend({"i0": 0.0, "i5": 0.5})
+
+
+def test_noise_has_no_weight_in_the_scores() -> None:
+    """Where there is nothing but noise, directions are dropped or nearly so, and the rest is popularity."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(400), 5)
+    items = np.concatenate([rng.choice(50, 5, replace=False) for _ in range(400)])
+    domain = Domain(items=range(50), rating_range=(0, 1))
+    ratings = Ratings.from_triples(users, items, None, domain, implicit=True)
+    model = PrivateEigenRec(rank=3, support=0.1).fit(ratings, Accountant(Budget(0.3, 1e-6)))
+    scores = model.predict(ratings, list(domain.items))
+    taste = scores - model.item_bias
+    assert np.abs(taste).mean() < 0.5 * np.abs(model.item_bias).mean()
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3])
+def test_tiny_catalogues(n_items: int) -> None:
+    domain = Domain(items=range(n_items), rating_range=(0, 1))
+    ratings = Ratings.from_triples([0, 1, 1], [0, 0, n_items - 1], None, domain, implicit=True)
+    model = PrivateEigenRec(rank=5).fit(ratings, Accountant(Budget(1.0, 1e-6)))
+    assert model.item_factors.shape == (n_items, min(5, n_items - 1))
+    assert np.isfinite(model.predict({0: 1.0}, list(domain.items))).all()
+
+
+def test_planned_rank_grows_with_what_noise_leaves() -> None:
+    domain = Domain(items=range(2000), rating_range=(0, 1))
+    ranks = [
+        PrivateEigenRec.planned(Budget(epsilon, 1e-5), domain, n_users).rank
+        for epsilon, n_users in [(0.1, 10), (1, 6000), (20, 6000), (20, 10**6), (math.inf, 100)]
+    ]
+    assert ranks == sorted(ranks) and ranks[0] == 1 and ranks[-1] == 64
+
+
+def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
+    """A contribution is bounded even where the square of every product is 0 in floating point."""
+    from hushrec.algorithms.private_eigenrec import UnitRows
+
+    ratings = small()
+    local = UnitRows.of(ratings, np.ones(12))
+    factors = local.factors(np.full((12, 3), 1e-200))
+    np.testing.assert_allclose(np.linalg.norm(factors, axis=1), 1.0, rtol=1e-6)
+    assert (np.linalg.norm(factors, axis=1) <= 1).all()
+    assert not local.factors(np.zeros((12, 3))).any()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rank": -1},
+        {"iterations": 0},
+        {"weight_exponent": 0.1},
+        {"support": 0.0},
+        {"weights_share": 1.5},
+        {"share_growth": 0.0},
+        {"equalization": 2.0},
+        {"emphasis": -0.1},
+        {"emphasis": True},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict) -> None:
+    with pytest.raises(InputError, match=next(iter(settings))):
+        PrivateEigenRec(**settings)
