@@ -448,7 +448,7 @@ class PrivateALS(Estimator):
         else:
             learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
             # what items are said to be tells tastes apart better than a random start
-            learned[:, : public.shape[1]] = 0.3 / math.sqrt(self._learned) * public / _rms(public)
+            learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(self._learned, 1)) * public / _rms(public)
         return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
 
     def _factor_rounds(
