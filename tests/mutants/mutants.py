@@ -20,6 +20,7 @@ from hushrec.algorithms import (
     Estimator,
     ItemBias,
     PrivateALS,
+    PrivateEigenRec,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     baselines,
@@ -27,6 +28,7 @@ from hushrec.algorithms import (
     dpals,
     oja,
     private_als,
+    private_eigenrec,
     private_svd,
 )
 from hushrec.algorithms.base import Gate
@@ -349,6 +351,17 @@ def norms_of_residuals_taken_in_another_order(
     products = (row_factors[rows] * col_factors[indices]).sum(axis=1)
     left = values - row_offset[rows] - col_offset[indices] - products
     return np.sqrt(np.bincount(rows, left**2, len(row_factors)))
+
+
+def items_learned_by_exact_weights(monkeypatch: Any) -> None:
+    train = PrivateEigenRec.train
+
+    def wrong(self: PrivateEigenRec, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
+        exact = baselines.item_weights(ratings)
+        monkeypatch.setattr(private_eigenrec, "_at_least", lambda *_: exact >= np.sort(exact)[-3])
+        return train(self, ratings, gate, seed)
+
+    monkeypatch.setattr(PrivateEigenRec, "train", wrong)
 
 
 def quarter_of_the_sensitivity(bound: float, relation: str) -> float:
@@ -829,5 +842,19 @@ MUTANTS = [
         "row clip missing (projected gradients, Algorithm 5 as printed)",
         row_clip_missing,
         sensitivity("private-projected-gradient"),
+    ),
+    Mutant(
+        "factors of a contribution not at norm 1 (EigenRec)",
+        set_to(
+            private_eigenrec.UnitRows,
+            "factors",
+            lambda self, vectors: self.ratings.matrix @ (vectors * self.scale[:, None]),
+        ),
+        sensitivity("private-eigenrec"),
+    ),
+    Mutant(
+        "items learned by their exact weights (EigenRec)",
+        items_learned_by_exact_weights,
+        replayed("private-eigenrec"),
     ),
 ]
