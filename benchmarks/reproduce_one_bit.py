@@ -2,17 +2,26 @@
 
 Every mechanism at what it costs; "output, as printed" is Algorithm 4 with the epsilon that the paper prints,
 whose true cost is that times the number of entries released. Real data come from the folder ``HUSHREC_DATA``
-and are public: nothing is charged to a ledger. Tables go to the terminal, figures to ``--figures``.
+and are public: nothing is charged to a ledger. What is printed is the results section of docs/one-bit.md;
+figures go to ``--figures``. Noise is the system's, so that figures differ from run to run by their error.
 """
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads slow small matrices down
+
 import argparse
 import itertools
 import math
-import os
+import multiprocessing
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +40,12 @@ from hushrec.evaluation.one_bit import (
 from hushrec.privacy import Accountant, Budget
 
 DELTA = 1e-6
-EPSILONS = (1.0, 2.0, 4.0, 8.0)
+EPSILONS = (1.0, 2.0, 4.0, 10.0)
 LINKS = ("logistic", "probit")
 PUBLISHED = "output, as printed"
+LABELS = {"none": "no privacy"}
+RADII = {1.0: "nuclear norm 100, as printed", 1 / 3: "nuclear norm 33, that of the truth"}
+RATES = "user rate plus item rate, no privacy"
 MECHANISMS = ("input", "objective", "gradient", "output", PUBLISHED)
 
 Table = dict[tuple[str, float], list[float]]
@@ -42,20 +54,35 @@ Table = dict[tuple[str, float], list[float]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parts: dict[str, Callable[[argparse.Namespace], None]] = {
-        "cost": cost,
+        "movielens": movielens,
+        "restaurant": restaurant,
         "synthetic": synthetic,
         "ratios": ratios,
-        "restaurant": restaurant,
-        "movielens": movielens,
+        "cost": cost,
         "user": user_level,
+        "speed": speed,
     }
     parser.add_argument("--only", choices=list(parts), help="one part")
     parser.add_argument("--draws", type=int, default=40, help="draws of the synthetic data (default 40)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the draws (default 1)")
     parser.add_argument("--figures", type=Path, help="folder for SVG figures")
     options = parser.parse_args()
     for name, part in parts.items():
         if options.only in (None, name):
+            start = time.perf_counter()
             part(options)
+            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+def gathered(draw: Callable[[int], Table], count: int, jobs: int) -> Table:
+    """The tables of some draws as one, in the order of the draws."""
+    if jobs == 1:
+        tables = list(map(draw, range(count)))
+    else:
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+            tables = list(pool.map(draw, range(count)))
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return {key: [value for table in tables for value in table.get(key, [])] for key in keys}
 
 
 # ---------------------------------------------------------------------- running a mechanism
@@ -81,50 +108,55 @@ def runs(link: str, epsilons: tuple[float, ...]) -> Iterator[tuple[str, float]]:
             yield from ((mechanism, epsilon) for epsilon in epsilons)
 
 
-def show(title: str, table: Table, figures: Path | None, measure: str) -> None:
+def show(title: str, words: str, table: Table, options: argparse.Namespace, measure: str) -> None:
     """Print a table of means and the standard error of each, and draw it."""
     epsilons = sorted({epsilon for _, epsilon in table if math.isfinite(epsilon)})
     names = list(dict.fromkeys(name for name, _ in table))
-    print(f"\n**{title}** ({measure}; mean, standard error in brackets)\n")
-    print("| mechanism | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |")
-    print("|---|" + "---|" * len(epsilons))
+    print(f"\n### {title}: {measure}\n{words}\n")
+    print("| mechanism | no noise | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |")
+    print("|---|---|" + "---|" * len(epsilons))
     for name in names:
-        cells = [table.get((name, epsilon)) or table.get((name, math.inf)) or [] for epsilon in epsilons]
-        print(f"| {name} | " + " | ".join(summary(values) for values in cells) + " |", flush=True)
-    if figures is not None:
-        draw(title, table, epsilons, names, figures, measure)
+        cells = [table.get((name, epsilon), []) for epsilon in (math.inf, *epsilons)]
+        print(f"| {LABELS.get(name, name)} | " + " | ".join(summary(values) for values in cells) + " |")
+    if options.figures is not None:
+        stem = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -")
+        path = options.figures / f"one-bit-{'-'.join(stem.split())}.svg"
+        draw(title, table, epsilons, names, path, measure)
+        print(f"\n![{title}: {measure}](figures/{path.name})")
+    sys.stdout.flush()
 
 
 def summary(values: list[float]) -> str:
+    """Mean and its standard error."""
     if not values:
         return ""
     error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return f"{np.mean(values):.3f} ({error:.3f})"
 
 
-def draw(
-    title: str, table: Table, epsilons: list[float], names: list[str], folder: Path, measure: str
-) -> None:
+def draw(title: str, table: Table, epsilons: list[float], names: list[str], path: Path, measure: str) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
-    for name in names:
-        if (name, math.inf) in table:
-            axes.axhline(float(np.mean(table[name, math.inf])), color="black", linestyle="--", linewidth=1)
-            axes.annotate(name, (epsilons[-1], float(np.mean(table[name, math.inf]))), fontsize=8)
-            continue
-        means = [float(np.mean(table[name, epsilon])) for epsilon in epsilons]
-        axes.plot(epsilons, means, marker="o", label=name)
+    for style, name in zip(("--", ":"), (name for name in names if (name, math.inf) in table)):
+        level = float(np.mean(table[name, math.inf]))
+        axes.axhline(level, color="black", linestyle=style, linewidth=1, label=LABELS.get(name, name))
+    for marker, name in zip("osD^v", (name for name in names if (name, math.inf) not in table)):
+        values = np.array([table[name, epsilon] for epsilon in epsilons])
+        means, errors = values.mean(1), values.std(1) / math.sqrt(values.shape[1])
+        axes.errorbar(epsilons, means, errors, marker=marker, markersize=4, label=LABELS.get(name, name))
     if measure == "relative error":
         axes.set_yscale("log")
-    axes.set_xlabel("epsilon per rating (replace); Algorithm 4 as printed: per entry")
+    axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.set_xlabel("epsilon of a rating (replace); of an entry for output as printed")
     axes.set_ylabel(measure)
     axes.set_title(title, fontsize=9)
-    axes.legend(fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())
-    figure.savefig(folder / f"one-bit-{name}.svg", metadata={"Date": None})
+    axes.legend(fontsize=7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
 
 
 # ---------------------------------------------------------------------- section 5.1: synthetic data
@@ -143,38 +175,45 @@ def signs(seed: int, link: str, observed: float, size: int = 100) -> tuple[Ratin
     return ratings, truth[np.asarray(ratings.users, dtype=np.int64)]
 
 
-def synthetic_table(
-    link: str, observed: float, radius: float, draws: int, epsilons: tuple[float, ...]
+def synthetic_draw(
+    link: str, observed: float, radius: float, epsilons: tuple[float, ...], number: int
 ) -> Table:
+    """Relative error of every mechanism on one draw."""
+    ratings, truth = signs(number, link, observed)
+    published = OneBitCompletion.as_published(link=link, nuclear_norm=radius)
+    names = ("solver", "offsets", "weighting", "bound", "tolerance")
+    settings = {name: getattr(published, name) for name in names}
     table: Table = {}
-    for draw_number in range(draws):
-        ratings, truth = signs(draw_number, link, observed)
-        published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "tolerance": 1e-3}
-        for run in runs(link, epsilons):
-            done = completion(*run, ratings, draw_number, link=link, nuclear_norm=radius, **published)
-            table.setdefault(run, []).append(average_relative_error(done.matrix(), truth))
+    for run in runs(link, epsilons):
+        done = completion(*run, ratings, number, link=link, nuclear_norm=radius, **settings)
+        table[run] = [average_relative_error(done.matrix(), truth)]
     return table
 
 
 def synthetic(options: argparse.Namespace) -> None:
     """100 x 100, rank 1, alpha 1, 15% observed."""
-    for link, radius in itertools.product(LINKS, (1.0, 1 / 3)):
-        which = "nuclear norm 100, as printed" if radius == 1 else "nuclear norm 33, that of the truth"
-        table = synthetic_table(link, 0.15, radius, options.draws, EPSILONS)
-        show(f"Synthetic 100 x 100, {link}, {which}", table, options.figures, "relative error")
+    for link, (radius, which) in itertools.product(LINKS, RADII.items()):
+        table = gathered(partial(synthetic_draw, link, 0.15, radius, EPSILONS), options.draws, options.jobs)
+        words = (
+            f"Rank 1, alpha 1, 15% observed, {options.draws} draws; mean, standard error in brackets."
+            " Gradient: nuclear norm 10. Released entries: 10,000."
+        )
+        show(f"Synthetic 100 x 100, {link}, {which}", words, table, options, "relative error")
 
 
 def ratios(options: argparse.Namespace) -> None:
     """20% to 80% observed, at one epsilon."""
-    draws = max(1, options.draws // 4)
+    draws, parts = max(1, options.draws // 4), (0.2, 0.4, 0.6, 0.8)
+    print("\n### Observation ratios, epsilon 4: relative error")
+    print(f"{RADII[1 / 3].capitalize()}, {draws} draws; mean, standard error in brackets.\n")
+    print("| mechanism | " + " | ".join(f"{part:.0%}" for part in parts) + " |\n|---|---|---|---|---|")
     for link in LINKS:
-        tables = {part: synthetic_table(link, part, 1 / 3, draws, (4.0,)) for part in (0.2, 0.4, 0.6, 0.8)}
-        print(
-            f"\n**Observation ratios, {link}, epsilon 4, nuclear norm 33** (relative error, {draws} draws)\n"
-        )
-        print("| mechanism | " + " | ".join(f"{part:.0%}" for part in tables) + " |\n|---|---|---|---|---|")
-        for run in runs(link, (4.0,)):
-            print(f"| {run[0]} | " + " | ".join(summary(table[run]) for table in tables.values()) + " |")
+        runners = [partial(synthetic_draw, link, part, 1 / 3, (4.0,)) for part in parts]
+        tables = [gathered(runner, draws, options.jobs) for runner in runners]
+        print(f"| *{link}* | | | | |")
+        for run in tables[0]:
+            row = " | ".join(summary(table[run]) for table in tables)
+            print(f"| {LABELS.get(run[0], run[0])} | {row} |", flush=True)
 
 
 # ---------------------------------------------------------------------- what Algorithm 4 costs
@@ -182,8 +221,9 @@ def ratios(options: argparse.Namespace) -> None:
 
 def cost(options: argparse.Namespace) -> None:
     """Exact enumeration: all labels on the observed cells of a small matrix, all neighbours."""
-    print("\n**What the published output perturbation costs** (largest change of the optimum by one label)\n")
-    print("| matrix | observed | inputs | L1 change / 2 alpha = true epsilon for each printed one | bound |")
+    print("\n### What the published output perturbation costs")
+    print("L1 change of the optimum by one label, over 2 alpha: the true epsilon for each one printed.\n")
+    print("| matrix | observed | inputs | true epsilon for each printed one | bound |")
     print("|---|---|---|---|---|")
     for size in (2, 3, 4):
         cells = [(i, (i + shift) % size) for i in range(size) for shift in range(2)]
@@ -242,17 +282,28 @@ def rates(train: Ratings, test: Ratings, threshold: float) -> np.ndarray:
     return mine + rate(matrix.indices, train.n_items)[test.matrix.indices] - overall - 0.5
 
 
-def real_table(splits: list[tuple[Ratings, Ratings]], link: str, threshold: float, **settings: Any) -> Table:
-    table: Table = {}
-    for number, (train, test) in enumerate(splits):
-        liked = test.matrix.data > threshold
-        baseline = sign_accuracy(rates(train, test, threshold), liked)
-        table.setdefault(("user rate plus item rate", math.inf), []).append(baseline)
-        for run in runs(link, EPSILONS):
-            done = completion(*run, train, number, link=link, threshold=threshold, **settings)
-            scores = completion_scores(done, train, test)
-            table.setdefault(run, []).append(sign_accuracy(scores, liked))
+def real_draw(splits: list[tuple[Ratings, Ratings]], link: str, threshold: float, number: int) -> Table:
+    """Sign accuracy of the baseline and of every mechanism on one split."""
+    train, test = splits[number % len(splits)]
+    liked = test.matrix.data > threshold
+    table: Table = {(RATES, math.inf): [sign_accuracy(rates(train, test, threshold), liked)]}
+    for run in runs(link, EPSILONS):
+        done = completion(*run, train, number, link=link, threshold=threshold)
+        scores = completion_scores(done, train, test)
+        table[run] = [sign_accuracy(scores, liked)]
+        if run[0] == "none":
+            losses = [log_loss(scores, liked, link)], [auc(scores, liked)]
+            table["log loss", math.nan], table["AUC", math.nan] = losses
     return table
+
+
+def real(title: str, words: str, splits: Any, threshold: float, options: argparse.Namespace) -> None:
+    """Ten runs on some splits, both links."""
+    for link in LINKS:
+        table = gathered(partial(real_draw, splits, link, threshold), 10, options.jobs)
+        losses, areas = (summary(table.pop(key)) for key in [k for k in table if math.isnan(k[1])])
+        extra = f" Without privacy: log loss {losses}, AUC {areas}."
+        show(f"{title}, {link}", words + extra, table, options, "sign accuracy")
 
 
 def movielens(options: argparse.Namespace) -> None:
@@ -261,21 +312,12 @@ def movielens(options: argparse.Namespace) -> None:
     paths = data(*names)
     if paths is None:
         return
-    domain = Domain(range(1, 1683), rating_range=(1, 5))
-    parts = [Ratings.read(path, domain) for path in paths]
-    splits = list(zip(parts[::2], parts[1::2]))
-    for link in LINKS:
-        start = time.perf_counter()
-        table = real_table(splits, link, 3.5)
-        show(f"ML-100K, u1 to u5, {link}", table, options.figures, "sign accuracy")
-        print(f"\n{time.perf_counter() - start:.0f} s")
-    losses, areas = [], []
-    for number, (train, test) in enumerate(splits):
-        done = completion("none", math.inf, train, number, threshold=3.5)
-        scores, liked = completion_scores(done, train, test), test.matrix.data > 3.5
-        losses.append(log_loss(scores, liked))
-        areas.append(auc(scores, liked))
-    print(f"\nWithout privacy, logistic: log loss {summary(losses)}, AUC {summary(areas)}")
+    parts = [Ratings.read(path, Domain(range(1, 1683), rating_range=(1, 5))) for path in paths]
+    words = (
+        "Threshold 3.5; 10 runs: 2 noise draws on each published split; mean, standard error in brackets."
+        f" One released entry of {943 * 1682:,} costs the epsilon of output as printed."
+    )
+    real("ML-100K, u1 to u5", words, list(zip(parts[::2], parts[1::2])), 3.5, options)
 
 
 def restaurant(options: argparse.Namespace) -> None:
@@ -288,9 +330,11 @@ def restaurant(options: argparse.Namespace) -> None:
     items = np.unique(pq.read_table(paths[0], columns=["item"])["item"].to_numpy())  # public data
     ratings = Ratings.read(paths[0], Domain(items.tolist(), rating_range=(0, 2)))
     splits = [split_ratings(ratings, (0.8, 0.2), seed=seed) for seed in range(10)]
-    for link in LINKS:
-        table = real_table(splits, link, 1.5)
-        show(f"RC, 8 to 2, {link}", table, options.figures, "sign accuracy")
+    words = (
+        "2 against 0 and 1; 10 random splits; mean, standard error in brackets."
+        f" One released entry of {ratings.n_users * len(items):,} costs the epsilon of output as printed."
+    )
+    real("RC, 8 to 2", words, splits, 1.5, options)
 
 
 def user_level(options: argparse.Namespace) -> None:
@@ -301,31 +345,69 @@ def user_level(options: argparse.Namespace) -> None:
     domain = Domain(range(1, 3953), rating_range=(1, 5))
     train, test = split_ratings(Ratings.read(paths[0], domain), (0.9, 0.1), seed=0)
     liked = test.matrix.data > 3.5
-    print("\n**User-level privacy, ML-1M, 9:1** (add-remove, delta 1e-6; 3 noise draws)\n")
-    print(
-        "| model | epsilon per user | sign accuracy | log loss | AUC | seconds |\n|---|---|---|---|---|---|"
-    )
+    print("\n### Beyond the paper: whole users protected, ML-1M, 9 to 1")
+    print("Unit user, add-remove, delta 1e-6; mean of 3 noise draws.\n")
+    print("| model | epsilon per user | sign accuracy | log loss | AUC |\n|---|---|---|---|---|")
     majority = {"rank": 0, "features": False, "iterations": 0, "bias_rounds": 0}
     one_release = majority | {"bias_rounds": 1}
     models = [("user majority", majority), ("user majority plus private item log-odds", one_release)]
     for epsilon in (1.0, 5.0, 10.0):
         budget = Budget(epsilon, DELTA)
-        for name, settings in [*models, ("user-level one-bit", {})]:
+        for name, settings in [*models, ("`one-bit-user`", {})]:
             estimator = UserLevelOneBit.planned(budget, domain, 6040, threshold=3.5, **settings)
-            figures, start = [], time.perf_counter()
+            figures = []
             for seed in range(3):
                 board = estimator.fit(train, Accountant(budget, data_is_public=True), seed=seed)
                 scores = board.predict_pairs(train, test)
                 figures.append((sign_accuracy(scores, liked), log_loss(scores, liked), auc(scores, liked)))
-            seconds = (time.perf_counter() - start) / 3
             row = " | ".join(f"{value:.4f}" for value in np.mean(figures, axis=0))
-            print(f"| {name} | {epsilon:g} | {row} | {seconds:.0f} |", flush=True)
-    start = time.perf_counter()
+            print(f"| {name} | {epsilon:g} | {row} |", flush=True)
     scores = completion_scores(completion("none", math.inf, train, 0, threshold=3.5), train, test)
     row = f"{sign_accuracy(scores, liked):.4f} | {log_loss(scores, liked):.4f} | {auc(scores, liked):.4f}"
-    print(f"| one-bit, no privacy | inf | {row} | {time.perf_counter() - start:.0f} |")
+    print(f"| `one-bit` without privacy | inf | {row} |")
     baseline = sign_accuracy(rates(train, test, 3.5), liked)
-    print(f"| user rate plus item rate, no privacy | inf | {baseline:.4f} | | | |", flush=True)
+    print(f"| {RATES} | inf | {baseline:.4f} | | |", flush=True)
+
+
+# ---------------------------------------------------------------------- time and memory
+
+
+def speed(options: argparse.Namespace) -> None:
+    """One completion in a process of its own, for each solver and size."""
+    rows: list[tuple[str, str, int, dict[str, Any]]] = [
+        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "none"}),
+        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "input"}),
+        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "none", "solver": "dense"}),
+        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "input", "solver": "dense"}),
+        ("ML-1M", "ml-1m.parquet", 3953, {"mechanism": "none"}),
+        ("ML-1M", "ml-1m.parquet", 3953, {"mechanism": "input"}),
+    ]
+    if data("ml-100k.parquet", "ml-1m.parquet") is None:
+        return
+    print("\n### Time and memory")
+    print("All ratings, logistic, input perturbation at epsilon 4 per rating, one core; dense: alpha 1.\n")
+    print("| data | solver | mechanism | seconds | processor | GiB at the peak |\n|---|---|---|---|---|---|")
+    for title, name, end, settings in rows:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            wall, busy, peak = pool.submit(timed, name, end, settings).result()
+        solver, mechanism = settings.get("solver", "factored"), settings["mechanism"]
+        print(f"| {title} | {solver} | {mechanism} | {wall:.0f} | {busy:.0f} | {peak:.2f} |", flush=True)
+
+
+def timed(name: str, end: int, settings: dict[str, Any]) -> tuple[float, float, float]:
+    """Seconds, processor seconds and peak memory of the process, in GiB, with what was loaded."""
+    from hushrec.kernels import threads
+
+    ratings = Ratings.read(data(name)[0], Domain(range(1, end), rating_range=(1, 5)))  # type: ignore[index]
+    published = settings.get("solver") == "dense"
+    fit = (OneBitCompletion.as_published if published else OneBitCompletion)(threshold=3.5, **settings)
+    epsilon = math.inf if fit.mechanism == "none" else 4.0
+    accountant = Accountant(Budget(epsilon, DELTA, unit="rating", relation="replace"), data_is_public=True)
+    wall, busy = time.perf_counter(), time.process_time()
+    with threads.limit(1):
+        fit.complete(ratings, accountant)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return time.perf_counter() - wall, time.process_time() - busy, peak
 
 
 if __name__ == "__main__":

@@ -42,6 +42,10 @@ MECHANISMS = ("none", "input", "objective", "gradient", "output", "output-publis
 _OFFSET_WEIGHT = 0.3
 #: Size of the random start of the factors.
 _START_SIZE = 0.1
+#: Ratings for each user and item together from which on the nuclear ball has its full size.
+_PLENTY = 30
+#: Overall rates of likes are taken to be within this and one less this.
+_LEAST_RATE = 0.05
 #: Singular values below this part of the largest are not stored.
 _NEGLIGIBLE = 1e-6
 
@@ -66,14 +70,16 @@ class OneBitCompletion(Estimator):
         Bound on the entries of the matrix (alpha; the paper calls it max-norm), > 0.
     nuclear_norm : float or None
         Bound on the nuclear norm per square root of n_users * n_items, > 0: the paper's alpha * sqrt(rank).
-        None: 0.9, or 0.1 for "gradient", whose noise would fill a larger ball.
+        None: 0.9, and less than that below 30 ratings for each user and item together, times their ratio to
+        the power 4/3 (their number is public here); or 0.1 for "gradient", whose noise would fill a larger
+        ball.
     solver : {"factored", "dense"}
         Of "none", "input", "objective" and "output-published". Dense: the convex problem, for up to some
         million cells in all. Factored: any size; the entrywise bound is applied to the solution only.
     rank : int
         Columns of the factored solver, >= 1.
     offsets : bool
-        Factored: every user and item has an offset of its own.
+        Factored: every user and item has an offset of its own, beside the overall rate of the released likes.
     weighting : float
         Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
         [0, 1]; the numbers are public here.
@@ -146,7 +152,7 @@ class OneBitCompletion(Estimator):
         )
         check_numbers(
             bound=(self.bound, float, 0, None),
-            nuclear_norm=(self._relative_radius, float, 0, None),
+            nuclear_norm=(1.0 if self.nuclear_norm is None else self.nuclear_norm, float, 0, None),
             rank=(self.rank, int, 1, None),
             iterations=(self.iterations, int, 1, None),
             tolerance=(self.tolerance, float, 0, 1),
@@ -187,7 +193,7 @@ class OneBitCompletion(Estimator):
     def as_published(cls, **settings: Any) -> OneBitCompletion:
         """The paper's estimator: dense, without offsets or weights, within the entrywise bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
-        return cls(**{**published, **settings})
+        return cls(**{**published, "tolerance": 1e-3, **settings})
 
     # ------------------------------------------------------------------ plan
 
@@ -330,7 +336,7 @@ class OneBitCompletion(Estimator):
         """Algorithm 1, line 2, and Algorithm 2, line 3: factors of the constrained optimum."""
         from hushrec.kernels.one_bit import solve_dense, solve_factored
 
-        radius = self._radius(shape)
+        radius = self._radius(shape, len(cells[2]))
         stop: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
         if self.solver == "dense":
             return split_matrix(solve_dense(cells, shape, radius, self.bound, link, flips, **stop).point)
@@ -340,8 +346,12 @@ class OneBitCompletion(Estimator):
         )
         scale = np.repeat(1 / np.sqrt(weights)[:, None], self.rank + 1, axis=1)
         scale[:, -1] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
-        solved = solve_factored(cells, shape, radius, start, link, flips, scale=scale, **stop)
-        return solved.point[: shape[0]], solved.point[shape[0] :]
+        center = level(cells[2], flips, link) if self.offsets else 0.0
+        point = solve_factored(
+            cells, shape, radius, start, link, flips, center=center, scale=scale, **stop
+        ).point
+        point[shape[0] :, -1] += center
+        return point[: shape[0]], point[shape[0] :]
 
     def _noisy_gradients(self, cells: Any, shape: tuple[int, int], gate: Gate) -> Array:
         """Algorithm 3: a fixed number of steps along noisy gradients, of lengths chosen from these alone."""
@@ -359,7 +369,7 @@ class OneBitCompletion(Estimator):
                 step = min(max(barzilai_borwein(change, noisy - before), shortest), longest)
             moved = matrix.copy()
             moved[rows, columns] -= step * noisy
-            moved = self._within(moved)
+            moved = self._within(moved, len(labels))
             change, before, matrix = moved[rows, columns] - matrix[rows, columns], noisy, moved
         return matrix
 
@@ -377,23 +387,24 @@ class OneBitCompletion(Estimator):
             _, slope = likelihood(matrix[rows, columns], labels, self.link)
             moved = (1 - self._output_step * self.strong_convexity) * matrix
             moved[rows, columns] -= self._output_step * slope
-            matrix = self._within(moved)
+            matrix = self._within(moved, len(labels))
         return gate.release("observed entries", matrix[rows, columns])
 
-    def _within(self, matrix: Array) -> Array:
+    def _within(self, matrix: Array, observed: int) -> Array:
         """Into the nuclear ball, then into the box: two projections, so no two matrices move apart."""
         from hushrec.kernels.one_bit import project_nuclear
 
-        return np.clip(project_nuclear(matrix, self._radius(matrix.shape)), -self.bound, self.bound)
+        inside = project_nuclear(matrix, self._radius(matrix.shape, observed))
+        return np.clip(inside, -self.bound, self.bound)
 
-    def _radius(self, shape: tuple[int, ...]) -> float:
-        return self._relative_radius * math.sqrt(shape[0] * shape[1])
-
-    @property
-    def _relative_radius(self) -> float:
-        if self.nuclear_norm is not None:
-            return self.nuclear_norm
-        return 0.1 if self.mechanism == "gradient" else 0.9
+    def _radius(self, shape: tuple[int, ...], observed: int) -> float:
+        """Bound on the nuclear norm; the number of observed cells is public."""
+        relative = self.nuclear_norm
+        if relative is None and self.mechanism == "gradient":
+            relative = 0.1
+        if relative is None:
+            relative = 0.9 * min(1.0, max(observed, 1) / (_PLENTY * sum(shape))) ** (4 / 3)
+        return relative * math.sqrt(shape[0] * shape[1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -573,6 +584,16 @@ def pure_epsilon_share(budget: Budget, fraction: float) -> float:
         return budget.epsilon
     half = budget.mu * math.sqrt(fraction) / 2
     return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
+
+
+def level(seen: Array, flips: tuple[float, float], link: str) -> float:
+    """The log-odds (or probit) of the overall rate of likes, as released labels tell it."""
+    from scipy.special import logit, ndtri
+
+    to_dislike, to_like = flips
+    rate = (float(np.mean(seen)) - to_like) / (1 - to_dislike - to_like) if len(seen) else 0.5
+    rate = min(max(rate, _LEAST_RATE), 1 - _LEAST_RATE)
+    return float(logit(rate) if link == "logistic" else ndtri(rate))
 
 
 def public_weights(positions: Array, count: int, power: float) -> NDArray[np.float64]:

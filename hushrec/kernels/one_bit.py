@@ -297,13 +297,14 @@ def solve_factored(
     link: str,
     flips: tuple[float, float] = (0.0, 0.0),
     *,
+    center: float = 0.0,
     scale: Array | None = None,
     iterations: int = 200,
     tolerance: float = 1e-6,
 ) -> Solution:
     """Maximum likelihood over products of factors: the nuclear norm is at most half their squared norm.
 
-    The matrix is ``user factors . item factors + user offset + item offset``. Without offsets and weights,
+    The matrix is ``center + user factors . item factors + user offset + item offset``. Without offsets and weights,
     and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and Jaakkola
     2004); :func:`nuclear_gap` says how far a solution can be from that optimum.
 
@@ -311,6 +312,8 @@ def solve_factored(
     ----------
     start : (n_rows + n_columns, rank + 1) array
         First factors and offset of the rows, then of the columns; the factors not zero.
+    center : float
+        Added to every entry; it is not part of the point.
     scale : (n_rows + n_columns, rank + 1) array, optional
         The ball bounds half the squared norm of factors and offsets divided by it: weights of a weighted
         nuclear norm (Srebro and Salakhutdinov 2010), and 0 in the last column where there are no offsets. By
@@ -334,7 +337,8 @@ def solve_factored(
 
     def objective(scaled: Array) -> tuple[float, Array]:
         point = scaled * scale
-        loss, slope = likelihood(cell_scores(rows, columns, point, shape[0]), target, link, flips)
+        scores = cell_scores(rows, columns, point, shape[0]) + center
+        loss, slope = likelihood(scores, target, link, flips)
         gradient: Any = sp.csr_array((slope, (rows, columns)), shape=shape)
         left, right = with_ones(point[: shape[0]]), with_ones(point[shape[0] :])
         return float(loss.sum()), np.vstack([gradient @ right, gradient.T @ left]) * scale
