@@ -304,9 +304,9 @@ def solve_factored(
 ) -> Solution:
     """Maximum likelihood over products of factors: the nuclear norm is at most half their squared norm.
 
-    The matrix is ``center + user factors . item factors + user offset + item offset``. Without offsets and weights,
-    and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and Jaakkola
-    2004); :func:`nuclear_gap` says how far a solution can be from that optimum.
+    The matrix is ``center + user factors . item factors + user offset + item offset``. Without offsets and
+    weights, and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and
+    Jaakkola 2004); :func:`nuclear_gap` says how far a solution can be from that optimum.
 
     Parameters
     ----------

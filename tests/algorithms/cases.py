@@ -27,6 +27,7 @@ from hushrec.algorithms import (
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
+    UserLevelOneBit,
 )
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget
@@ -196,6 +197,12 @@ CASES += [
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
+    Case(
+        "one-bit-user",
+        UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5),
+        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
+        pairs=100,
+    ),
 ]
 
 ITEMS = tuple(f"i{number}" for number in range(7))

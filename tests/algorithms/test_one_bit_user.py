@@ -1,4 +1,4 @@
-"""User-level one-bit model: the logistic gradient against slow loops, and the shared suite's checks."""
+"""User-level one-bit model: the logistic gradient against slow loops. Its releases: the shared suite."""
 
 import math
 
@@ -12,44 +12,6 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from tests.algorithms import test_plan, test_replay, test_sensitivity
-from tests.algorithms.cases import Case
-
-CASE = Case(
-    "one-bit-user",
-    UserLevelOneBit(
-        threshold=3.5,
-        rank=4,
-        iterations=2,
-        bias_rounds=2,
-        bias_clip=0.1,
-        factor_clip=1e-3,
-        user_norm=0.5,
-        regularization=0.1,
-    ),
-    loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    pairs=40,
-)
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-def test_sensitivity_of_every_release(relation):
-    test_sensitivity.check(CASE, relation, pairs=CASE.pairs, seed=7)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-def test_sensitivity_of_every_release_at_length(relation):
-    test_sensitivity.check(CASE, relation, pairs=2000, seed=11)
-
-
-def test_the_model_is_a_function_of_the_releases():
-    test_replay.check(CASE, pairs=12, seed=3)
-
-
-def test_ledger_equals_plan():
-    test_plan.check_run(CASE.estimator, CASE.budget("add-remove"))
-
 
 def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
     rng = np.random.default_rng(seed)
