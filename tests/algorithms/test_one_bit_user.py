@@ -13,6 +13,7 @@ from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 
+
 def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
     rng = np.random.default_rng(seed)
     users, items = np.nonzero(rng.random((n_users, n_items)) < 0.6)
