@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_ndtr, logit
+from scipy.special import expit, log_ndtr, logit, ndtr
 
 from hushrec.algorithms import OneBitCompletion, randomize_labels
-from hushrec.algorithms.one_bit import flips_epsilon, garbled, pure_epsilon_share
+from hushrec.algorithms.one_bit import flips_epsilon, garbled, level, pure_epsilon_share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.kernels import one_bit
@@ -329,6 +329,26 @@ def test_signs_of_unseen_cells(solver, settings, epsilon, least):
     unseen[ratings.matrix.nonzero()] = False
     assert np.mean((done.matrix() > 0) == (truth > 0), where=unseen) >= least
     assert np.abs(done.matrix()).max() <= fit.bound
+
+
+@pytest.mark.parametrize(("link", "inverse"), [("logistic", expit), ("probit", ndtr)])
+@pytest.mark.parametrize("flips", [(0.0, 0.0), (0.3, 0.1)])
+def test_the_overall_rate_is_told_by_flipped_labels(link, inverse, flips):
+    rate = 0.3
+    seen = rate * (1 - flips[0]) + (1 - rate) * flips[1]
+    assert inverse(level(np.array([seen]), flips, link)) == pytest.approx(rate)
+    assert np.isfinite([level(np.array(labels), flips, link) for labels in ([], [0.0], [1.0])]).all()
+
+
+def test_where_users_have_one_rating_each_the_model_is_the_overall_rate_and_little_else():
+    """90% likes and nothing else to know; the ball of plentiful ratings would follow every single label."""
+    labels = np.arange(60) % 10 > 0
+    ratings = rated(labels, [(i, i % 5) for i in range(60)])
+    fit = OneBitCompletion(mechanism="none", threshold=3.5)
+    chance = expit(fit.complete(ratings, Accountant(budget(math.inf))).matrix())
+    assert chance.mean() == pytest.approx(0.9, abs=0.05) and chance.min() > 0.5
+    wide = OneBitCompletion(mechanism="none", threshold=3.5, nuclear_norm=0.9)
+    assert expit(wide.complete(ratings, Accountant(budget(math.inf))).matrix()).min() < 0.5
 
 
 def test_users_are_served_from_the_item_factors_with_their_own_labels():

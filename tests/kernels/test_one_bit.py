@@ -110,6 +110,8 @@ def test_projection_onto_both_sets(radius):
     other = matrix + 0.1 * rng.standard_normal(matrix.shape)
     warm, cold = project(other), Projection(radius, 0.6, tolerance=1e-10, rounds=5000)(other)
     assert warm == pytest.approx(cold, abs=1e-6)
+    longer = matrix + 2 * (other - matrix)
+    assert project(longer, 2.0) == pytest.approx(plain_dykstra(longer, radius, 0.6, 5000), abs=1e-6)
 
 
 @pytest.mark.parametrize("key", CONIC)
