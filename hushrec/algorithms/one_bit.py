@@ -42,6 +42,8 @@ MECHANISMS = ("none", "input", "objective", "gradient", "output", "output-publis
 _OFFSET_WEIGHT = 0.3
 #: Size of the random start of the factors.
 _START_SIZE = 0.1
+#: Largest matrix that is held whole, in cells (0.4 GB).
+_MOST_CELLS = 50_000_000
 #: Ratings for each user and item together from which on the nuclear ball has its full size.
 _PLENTY = 30
 #: Overall rates of likes are taken to be within this and one less this.
@@ -74,7 +76,7 @@ class OneBitCompletion(Estimator):
         the power 4/3 (their number is public here); or 0.1 for "gradient", whose noise would fill a larger
         ball.
     solver : {"factored", "dense"}
-        Of "none", "input", "objective" and "output-published". Dense: the convex problem, for up to some
+        Of "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for some
         million cells in all. Factored: any size; the entrywise bound is applied to the solution only.
     rank : int
         Columns of the factored solver, >= 1.
@@ -299,6 +301,12 @@ class OneBitCompletion(Estimator):
             raise InputError(
                 f"n_users={self.n_users} was declared, but there are {ratings.n_users} users;"
                 " their number is public here, declare it."
+            )
+        dense = self.solver == "dense" or self.mechanism not in ("none", "input", "objective")
+        if dense and ratings.n_users * ratings.n_items > _MOST_CELLS:
+            raise InputError(
+                f"A matrix of {ratings.n_users:,} x {ratings.n_items:,} is too large to hold whole; pass"
+                " mechanism='input' or 'objective' with solver='factored'."
             )
         labels = likes(ratings, self.threshold)
         rows = np.repeat(np.arange(ratings.n_users), np.diff(labels.indptr))

@@ -410,6 +410,15 @@ def test_refused_budgets(refused, says):
         estimator("input").fit(rated([0] * 20), Accountant(refused))
 
 
+@pytest.mark.parametrize("settings", [{"mechanism": "gradient"}, {"mechanism": "input", "solver": "dense"}])
+def test_what_cannot_be_held_is_refused_before_anything_is_spent(settings):
+    many = rated([0] * 6001, [(i, i % 5) for i in range(6001)], n_items=10_000)
+    accountant = Accountant(budget(1.0))
+    with pytest.raises(InputError, match="solver='factored'"):
+        OneBitCompletion(**settings).fit(many, accountant)
+    assert accountant.releases == ()
+
+
 def test_no_privacy_must_be_asked_for():
     with pytest.raises(InputError, match="epsilon=inf"):
         OneBitCompletion(mechanism="none").fit(rated([0] * 20), Accountant(budget(4.0)))
