@@ -10,7 +10,7 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 
-.PHONY: demo test check test-full trust bench-quality frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check test-full trust bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -34,6 +34,9 @@ trust: $(VENV)/.test
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality
 
+bench-implicit: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.bench_implicit
+
 # every method at its true epsilon; LONG=--long takes all epsilons and five draws, hours
 frontier: $(VENV)/.test
 	$(BIN)/python -m benchmarks.frontier $(LONG)
@@ -48,6 +51,7 @@ reproduce-frank-wolfe: $(VENV)/.test
 
 # with RATINGS=ml-1m.parquet the real ratings too; LONG=--long for 1,000 x 1,000
 reproduce-homomorphic: $(VENV)/.test
+	-$(BIN)/python -m pip install --quiet fancyimpute  # the peer, with scikit-learn and cvxpy
 	$(BIN)/python -m benchmarks.reproduce_homomorphic --out docs/figures $(LONG) $(if $(RATINGS),--movielens "$(RATINGS)")
 
 reproduce-one-bit: $(VENV)/.test

@@ -51,6 +51,8 @@ def main() -> None:
         work = []
         for n_nodes in options.nodes:
             agreement = agreed(estimator, budget, ratings.domain, n_nodes)
+            if not work:  # compiles
+                agreement.train(ratings, lambda index, label, integers, noise_sd: integers)
             first = next(
                 index for index, one in enumerate(agreement.plan.releases) if one.label.endswith(" 1")
             )
