@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.frontier import ablation, studies
 from benchmarks.frontier.cells import Results, run, single_thread
 from benchmarks.frontier.data import DATASETS, available
 from benchmarks.frontier.frontier import EPSILONS, SHORT_EPSILONS, Form, cells, checks, choose, tuning_cells
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=DATASETS, default=list(DATASETS), help="data sets")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each (default 2)")
     parser.add_argument("--draws", type=int, help="noise draws of each figure (default 2, or 5 with --long)")
+    parser.add_argument("--epsilons", nargs="+", type=float, help="instead of those of the form")
     parser.add_argument(
         "--results", type=Path, default=Path("bench-output/frontier.parquet"), help="Parquet of the results"
     )
@@ -98,7 +100,33 @@ def check(options: argparse.Namespace, results: Results) -> None:
     show(options, "checks", "Targets", "\n".join(lines))
 
 
-PARTS = {"frontier": frontier, "tune": tune, "checks": check}
+def study(options: argparse.Namespace, results: Results) -> None:
+    draws = options.draws or (3 if options.long else 2)
+    if available("ml-1m"):
+        show(options, "study-skew", "Popularity skew", studies.skew(options.figures))
+    for name, each in studies.STUDIES.items():
+        if name.startswith(("users-low", "users-real")) or available("ml-1m"):
+            wanted = studies.cells(name, draws, options.long)
+            run(wanted, results, options.jobs)
+            show(
+                options,
+                f"study-{name}",
+                each.title,
+                studies.report(name, results.of(wanted), options.figures),
+            )
+
+
+def ablate(options: argparse.Namespace, results: Results) -> None:
+    draws = options.draws or (5 if options.long else 2)
+    places = tuple(place for place in ablation.PLACES if place[0] in options.only)
+    wanted = ablation.cells(draws, places)
+    run(wanted, results, options.jobs)
+    show(
+        options, "ablation", "Each idea of private ALS on and off", ablation.table(results.of(wanted), draws)
+    )
+
+
+PARTS = {"frontier": frontier, "studies": study, "ablation": ablate, "tune": tune, "checks": check}
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Cell:
     estimator : Estimator
         With all its settings.
     patch : str
-        A change of the code that a study needs, by its name in ``benchmarks.frontier.studies.PATCHES``.
+        A change of the code that a study needs, by its name in ``benchmarks.frontier.patches``.
     validation : bool
         Judge it on the validation part.
     """

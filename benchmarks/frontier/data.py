@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -89,9 +89,15 @@ def available(name: str) -> bool:
 
 @lru_cache(maxsize=2)
 def split(name: str) -> Split:
-    """A data set's split, by its name or ``shape:users:items:ratings`` or ``low-rank:users:items``."""
+    """A data set's split, by its name, ``name@part of the users``, ``shape:users:items:ratings`` or
+    ``low-rank:users:items``."""
     if name in DATASETS:
         return DATASETS[name].load()
+    if "@" in name:
+        whole, part = name.split("@")
+        parts = split(whole)
+        kept = np.random.default_rng(0).random(parts.train.n_users) < float(part)
+        return replace(parts, train=parts.train.select_users(kept))
     kind, *sizes = name.split(":")
     numbers = [int(size) for size in sizes]
     generated = realistic(*numbers, seed=0) if kind == "shape" else dpals_matrix(*numbers, seed=0).ratings

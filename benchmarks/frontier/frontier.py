@@ -44,7 +44,7 @@ def cells(name: str, form: Form) -> list[Cell]:
         epsilons = (math.inf,) if method.role == "reference" else (*form.epsilons, math.inf)
         for epsilon in epsilons:
             settings = chosen(name, method_name, epsilon)
-            if settings is None and method.role == "tuned":
+            if method.role == "tuned" and f"{epsilon:g}" not in tuned_at(name):
                 continue
             estimator = method.make(Budget(epsilon, DELTA), name, parts, settings or {})
             estimator.plan(Budget(epsilon, DELTA), parts.train.domain)
@@ -84,22 +84,18 @@ _ALS_ITEMS = grid(
 )
 #: What is tried around the planned settings: factors of a setting, or its values.
 _AROUND: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
-    ("factor_clip", "*", (0.5, 2.0)),
     ("bias_clip", "*", (0.7, 1.4)),
-    ("factor_prior", "*", (0.5, 2.0)),
-    ("residual_weight", "*", (0.3, 3.0)),
+    ("factor_clip", "*", (0.5, 2.0)),
+    ("factor_clip_decay", "=", (0.7, 1.0)),
+    ("factor_prior", "*", (0.6, 1.6)),
     ("user_variance", "*", (0.5, 2.0)),
-    ("bias_regularization", "*", (0.5, 2.0)),
     ("user_norm", "*", (0.7, 1.4)),
     ("weights_share", "*", (0.5, 2.0)),
-    ("factor_share", "*", (0.5, 1.5)),
     ("bias_share", "*", (0.5, 2.0)),
     ("weight_exponent", "=", (0.0, -0.5)),
-    ("iterations", "=", (0, 2, 6)),
+    ("iterations", "=", (0, 2, 4, 6)),
     ("bias_rounds", "=", (2, 6)),
     ("rank", "=", (2, 4, 6, 8, 12, 16)),
-    ("factor_clip_decay", "=", (0.6, 1.0)),
-    ("factor_share_growth", "=", (1.0, 1.7)),
     ("start", "=", ("random", "spectral")),
 )
 
@@ -119,7 +115,6 @@ def tuning_cells(name: str, form: Form, results: Results) -> list[Cell]:
         for epsilon in epsilons:
             budget = Budget(epsilon, DELTA)
             base = method.make(budget, name, parts, {})
-            draws = 2 if method.role == "tuned" and math.isfinite(epsilon) else 1
             tried = candidates(name, method_name, base)
             if method.role == "tuned":
                 tried += _together(_scores(name, method_name, epsilon, results))
@@ -130,10 +125,7 @@ def tuning_cells(name: str, form: Form, results: Results) -> list[Cell]:
                 except InputError:  # a rank without the features it needs, and the like
                     continue
                 part = f"tune {json.dumps(settings)}"
-                planned += [
-                    Cell(part, name, method_name, epsilon, draw, estimator, validation=True)
-                    for draw in range(draws)
-                ]
+                planned.append(Cell(part, name, method_name, epsilon, 0, estimator, validation=True))
     return planned
 
 
@@ -194,11 +186,24 @@ def choose(names: Sequence[str], form: Form, results: Results) -> None:
     CHOSEN.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
-def chosen(name: str, method_name: str, epsilon: float) -> dict[str, Any] | None:
-    """Settings that the tuning chose, if it was done."""
+def tuned_at(name: str) -> list[str]:
+    """Epsilons at which private ALS was tuned on a data set."""
     kept = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
-    found: dict[str, Any] | None = kept.get(name, {}).get(method_name, {}).get(f"{epsilon:g}")
-    return found
+    return list(kept.get(name, {}).get("private-als-tuned", {}))
+
+
+def chosen(name: str, method_name: str, epsilon: float) -> dict[str, Any] | None:
+    """Settings that the tuning chose at the nearest epsilon, if it was done."""
+    kept = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+    known: dict[str, dict[str, Any]] = kept.get(name, {}).get(method_name, {})
+    if not known:
+        return None
+    return known[min(known, key=lambda each: _apart(float(each), epsilon))]
+
+
+def _apart(one: float, other: float) -> float:
+    """Distance of two epsilons on a logarithmic axis, that without privacy being far off."""
+    return abs(math.log(min(one, 1e6)) - math.log(min(other, 1e6)))
 
 
 # ---------------------------------------------------------------------- targets

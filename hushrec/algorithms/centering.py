@@ -55,14 +55,14 @@ class CentredEstimator(Estimator):
         and her offset from them; the same with exact item averages, only without privacy; or nothing.
     bias_clip : float
         Bound of the first bias round of :class:`~hushrec.algorithms.PrivateALS`, which makes the
-        released biases, in units of half the rating range, > 0.
+        released biases, in units of the released spread, > 0.
     bias_share : float
         Part of the budget (of mu squared) for them, in (0, 1).
     """
 
     max_ratings_per_user: int = 80
     center: str = "user"
-    bias_clip: float = 0.35
+    bias_clip: float = 0.67
     bias_share: float = 0.5
 
     _CENTERS: ClassVar[tuple[str, ...]] = ("user", "biases", "middle")
@@ -101,7 +101,7 @@ class CentredEstimator(Estimator):
         }
         if self.center == "biases":
             released = self._biases.train(ratings, gate, seed)
-            level = {name: released[name] for name in level}
+            level = {name: released[name] for name in (*level, "bias_regularization")}
         elif self.center == "averages":
             level["item_bias"] = _item_averages(ratings)
         return level | {"sampling_seed": np.int64(seed)}
@@ -115,7 +115,7 @@ class CentredEstimator(Estimator):
         values -= float(arrays["center"]) + arrays["item_bias"].astype(np.float64)[matrix.indices]
         offset = np.zeros(ratings.n_users)
         if self.center != "middle":
-            damping = self._biases.bias_regularization if self.center == "biases" else 0.0
+            damping = float(arrays["bias_regularization"]) if self.center == "biases" else 0.0
             sums = row_sums(matrix.indptr, values)
             offset = sums / np.maximum(counts + damping, 1)
             values -= np.repeat(offset, counts)

@@ -201,17 +201,27 @@ class Contributions:
         clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
         return (clipped.T @ clipped).toarray()[np.tril_indices(len(items))]
 
-    def mean_squares(self, items: Array, users: Array) -> Array:
-        """Every user's mean squared residual, shape (n_users,)."""
+    def residual_variances(self, items: Array, users: Array, weights: Array, ridge: SweepSettings) -> Array:
+        """Every user's mean squared residual, shape (n_users,).
+
+        The mean is over her ratings less what her own fit uses up of them (as :meth:`uncertainty` has it), at
+        least a quarter of them.
+        """
         from hushrec.kernels.residuals import residual_norms
 
         matrix = self.rows.matrix
-        pair = users[:, :-1], items[:, :-1]
+        counts = np.diff(matrix.indptr)
+        pair, used = (users[:, :-1], items[:, :-1]), np.zeros(len(users))
         if items.shape[1] == 1:
             pair = np.zeros_like(users), np.zeros_like(items)
+        else:
+            rank = items.shape[1] - 1
+            used = rank * (1 - self.uncertainty(items, weights, ridge.regularization))
+        if ridge.bias_regularization is not None:
+            used = used + counts / (counts + ridge.bias_regularization)
         level = items[:, -1] + self.center
         lengths = residual_norms(*csr(matrix), *pair, row_offset=users[:, -1], col_offset=level)
-        return lengths**2 / np.maximum(np.diff(matrix.indptr), 1)
+        return lengths**2 / np.maximum(np.maximum(counts - used, counts / 4), 1)
 
     def uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).

@@ -21,7 +21,7 @@ from hushrec.algorithms.als import SweepSettings
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.contributions import Contributions, finite_or_zero
 from hushrec.algorithms.one_bit import check_optional_threshold, likes
-from hushrec.algorithms.private_als import PrivateALS
+from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget, Plan
 
@@ -69,7 +69,8 @@ class UserLevelOneBit(PrivateALS):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of her own labels on the released item factors."""
         items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]) / 2
-        users = self._regression(likes(history, self.threshold), float(arrays["center"]) / 2, items)
+        labels, center = likes(history, self.threshold), float(arrays["center"]) / 2
+        users = self._regression(labels, center, items, stored_ridge(arrays))
         return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
 
     def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
@@ -92,14 +93,12 @@ class UserLevelOneBit(PrivateALS):
         rows = replace(local.rows, matrix=response)
         return replace(local, rows=rows).item_sums(items, users, user_norm, clip)
 
-    def _regression(
-        self, labels: Any, center: float, items: Array, ridge: SweepSettings | None = None
-    ) -> Array:
+    def _regression(self, labels: Any, center: float, items: Array, ridge: SweepSettings) -> Array:
         """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
         from hushrec.kernels.one_bit import solve_rows, with_ones
 
         items = np.asarray(items, dtype=np.float64)
-        penalty = (ridge or self._user_ridge).ridge(items.shape[1] - 1, np.float64)
+        penalty = ridge.ridge(items.shape[1] - 1, np.float64)
         factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
         return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items
+from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items, user_means
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import (
     item_weights,
@@ -34,15 +34,24 @@ from hushrec.algorithms.contributions import Contributions, adaptive_weights, fi
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.kernels.fixed_point import spacing, truncated
+from hushrec.kernels.fixed_point import SAFE, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
 
-#: Server's model of an item's bias, in units of half the rating range: spread around its regression on the
-#: log weight, and sampling variance of a released sum per unit of weight.
-_BIAS_PRIOR, _BIAS_SAMPLING = 0.325, 0.19
+#: Usual values, in units of half the rating range: squared spread of a user's ratings about her mean, and of
+#: the users' means. Released ones are drawn to them by what their noise leaves open.
+_USUAL_SPREAD, _USUAL_OFFSETS = 0.25, 0.04
+#: What biases usually leave of the squared spread.
+_USUAL_RESIDUAL = 0.75
+#: Server's model of an item's bias, in units of the spread: deviation from its regression on the log weight
+#: before the first round tells, and sampling variance of a released sum per unit of weight.
+_BIAS_PRIOR, _BIAS_SAMPLING = 0.65, 0.76
+#: Deviation of what is common to all items: their mean from the level, and a slope on the log weight.
+_COMMON_PRIOR = 0.5, 0.3
+#: The same sampling variance for the sums of the iterations, per residual variance.
+_FACTOR_SAMPLING = 0.3
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
 #: in the biases is this fraction of the released weight.
 _BIAS_SLOPE = 0.35
@@ -52,10 +61,17 @@ _FEATURE_SLOPE = 0.8
 _BIAS_CLIP_DECAY = 0.85
 #: A round's budget as a multiple of the one before.
 _BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
-#: Parts of the budget for the level and for the residual variance, beside the declared shares.
-_LEVEL_SHARE, _RESIDUAL_SHARE = 0.01, 0.005
+#: Parts of the budget for the level, the spreads and the residual variance of an iteration.
+_LEVEL_SHARE, _SPREADS_SHARE, _RESIDUAL_SHARE = 0.01, 0.01, 0.004
 #: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
 _RESIDUAL_SHRINKAGE = 0.8
+#: A user's squared residual counts for at most this many times the last released one; of the squared spread
+#: at first.
+_RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
+#: The residual variance falls from one release to the next by no more than this factor.
+_SMALLEST_RESIDUAL = 1e-3
+#: Smallest and largest ridge on a user's offset, in ratings.
+_OFFSET_RIDGES = 1.0, 300.0
 #: Items up to which a planned model starts from a private item x item matrix.
 _LARGEST_SPECTRAL = 4000
 
@@ -80,36 +96,28 @@ class PrivateALS(Estimator):
         Releases of the item factors, >= 0.
     bias_rounds : int
         Releases of the item biases before the first factors, >= 0.
-    regularization : float
-        Ridge on a user's factors, > 0.
-    bias_regularization : float
-        Ridge on a user's offset, in ratings, > 0.
     factor_prior : float
         Spread of item factors that the server's updates assume, > 0.
-    residual_weight : float
-        Sampling variance of an item's sums per unit of weight, in units of half the rating range squared,
-        >= 0.
     user_variance : float
-        Prior variance of a user's factors in the same units, >= 0. Above 0 the users' ridge becomes the
-        released residual variance over it, and a user counts in the Gramian with her uncertainty (an EM
-        step), without which item factors grow until the ridge has no effect.
+        Prior variance of a user's factors, in units of the squared spread, > 0: her ridge is the residual
+        variance over it.
     bias_clip : float or None
-        Bound of the first bias round's clip of a user's contribution, in units of half the rating range,
-        > 0; later rounds clip tighter. None, no clip, only without privacy.
+        Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
+        rounds clip tighter. None, no clip, only without privacy.
     factor_clip : float or None
-        The same for the first iteration, in those units squared: it bounds residuals times factors.
+        The same for the first iteration, in units of the spread times the root of the residual variance: it
+        bounds residuals times factors.
     factor_clip_decay : float
         Factor of that bound from one iteration to the next, in (0, 1].
     user_norm : float or None
-        Bound on the norm of a user's factors, in units of half the rating range, > 0. None only without
-        privacy.
+        Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
     weight_exponent : float
         Adaptive weights are the released item weight to this power, in [-1, 0].
     start : {"random", "spectral"}
         First learned factors: random, or the top eigenvectors of a private item x item matrix.
     start_clip : float or None
-        Bound on a user's weighted residuals in that matrix, in units of half the rating range, > 0. None
-        only without privacy.
+        Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only without
+        privacy.
     weights_share, start_share, bias_share, factor_share : float
         Parts of the budget (of mu squared) for the item weights, the spectral start, all bias rounds and all
         iterations, in [0, 1]; what is not released gets none, and the rest is scaled to the whole.
@@ -117,6 +125,12 @@ class PrivateALS(Estimator):
         Part of an iteration's budget for its Gramian, in (0, 1).
     n_users : int or None
         Declared number of users; None releases it together with the level.
+
+    Notes
+    -----
+    The spread is the released standard deviation of a user's ratings about her own mean. Clips are declared
+    in units of it and of the residual variance, which is released anew before each iteration: bounds follow
+    what the model leaves of the ratings, and with them the noise.
 
     Privacy
     -------
@@ -132,18 +146,15 @@ class PrivateALS(Estimator):
     features: bool = True
     iterations: int = 0
     bias_rounds: int = 4
-    regularization: float = 30.0
-    bias_regularization: float = 8.0
     factor_prior: float = 0.6
-    residual_weight: float = 0.06
-    user_variance: float = 0.005
-    bias_clip: float | None = 0.35
-    factor_clip: float | None = 0.05
+    user_variance: float = 0.02
+    bias_clip: float | None = 0.67
+    factor_clip: float | None = 0.28
     factor_clip_decay: float = 0.9
-    user_norm: float | None = 0.35
+    user_norm: float | None = 0.7
     weight_exponent: float = -0.25
     start: str = "random"
-    start_clip: float | None = 0.2
+    start_clip: float | None = 0.4
     weights_share: float = 0.26
     start_share: float = 0.1
     bias_share: float = 0.4
@@ -156,10 +167,7 @@ class PrivateALS(Estimator):
             rank=(self.rank, int, 0, None),
             iterations=(self.iterations, int, 0, None),
             bias_rounds=(self.bias_rounds, int, 0, None),
-            regularization=(self.regularization, float, 0, None),
-            bias_regularization=(self.bias_regularization, float, 0, None),
             factor_prior=(self.factor_prior, float, 0, None),
-            residual_weight=(self.residual_weight, float, 0, None),
             user_variance=(self.user_variance, float, 0, None),
             factor_clip_decay=(self.factor_clip_decay, float, 0, 1),
             weights_share=(self.weights_share, float, 0, 1),
@@ -178,6 +186,8 @@ class PrivateALS(Estimator):
         if self.n_users is not None:
             check_numbers(n_users=(self.n_users, int, 1, None))
         check_choice(start=(self.start, ("random", "spectral")))
+        if not self.user_variance:
+            raise InputError("user_variance=0 leaves users no factors; pass a number > 0.")
         if self.features and (not self.bias_rounds or self.rank < 2):
             raise InputError("features needs rank >= 2 and bias_rounds >= 1; pass features=False.")
 
@@ -214,7 +224,7 @@ class PrivateALS(Estimator):
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
                 "start_share": (start_share := 0.1 if spectral else 0.0),
                 "bias_share": 0.835 - factor_share - start_share,
-                "factor_clip": (0.05 if large else 0.025) * math.sqrt(rank),
+                "factor_clip": (0.2 if large else 0.1) * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",
             }
         return cls(**(settings | changes))
@@ -253,7 +263,7 @@ class PrivateALS(Estimator):
             elif label == "item weights":
                 planned.append(weights_release(budget, share))
             else:
-                sensitivity = self._sensitivity(label, budget.relation == "replace", domain)
+                sensitivity = self._sensitivity(label, budget.relation == "replace")
                 planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
         return Plan(budget, planned)
 
@@ -270,38 +280,37 @@ class PrivateALS(Estimator):
 
     def _parts(self) -> dict[str, float]:
         """Every release's part of the budget, before scaling to 1, in order of release."""
-        parts = {}
-        if not self.implicit or (self._iterates and self.n_users is None):
-            parts["level"] = _LEVEL_SHARE
-        parts["item weights"] = self.weights_share
+        parts = {"level": _LEVEL_SHARE, "spreads": _SPREADS_SHARE, "item weights": self.weights_share}
+        if self.implicit and self.n_users is not None:
+            del parts["level"]
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
             parts[f"item biases {step}"] = self.bias_share * part
         if not self._iterates:
             return parts
-        if self.user_variance:
-            parts["residual variance"] = _RESIDUAL_SHARE
-        if self._starts_spectral:
-            parts["start"] = self.start_share
         for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
             share = self.factor_share * part
+            parts[f"residual variance {step}"] = _RESIDUAL_SHARE
+            if step == 1 and self._starts_spectral:
+                parts["start"] = self.start_share
             parts[f"gramian {step}"] = share * self.gramian_share
             parts[f"item sums {step}"] = share * (1 - self.gramian_share)
         return parts
 
-    def _clip(self, label: str, domain: Domain) -> float:
-        """Declared bound of a round's clip, in rating units (squared for the factor sums)."""
-        bound, decay, unit = self.factor_clip, self.factor_clip_decay, domain.half_width**2
+    def _clip(self, label: str) -> float:
+        """Declared bound of a round's clip, in the units of its release."""
+        bound, decay = self.factor_clip, self.factor_clip_decay
         if label.startswith("item biases"):
-            bound, decay, unit = self.bias_clip, _BIAS_CLIP_DECAY, domain.half_width
+            bound, decay = self.bias_clip, _BIAS_CLIP_DECAY
         step = int(label.split()[-1]) - 1
-        return math.inf if bound is None else unit * bound * decay**step
+        return math.inf if bound is None else bound * decay**step
 
-    def _user_bound(self, domain: Domain) -> float:
-        """Declared bound on the norm of a user's factors, in rating units."""
-        return math.inf if self.user_norm is None else self.user_norm * domain.half_width
+    @property
+    def _user_bound(self) -> float:
+        """Declared bound on the norm of a user's factors, in units of the spread."""
+        return math.inf if self.user_norm is None else self.user_norm
 
-    def _sensitivity(self, label: str, replace: bool, domain: Domain) -> float:
-        """Most that one user moves a release, in the norm of its scale (docs/proofs/private-als.md).
+    def _sensitivity(self, label: str, replace: bool) -> float:
+        """Most that one user moves a release, in its units (docs/proofs/private-als.md).
 
         Under replace, contributions that cannot point away from each other (positive semidefinite matrices)
         move by sqrt(2) times as much as under add-remove, all others by twice as much.
@@ -309,21 +318,21 @@ class PrivateALS(Estimator):
         positive, signed = (math.sqrt(2.0), 2.0) if replace else (1.0, 1.0)
         if label == "level":  # its first number alone, in units of half the range
             return signed
-        if label == "residual variance":
-            return domain.half_width**2
+        if label == "spreads":
+            return math.sqrt(5.0) if replace else math.sqrt(2.0)
+        if label.startswith("residual variance"):
+            return 1.0
         if label == "start":
-            return positive * ((self.start_clip or 1.0) * domain.half_width) ** 2
+            return positive * (self.start_clip or 1.0) ** 2
         if label.startswith("gramian"):
-            squared = self._user_bound(domain) ** 2
-            uncertain = math.sqrt(positive**2 + 1) if self.user_variance else positive
-            return _or_one(uncertain * squared)
-        return _or_one(signed * self._clip(label, domain))
+            return _or_one(math.sqrt(positive**2 + 1) * self._user_bound**2)
+        return _or_one(signed * self._clip(label))
 
     # ------------------------------------------------------------------ training
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Bias rounds, then iterations, each ending in a release."""
-        center, n_users = self._level(ratings, gate)
+        level = self._level(ratings, gate)
         noisy = self._item_weights(ratings, gate)
         weights, supported = usable_weights(noisy, gate.noise_sd("item weights"))
         relative = adaptive_weights(weights, self.weight_exponent)
@@ -331,41 +340,46 @@ class PrivateALS(Estimator):
         slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
 
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
-        local = Contributions(ratings, center, relative)
+        local = Contributions(ratings, level.center, relative)
         items = np.zeros((ratings.domain.n_items, 1), dtype=dtype)
         scores = feature_scores(ratings.domain.item_features, len(items))
-        items, informative = self._bias_rounds(local, items, weights, slopes, scores, gate)
+        popularity = _standardised(np.log(weights), weights) * _visible(noisy, gate.noise_sd("item weights"))
+        items, reliability, informative = self._bias_rounds(
+            local, items, level, popularity, slopes, scores, gate
+        )
         if self.features:
-            bias, popularity = items[:, 0], np.log(weights)
-            columns = [_standardised(bias, weights), _standardised(popularity, weights), bias]
+            columns = [reliability * _standardised(items[:, 0], weights), popularity, items[:, 0]]
             items = np.column_stack(columns).astype(dtype)
-        ridge = self._user_ridge
+        residual = _USUAL_RESIDUAL * level.spread**2
         if self._iterates:
-            if self.user_variance:
-                ridge = self._adapted_ridge(local, items, n_users, gate)
             public = scores[:, : self._learned if informative else 0]
-            items = self._start(local, items, ridge, public, gate, seed)
-            items = self._factor_rounds(local, items, ridge, slopes, scores, n_users, gate)
+            items, residual = self._factor_rounds(local, items, level, slopes, scores, public, gate, seed)
+        ridge = self._ridge(level, residual)
         return {
-            "center": np.float64(center),
+            "center": np.float64(level.center),
             "item_bias": items[:, -1].astype(np.float64),
             "item_factors": items[:, :-1].astype(np.float32),
             "supported": supported.astype(np.uint8),
             "regularization": np.float64(ridge.regularization),
+            "bias_regularization": np.float64(level.bias_regularization),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
         items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
-        ridge = replace(self._user_ridge, regularization=float(arrays["regularization"]))
+        ridge = stored_ridge(arrays)
         users = half_sweep(csr(history.matrix), float(arrays["center"]), items, ridge)
         return UserState(offset=users[:, -1], factors=users[:, :-1])
 
     # ------------------------------------------------------------------ local steps, then the gate
 
-    @property
-    def _user_ridge(self) -> SweepSettings:
-        return SweepSettings(regularization=self.regularization, bias_regularization=self.bias_regularization)
+    def _ridge(self, level: _Level, residual: float) -> SweepSettings:
+        """Users' ridge where the model leaves that residual variance."""
+        variance = self.user_variance * level.spread**2
+        return SweepSettings(
+            regularization=_RESIDUAL_SHRINKAGE * residual / variance,
+            bias_regularization=level.bias_regularization,
+        )
 
     def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
         """Local: every user's factors and offset."""
@@ -377,41 +391,65 @@ class PrivateALS(Estimator):
         """Local: the bounded sums of a round."""
         return local.item_sums(items, users, user_norm, clip)
 
-    def _level(self, ratings: Ratings, gate: Gate) -> tuple[float, float]:
-        """Level that ratings are taken from (0 for likes), and number of users, declared or released."""
-        domain = ratings.domain
-        if not gate.plans("level"):
-            return 0.0, float(self.n_users or 1)
-        aggregate, scale = level_aggregate(ratings), level_scale(domain)
-        if self.n_users is None:
-            noisy = gate.release("level", aggregate, scale=scale)
-        else:  # nobody is counted again
-            noisy = np.append(gate.release("level", aggregate[:1], scale=scale[:1]), self.n_users)
-        center, n_users = level(noisy, domain)
-        return 0.0 if self.implicit else center, n_users
+    def _level(self, ratings: Ratings, gate: Gate) -> _Level:
+        """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
+        domain, n_users, center = ratings.domain, float(self.n_users or 1), 0.0
+        half = domain.half_width
+        if gate.plans("level"):
+            aggregate, scale = level_aggregate(ratings), level_scale(domain)
+            if self.n_users is None:
+                noisy = gate.release("level", aggregate, scale=scale)
+            else:  # nobody is counted again
+                noisy = np.append(gate.release("level", aggregate[:1], scale=scale[:1]), n_users)
+            center, n_users = level(noisy, domain)
+            center -= domain.midpoint
+            center *= float(_shown(half / 2, half * gate.noise_sd("level") / n_users))
+        squares = gate.release("spreads", _spreads(ratings), scale=half**-2) / (n_users * half**2)
+        usual, noise_sd = np.array([_USUAL_SPREAD, _USUAL_OFFSETS]), gate.noise_sd("spreads") / n_users
+        within, offsets = (usual + _shown(usual, noise_sd) * (squares - usual)).tolist()
+        within = min(max(within, 1 / 400), 1.0)
+        ridge = float(np.clip(within / max(offsets, 1e-9), *_OFFSET_RIDGES))
+        center = 0.0 if self.implicit else domain.midpoint + center
+        return _Level(center, n_users, half * math.sqrt(within), ridge)
 
     def _item_weights(self, ratings: Ratings, gate: Gate) -> Array:
         return gate.release("item weights", item_weights(ratings))
 
     def _bias_rounds(
-        self, local: Contributions, items: Array, weights: Array, slopes: Array, scores: Array, gate: Gate
-    ) -> tuple[Array, bool]:
-        """Rounds of rank 0: a user's only factor is the constant. Also, if item features explain biases."""
-        informative = False
-        domain = local.rows.domain
-        slope = _BIAS_SLOPE * slopes
-        variance = np.full(len(items), (_BIAS_PRIOR * domain.half_width) ** 2)
-        popularity = np.column_stack([np.ones(len(items)), _standardised(np.log(weights), weights)])
+        self,
+        local: Contributions,
+        items: Array,
+        level: _Level,
+        popularity: Array,
+        slopes: Array,
+        scores: Array,
+        gate: Gate,
+    ) -> tuple[Array, Array, bool]:
+        """Rounds of rank 0: a user's only factor is the constant.
+
+        Biases, how far each is known, and whether item features explain any.
+        """
+        slope, unit, informative = _BIAS_SLOPE * slopes, level.spread, False
+        prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
+        variance = prior
+        design = np.column_stack([np.ones(len(items)), popularity])
+        precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
+        ridge = self._ridge(level, unit**2)
         for step in range(1, self.bias_rounds + 1):
             label = f"item biases {step}"
-            users = self._users(local, items, self._user_ridge)
+            users = self._users(local, items, ridge)
             constant = np.hstack([np.ones_like(users), users])
             no_factors = np.hstack([np.zeros_like(items), items])
-            sums, _ = self._item_sums(local, no_factors, constant, math.inf, self._clip(label, domain))
-            noisy = gate.release(label, sums)[:, 0]
-            noise_variance = gate.noise_sd(label) ** 2 + _BIAS_SAMPLING * domain.half_width**2 * slope
-            common = _regression(noisy, slope[:, None] * popularity, noise_variance + slope**2 * variance)
-            change = popularity @ common  # rare items are closer to other rare items than to the mean
+            sums, _ = self._item_sums(local, no_factors, constant, math.inf, unit * self._clip(label))
+            noisy = gate.release(label, sums, scale=1 / unit)[:, 0]
+            noise_variance = (unit * gate.noise_sd(label)) ** 2 + _BIAS_SAMPLING * unit**2 * slope
+            common, total = _common(noisy, slope, design, variance, noise_variance, precision)
+            if step == 1:  # how far biases spread shows in the sums themselves
+                rest = noisy - slope * (design @ common)
+                prior = prior * _likeliest_scale(rest, slope**2 * variance, noise_variance)
+                variance = prior
+                common, total = _common(noisy, slope, design, variance, noise_variance, precision)
+            precision, change = total, design @ common
             noisy = noisy - slope * change
             shared = _FEATURE_SLOPE * slopes
             explained, variance = expected_from_features(
@@ -422,27 +460,26 @@ class PrivateALS(Estimator):
             change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
             items = items + change[:, None].astype(items.dtype)
             variance = variance * (1 - gain * slope)
-        return items, informative
-
-    def _adapted_ridge(self, local: Contributions, items: Array, n_users: float, gate: Gate) -> SweepSettings:
-        """Users' ridge for the released residual variance: one vote a user, her mean squared residual."""
-        square = local.rows.domain.half_width**2
-        users = self._users(local, items, self._user_ridge)
-        votes = np.minimum(local.mean_squares(items, users), square)
-        noisy = gate.release("residual variance", np.array([truncated(votes, spacing(square)).sum()]))
-        variance = _RESIDUAL_SHRINKAGE * float(np.clip(noisy[0] / n_users, square / 400, square))
-        return replace(self._user_ridge, regularization=variance / (self.user_variance * square))
+        return items, 1 - variance / prior, informative
 
     def _start(
-        self, local: Contributions, items: Array, ridge: SweepSettings, public: Array, gate: Gate, seed: int
+        self,
+        local: Contributions,
+        items: Array,
+        level: _Level,
+        ridge: SweepSettings,
+        public: Array,
+        gate: Gate,
+        seed: int,
     ) -> Array:
         """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
         n_items = len(items)
         if self._starts_spectral:
             users = self._users(local, items, ridge)
-            clip = math.inf if self.start_clip is None else self.start_clip * local.rows.domain.half_width
+            clip = math.inf if self.start_clip is None else self.start_clip * level.spread
             packed = local.outer_products(items, users, clip)
-            matrix = unpacked(gate.release("start", packed, scale=frobenius_scale(n_items)))
+            scale = frobenius_scale(n_items) / level.spread**2
+            matrix = unpacked(gate.release("start", packed, scale=scale))
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
             learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
         else:
@@ -455,44 +492,109 @@ class PrivateALS(Estimator):
         self,
         local: Contributions,
         items: Array,
-        ridge: SweepSettings,
+        level: _Level,
         slopes: Array,
         scores: Array,
-        n_users: float,
+        public: Array,
         gate: Gate,
-    ) -> Array:
-        """Iterations with one Gramian for all items and updates by residuals."""
-        domain = local.rows.domain
-        square, bound = domain.half_width**2, self._user_bound(domain)
+        seed: int,
+    ) -> tuple[Array, float]:
+        """Iterations with one Gramian for all items and updates by residuals; items, residual variance."""
+        square, n_users = level.spread**2, level.n_users
+        residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
+        bound = level.spread * self._user_bound
         for step in range(1, self.iterations + 1):
+            labels = f"residual variance {step}", f"gramian {step}", f"item sums {step}"
+            ridge = self._ridge(level, residual)
             users = self._users(local, items, ridge)
-            label, sums_label = f"gramian {step}", f"item sums {step}"
-            sums, gram = self._item_sums(local, items, users, bound, self._clip(sums_label, domain))
-            scale = frobenius_scale(self.rank)
-            if self.user_variance:
-                shares = local.uncertainty(items, slopes, ridge.regularization)
-                gram = np.append(gram, truncated(shares, spacing(1.0)).sum())
-                scale = np.append(scale, 1.0 if math.isinf(bound) else bound**2)
-            gram = gate.release(label, gram, scale=scale)
-            noisy = gate.release(sums_label, sums)
-            variance = 0.0
-            if self.user_variance:
-                variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
-                gram = gram[:-1]
-            values, vectors = np.linalg.eigh(unpacked(gram))
-            values = np.maximum(values, gate.noise_sd(label)) / n_users + variance
+            votes = local.residual_variances(items, users, slopes, ridge)
+            residual = _residual_variance(votes, residual, most, n_users, labels[0], gate)
+            ridge, most = self._ridge(level, residual), _RESIDUAL_BOUND * residual
+            if step == 1:
+                items = self._start(local, items, level, ridge, public, gate, seed)
+            users = self._users(local, items, ridge)
+            unit = level.spread * math.sqrt(residual)
+            sums, gram = self._item_sums(local, items, users, bound, unit * self._clip(labels[2]))
+            shares = local.uncertainty(items, slopes, ridge.regularization)
+            gram = np.append(gram, truncated(shares, spacing(1.0)).sum())
+            counted = 1.0 if math.isinf(bound) else self._user_bound**2
+            scale = np.append(frobenius_scale(self.rank) / square, counted)
+            gram = gate.release(labels[1], gram, scale=scale)
+            noisy = gate.release(labels[2], sums, scale=1 / unit)
+            # a user counts with what is not known of her factors, or they would shrink from round to round
+            variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
+            values, vectors = np.linalg.eigh(unpacked(gram[:-1]))
+            values = np.maximum(values, square * gate.noise_sd(labels[1])) / n_users + variance
             noisy = noisy - variance * slopes[:, None] * items[:, :-1]
             if step == 1 and self.start == "random":  # the learned columns were a guess: solve outright
                 guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
                 noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
                 items[:, :-1] -= guess
             slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
-            noise_variance = gate.noise_sd(sums_label) ** 2 + self.residual_weight * square * slope
+            noise_variance = (unit * gate.noise_sd(labels[2])) ** 2 + _FACTOR_SAMPLING * residual * slope
             along, prior = noisy @ vectors, np.full(len(items), self.factor_prior**2)
             change, prior = expected_from_features(scores, along, slope, prior, noise_variance)
             gain = _gain(slope, prior[:, None], noise_variance)
             items[:, :-1] += (change + gain * (along - slope * change)) @ vectors.T
-        return items
+        return items, residual
+
+
+class _Level(NamedTuple):
+    """Released: what is known of the ratings before any item is.
+
+    Attributes
+    ----------
+    center : float
+        Level that ratings are taken from.
+    n_users : float
+        Declared or released, >= 1.
+    spread : float
+        Standard deviation of a user's ratings about her own mean.
+    bias_regularization : float
+        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels.
+    """
+
+    center: float
+    n_users: float
+    spread: float
+    bias_regularization: float
+
+
+def _spreads(ratings: Ratings) -> Array:
+    """Local: sums over users of the mean square of her ratings about her own mean, and of the square of that
+    mean about the middle of the range less its sampling variance; shape (2,)."""
+    domain, matrix = ratings.domain, ratings.matrix
+    counts, square = np.diff(matrix.indptr), domain.half_width**2
+    users = np.repeat(np.arange(len(counts)), counts)
+    means = user_means(ratings) - domain.midpoint
+    deviations = matrix.data.astype(np.float64) - domain.midpoint - means[users]
+    within = np.bincount(users, deviations**2, minlength=len(counts)) / np.maximum(counts, 1)
+    within = np.minimum(within, square)
+    about = np.clip(means**2 - within / np.maximum(counts - 1, 1), -square, square)
+    return np.array([truncated(SAFE * values, spacing(square)).sum() for values in (within, about)])
+
+
+def _shown(usual: Array | float, noise_sd: float) -> Array:
+    """Part of a released number's deviation that is taken for real: usual size against noise, squared."""
+    return np.asarray(usual**2 / np.maximum(usual**2 + noise_sd**2, 1e-300))
+
+
+def _residual_variance(
+    votes: Array, last: float, bound: float, n_users: float, label: str, gate: Gate
+) -> float:
+    """What the model leaves of the ratings, one vote a user, released; near the last where noise hides it."""
+    total = truncated(np.minimum(votes, SAFE * bound), spacing(bound)).sum()
+    released = float(gate.release(label, np.array([total]), scale=1 / bound)[0]) / n_users
+    shown = float(_shown(last, bound * gate.noise_sd(label) / n_users))
+    return max(last + shown * (released - last), _SMALLEST_RESIDUAL * last)
+
+
+def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
+    """Users' ridge as the billboard has it."""
+    return SweepSettings(
+        regularization=float(arrays["regularization"]),
+        bias_regularization=float(arrays["bias_regularization"]),
+    )
 
 
 def _or_one(sensitivity: float) -> float:
@@ -505,16 +607,34 @@ def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array
     return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
 
 
-def _regression(target: Array, design: Array, variance: Array) -> Array:
-    """Weighted least squares coefficients, with a trace of a ridge."""
-    weighted = design / np.maximum(variance, 1e-300)[:, None]
-    return np.linalg.solve(design.T @ weighted + 1e-6 * np.eye(design.shape[1]), weighted.T @ target)
+def _common(
+    released: Array, slope: Array, design: Array, variance: Array, noise_variance: Array, precision: Array
+) -> tuple[Array, Array]:
+    """Regression of the items on the design (rare ones are closer to each other than to the mean).
+
+    Coefficients and their precision, given that before.
+    """
+    scaled = slope[:, None] * design / np.maximum(noise_variance + slope**2 * variance, 1e-300)[:, None]
+    total = precision + scaled.T @ (slope[:, None] * design)
+    return np.linalg.solve(total, scaled.T @ released), total
+
+
+def _likeliest_scale(released: Array, variance: Array, noise_variance: Array) -> float:
+    """Factor of the variance under which released numbers, noise and all, are likeliest."""
+    scales = np.geomspace(1e-4, 1e2, 61)
+    totals = np.maximum(scales[:, None] * variance + noise_variance, 1e-300)
+    return float(scales[np.argmin((np.log(totals) + released**2 / totals).sum(axis=1))])
 
 
 def _geometric(count: int, growth: float) -> list[float]:
     """Parts that grow by a factor and add up to 1."""
     parts = [growth**step for step in range(count)]
     return [part / sum(parts) for part in parts]
+
+
+def _visible(noisy: Array, noise_sd: float) -> float:
+    """Part of the variance of released numbers that is not their noise's."""
+    return float(np.clip(1 - noise_sd**2 / max(float(np.var(noisy)), 1e-300), 0.0, 1.0))
 
 
 def _rms(columns: Array) -> Array:

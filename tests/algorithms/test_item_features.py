@@ -12,7 +12,7 @@ from hushrec.algorithms.item_features import expected_from_features, feature_sco
 from hushrec.data import Ratings, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from tests.algorithms.twins import run, small
+from tests.algorithms.twins import level, run, small, surprise
 
 GRID = 2.0 ** np.arange(-6, 9)
 
@@ -99,26 +99,35 @@ def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_su
     model, noise, noise_sd = run(estimator, ratings)
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = [np.flatnonzero(row) for row in dense]
-    half, scores = 2.0, feature_scores(features, 12)
-    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
-    center = 3.0 + deviations / (len(dense) + noise["level"][1])
+    scores = feature_scores(features, 12)
+    center, _, unit, damping = level(dense, seen, noise, noise_sd)
     weights = noise["item weights"].copy()
     for s in seen:
         weights[s] += 1 / math.sqrt(len(s))
+    visible = 1 - noise_sd["item weights"] ** 2 / np.var(weights)
     popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
     popularity = np.clip(popularity / math.sqrt(np.average(popularity**2, weights=weights)), -4, 4)
-    design, bias, variance = np.column_stack([np.ones(12), popularity]), np.zeros(12), np.full(12, 0.65**2)
-    for step, clip in ((1, 0.3 * half), (2, 0.3 * half * 0.85)):
+    design, bias = np.column_stack([np.ones(12), visible * popularity]), np.zeros(12)
+    variance, known = np.full(12, (0.65 * unit) ** 2), np.diag([1 / 0.5, 1 / 0.3]) ** 2 / unit**2
+    scales = [10 ** (-4 + 0.1 * step) for step in range(61)]
+    for step, clip in ((1, 0.3 * unit), (2, 0.3 * unit * 0.85)):
         sums = noise[f"item biases {step}"][:, 0].copy()
         for row, s in zip(dense, seen):
             left = row[s] - center - bias[s]
-            contribution = (left - left.sum() / (len(s) + 8.0)) / math.sqrt(len(s))
+            contribution = (left - left.sum() / (len(s) + damping)) / math.sqrt(len(s))
             sums[s] += contribution * min(1.0, clip / np.linalg.norm(contribution))
         slope = 0.35 * weights
-        error = noise_sd[f"item biases {step}"] ** 2 + 0.19 * half**2 * slope
-        root = np.sqrt(slope**2 * variance + error)
-        stacked = np.vstack([slope[:, None] * design / root[:, None], 1e-3 * np.eye(2)])
-        common = design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+        error = (unit * noise_sd[f"item biases {step}"]) ** 2 + 0.76 * unit**2 * slope
+        for again in (True, False):
+            weighted = (slope / (slope**2 * variance + error))[:, None] * design
+            total = known + weighted.T @ (slope[:, None] * design)
+            common = design @ np.linalg.inv(total) @ weighted.T @ sums
+            rest = sums - slope * common
+            if again and step == 1:
+                variance = variance * min(
+                    scales, key=lambda k: surprise(rest, slope**2 * k * variance + error)
+                )
+        known = total
         sums = sums - slope * common
         columns = [a[:, None] for a in (sums, 0.8 * weights)]
         explained, variance = dense_fit(scores, *columns, variance, error[:, None], -math.inf)

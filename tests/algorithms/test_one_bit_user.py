@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize
 
 from hushrec.algorithms import UserLevelOneBit
+from hushrec.algorithms.als import SweepSettings
 from hushrec.algorithms.contributions import Contributions
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
@@ -40,12 +41,14 @@ def test_what_is_summed_is_the_logistic_gradient():
 
 def test_a_user_is_fitted_by_her_own_logistic_regression():
     ratings = labelled(2)
-    fit = UserLevelOneBit(threshold=0.0, rank=2, iterations=0, regularization=2.0, bias_regularization=1.5)
+    fit = UserLevelOneBit(threshold=0.0, rank=2, iterations=0)
     rng = np.random.default_rng(0)
     arrays = {
         "item_factors": rng.standard_normal((6, 2)),
         "item_bias": rng.standard_normal(6),
         "center": np.float64(0.3),
+        "regularization": np.float64(2.0),
+        "bias_regularization": np.float64(1.5),
     }
     state = fit.fold_in(arrays, ratings)
     for i in range(ratings.n_users):
@@ -65,7 +68,8 @@ def test_a_user_whose_regression_overflows_contributes_finite_numbers():
     fit = UserLevelOneBit(rank=2, features=False, iterations=1)
     local = Contributions(labelled(), 0.0, np.ones(6))
     for size in (1e25, 1e300):
-        users = fit._users(local, np.full((6, 3), size), fit._user_ridge)
+        ridge = SweepSettings(regularization=30.0, bias_regularization=8.0)
+        users = fit._users(local, np.full((6, 3), size), ridge)
         assert np.isfinite(users).all()
 
 

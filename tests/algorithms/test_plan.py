@@ -53,7 +53,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "iterations": (0, 1, 2, 3),
     "bias_rounds": (0, 1, 2),
     "features": (False, True),
-    "user_variance": (0.0, 0.005),
     "start": ("random", "spectral"),
     "n_users": (None, 20),
     "clipping": ("rating", "user"),

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
+from hushrec.algorithms.als import SweepSettings
 from hushrec.algorithms.contributions import Contributions
 from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
-from tests.algorithms.twins import full, run, small, start
+from tests.algorithms.twins import full, level, run, shown, small, start, surprise
 
 
 def test_it_matches_a_slow_twin() -> None:
@@ -23,23 +24,21 @@ def test_it_matches_a_slow_twin() -> None:
         bias_rounds=1,
         weight_exponent=-0.5,
         bias_clip=0.3,
-        factor_clip=0.02,
+        factor_clip=0.05,
         user_norm=0.2,
-        regularization=0.5,
-        bias_regularization=2.0,
+        user_variance=1.5,
     )
     model, noise, noise_sd = run(estimator, ratings)
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = [np.flatnonzero(row) for row in dense]
-    half, rank, n_items = 2.0, 2, 12
+    rank, n_items = 2, 12
 
-    # level and weights
-    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
-    n_users = len(dense) + noise["level"][1]
-    center = 3.0 + deviations / n_users
+    # level, spreads and weights; what noise may have made is drawn to usual values
+    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
     weights = noise["item weights"].copy()
     for s in seen:
         weights[s] += 1 / math.sqrt(len(s))
+    visible = min(max(1 - noise_sd["item weights"] ** 2 / np.var(weights), 0.0), 1.0)
     weights = np.maximum(weights, noise_sd["item weights"])
     relative = (weights / weights.max()) ** -0.5
     slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
@@ -48,26 +47,38 @@ def test_it_matches_a_slow_twin() -> None:
     # one bias round
     sums = noise["item biases 1"][:, 0].copy()
     for row, s, cell in zip(dense, seen, cells):
-        offset = (row[s] - center).sum() / (len(s) + 2.0)
+        offset = (row[s] - center).sum() / (len(s) + damping)
         contribution = cell * (row[s] - center - offset)
-        contribution *= min(1.0, 0.3 * half / np.linalg.norm(contribution))
+        contribution *= min(1.0, 0.3 * unit / np.linalg.norm(contribution))
         sums[s] += contribution
-    slope, prior = 0.35 * slopes, (0.325 * half) ** 2
+    slope, prior = 0.35 * slopes, (0.65 * unit) ** 2
     popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
     popularity /= math.sqrt(np.average(popularity**2, weights=weights))
-    design = np.column_stack([np.ones(n_items), np.clip(popularity, -4, 4)])
-    error = noise_sd["item biases 1"] ** 2 + 0.19 * half**2 * slope
-    root = np.sqrt(slope**2 * prior + error)
-    stacked = np.vstack([slope[:, None] * design / root[:, None], 1e-3 * np.eye(2)])
-    common = design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
-    bias = common + prior * slope / root**2 * (sums - slope * common)
+    design = np.column_stack([np.ones(n_items), visible * np.clip(popularity, -4, 4)])
+    error = (unit * noise_sd["item biases 1"]) ** 2 + 0.76 * unit**2 * slope
+
+    def regressed(prior):
+        root = np.sqrt(slope**2 * prior + error)
+        stacked = np.vstack([slope[:, None] * design / root[:, None], np.diag([1 / 0.5, 1 / 0.3]) / unit])
+        return design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+
+    rest = sums - slope * regressed(prior)
+    scales = [10 ** (-4 + 0.1 * step) for step in range(61)]  # the likeliest spread of the biases
+    prior *= min(scales, key=lambda scale: surprise(rest, slope**2 * scale * prior + error))
+    common = regressed(prior)
+    bias = common + prior * slope / (slope**2 * prior + error) * (sums - slope * common)
 
     # residual variance, one vote a user, sets the users' ridge
-    votes = noise["residual variance"][0]
+    votes = noise["residual variance 1"][0]
     for row, s in zip(dense, seen):
         target = row[s] - center - bias[s]
-        votes += min(np.mean((target - target.sum() / (len(s) + 2.0)) ** 2), half**2)
-    ridge = 0.8 * votes / n_users / (0.005 * half**2)
+        rest = target - target.sum() / (len(s) + damping)
+        votes += min((rest**2).sum() / (len(s) - len(s) / (len(s) + damping)), 2 * unit**2)
+    usual = 0.75 * unit**2
+    residual = usual + shown(usual, 2 * unit**2 * noise_sd["residual variance 1"] / n_users) * (
+        votes / n_users - usual
+    )
+    ridge = 0.8 * residual / (1.5 * unit**2)
 
     # one iteration of factors, from a random start that the first update replaces
     items = start(n_items, rank)
@@ -78,22 +89,24 @@ def test_it_matches_a_slow_twin() -> None:
     for row, s, cell in zip(dense, seen, cells):
         design = np.column_stack([items[s], np.ones(len(s))])
         target = row[s] - center - bias[s]
-        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, 2.0]), design.T @ target)
-        residual = cell * (target - design @ user)
+        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, damping]), design.T @ target)
+        rest = cell * (target - design @ user)
         factors = user[:2]
         length = np.linalg.norm(factors)
-        shrink = min(1, (0.2 * half / length) ** 2, 0.02 * half**2 / (length * np.linalg.norm(residual)))
+        bound = 0.05 * unit * math.sqrt(residual)
+        shrink = min(1, (0.2 * unit / length) ** 2, bound / (length * np.linalg.norm(rest)))
         gram += shrink * np.outer(factors, factors)
-        sums[s] += shrink * residual[:, None] * factors
+        sums[s] += shrink * rest[:, None] * factors
     values, vectors = np.linalg.eigh(gram)
-    gram = (vectors * np.maximum(values, noise_sd["gramian 1"])) @ vectors.T / n_users
-    variance = 0.005 * half**2 * min(1.0, uncertainty / n_users)  # of what is known of a user
+    gram = (vectors * np.maximum(values, unit**2 * noise_sd["gramian 1"])) @ vectors.T / n_users
+    variance = 1.5 * unit**2 * min(1.0, uncertainty / n_users)  # of what is known of a user
     gram = gram + variance * np.eye(rank)
     expected = np.zeros((n_items, rank))
     for item in range(n_items):
         measured = slopes[item] * gram
         noisy = sums[item] + measured @ items[item] - variance * slopes[item] * items[item]
-        error = noise_sd["item sums 1"] ** 2 * np.eye(rank) + 0.06 * half**2 * measured
+        error = (unit * math.sqrt(residual) * noise_sd["item sums 1"]) ** 2 * np.eye(rank)
+        error += 0.3 * residual * measured
         gain = 0.36 * measured @ np.linalg.inv(0.36 * measured @ measured + error)
         expected[item] = gain @ noisy
     np.testing.assert_allclose(model.item_bias, bias, rtol=1e-4, atol=1e-5)
@@ -104,7 +117,8 @@ def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
     """However large the released factors: a NaN would pass every clip and show in the sums."""
     estimator = PrivateALS(rank=2, features=False, iterations=1)
     local = Contributions(small(), 3.0, np.ones(12))
-    users = estimator._users(local, np.full((12, 3), 1e25), estimator._user_ridge)
+    ridge = SweepSettings(regularization=30.0, bias_regularization=8.0)
+    users = estimator._users(local, np.full((12, 3), 1e25), ridge)
     assert users.shape == (60, 3)
     assert np.isfinite(users).all()
 
@@ -123,28 +137,21 @@ def test_the_planned_model_beats_both_baselines_on_realistic_data() -> None:
 
 def test_synthetic_low_rank_data_are_completed() -> None:
     """DPALS's own protocol in small: unit variance, rank 5; predicting zero gives 1."""
-    generated = dpals_matrix(6000, 300, seed=1)
-    ratings = generated.ratings
+    ratings = dpals_matrix(6000, 300, seed=1).ratings
     train, test = split_ratings(ratings, (0.9, 0.1), seed=0)
-    estimator = PrivateALS(
-        rank=5,
-        features=False,
-        iterations=4,
-        bias_rounds=0,
-        regularization=0.05,
-        bias_regularization=1e4,
-        factor_prior=0.45,
-        residual_weight=0.0,
-        user_variance=0.0,
-        start="spectral",
-        start_clip=0.1,
-        start_share=0.3,
-        factor_clip=0.06,
-        factor_clip_decay=0.4,
-        user_norm=0.4,
-        weight_exponent=0.0,
-    )
-    assert rmse(estimator.fit(train, Accountant(Budget(5.0, 1e-5))), train, test) < 0.2
+    budget = Budget(5.0, 1e-5)
+    estimator = PrivateALS.planned(budget, train.domain, train.n_users)
+    assert rmse(estimator.fit(train, Accountant(budget)), train, test) < 0.1
+
+
+def test_noise_alone_changes_no_prediction_by_much() -> None:
+    """Where a handful of users tells nothing, the model is little else than a user's own mean."""
+    train, test = split_ratings(realistic(300, 200, 9_000, seed=3), (0.8, 0.2), seed=0)
+    budget = Budget(0.05, 1e-6)
+    model = PrivateALS.planned(budget, train.domain, train.n_users).fit(train, Accountant(budget))
+    means = train.matrix.sum(axis=1) / np.diff(train.matrix.indptr)
+    own = means[train.user_index(test.users)][np.repeat(np.arange(test.n_users), np.diff(test.matrix.indptr))]
+    assert rmse(model, train, test) < 1.03 * math.sqrt(np.mean((own - test.matrix.data) ** 2))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +161,8 @@ def test_synthetic_low_rank_data_are_completed() -> None:
         {"rank": 2.5},
         {"rank": True},
         {"iterations": -1},
-        {"regularization": 0.0},
-        {"regularization": float("nan")},
+        {"user_variance": 0.0},
+        {"user_variance": float("nan")},
         {"bias_clip": -1.0},
         {"start": "zero"},
         {"weight_exponent": 0.5},

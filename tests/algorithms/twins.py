@@ -1,5 +1,7 @@
 """What the slow twins share: small ratings, a run whose noise is known, the start both sides draw."""
 
+import math
+
 import numpy as np
 
 from hushrec.algorithms import Estimator
@@ -39,3 +41,30 @@ def full(packed: np.ndarray, width: int) -> np.ndarray:
 
 def start(n_items: int, rank: int) -> np.ndarray:
     return np.random.default_rng(4).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
+
+
+def shown(usual: float, noise_sd: float) -> float:
+    """Part of a released deviation from a usual value that is taken for real."""
+    return usual**2 / (usual**2 + noise_sd**2)
+
+
+def surprise(values: np.ndarray, variances: np.ndarray) -> float:
+    """Twice the negative log density of independent normal values, but for a constant."""
+    return float(sum(math.log(v) + x**2 / v for x, v in zip(values, variances)))
+
+
+def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[float, float, float, float]:
+    """Center, number of users, spread and ridge on offsets of private ALS, on a range from 1 to 5."""
+    half = 2.0
+    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
+    n_users = len(dense) + noise["level"][1]
+    center = 3.0 + deviations / n_users * shown(half / 2, half * noise_sd["level"] / n_users)
+    spread = sum(row[s].var() for row, s in zip(dense, seen)) + noise["spreads"][0]
+    offsets = noise["spreads"][1]
+    for row, s in zip(dense, seen):
+        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var() / (len(s) - 1)
+    spread, offsets = spread / n_users / half**2, offsets / n_users / half**2
+    error = noise_sd["spreads"] / n_users
+    spread = 0.25 + shown(0.25, error) * (spread - 0.25)
+    offsets = 0.04 + shown(0.04, error) * (offsets - 0.04)
+    return center, n_users, half * math.sqrt(spread), min(max(spread / max(offsets, 1e-9), 1.0), 300.0)

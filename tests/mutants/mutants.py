@@ -254,8 +254,8 @@ def ridge_by_number_of_users(monkeypatch: Any) -> None:
 def exact_number_of_users(monkeypatch: Any) -> None:
     released = PrivateALS._level
 
-    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> tuple[float, float]:
-        return released(self, ratings, gate)[0], float(max(ratings.n_users, 1))
+    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> Any:
+        return released(self, ratings, gate)._replace(n_users=float(max(ratings.n_users, 1)))
 
     monkeypatch.setattr(PrivateALS, "_level", wrong)
 
@@ -287,9 +287,7 @@ def one_statistic_charged(self: DPALS, replace: bool) -> float:
 
 def relation_ignored(monkeypatch: Any) -> None:
     right = PrivateALS._sensitivity
-    monkeypatch.setattr(
-        PrivateALS, "_sensitivity", lambda self, label, _, domain: right(self, label, False, domain)
-    )
+    monkeypatch.setattr(PrivateALS, "_sensitivity", lambda self, label, _: right(self, label, False))
 
 
 def off_diagonal_counted_too_much(width: int) -> Array:

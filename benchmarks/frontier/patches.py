@@ -1,0 +1,130 @@
+"""Changes of the code that a study or the ablation needs, and that are no options of the library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms import dpals, private_als
+from hushrec.algorithms.als import SweepSettings, gramian, with_constant
+from hushrec.algorithms.contributions import Contributions, norms
+from hushrec.kernels import least_squares
+from hushrec.kernels.packed import unpacked
+
+Array = NDArray[Any]
+
+
+def no_projection() -> AbstractContextManager[Any]:
+    """DPALS without the projection to the positive semidefinite cone (line 11)."""
+
+    def solved(
+        blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, pull: Array | None = None
+    ) -> Array:
+        ridge = np.diag(settings.ridge(rank, np.float64))
+        rows = [
+            np.linalg.solve(unpacked(gram) + ridge, rhs)
+            for block in blocks
+            for gram, rhs in zip(*block, strict=True)
+        ]
+        return with_constant(np.array(rows), rank)
+
+    stack = ExitStack()
+    stack.enter_context(mock.patch.object(least_squares, "project_psd", lambda packed: packed))
+    stack.enter_context(mock.patch.object(dpals, "solve_statistics", solved))
+    return stack
+
+
+def rating_clip(wider: float) -> Callable[[], AbstractContextManager[Any]]:
+    """Clip every residual instead of a user's whole contribution; bounds ``wider`` times as large.
+
+    With weights whose squares add up to 1 and users within their norm, residuals clipped to
+    ``bound / user_norm`` keep the contribution within the bound. The noise is that of the declared bound.
+    """
+
+    def item_sums(
+        self: Contributions, items: Array, users: Array, user_norm: float, clip: float
+    ) -> tuple[Array, Array]:
+        matrix, factors = self.rows.matrix, users[:, :-1].astype(np.float64)
+        lengths = norms(factors)
+        if math.isfinite(user_norm):
+            factors = factors * np.minimum(1.0, user_norm / np.maximum(lengths, 1e-300))[:, None]
+        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
+        fitted = np.einsum("ij,ij->i", users[cells, :-1], items[matrix.indices, :-1])
+        residual = matrix.data - self.center - users[cells, -1] - items[matrix.indices, -1] - fitted
+        bound = clip / (user_norm if math.isfinite(user_norm) else 1.0)
+        weight = self.user_weight[cells] * self.item_weight[matrix.indices]  # type: ignore[index]
+        values = weight * np.clip(residual, -bound, bound)
+        sums = np.column_stack(
+            [
+                np.bincount(matrix.indices, values * factors[cells, k], minlength=len(items))
+                for k in range(factors.shape[1])
+            ]
+        )
+        return sums, gramian(factors, (self.user_weight > 0).astype(np.float64))
+
+    def change() -> AbstractContextManager[Any]:
+        clip = private_als.PrivateALS._clip
+        stack = ExitStack()
+        stack.enter_context(mock.patch.object(Contributions, "item_sums", item_sums))
+        stack.enter_context(
+            mock.patch.object(private_als.PrivateALS, "_clip", lambda self, label: wider * clip(self, label))
+        )
+        return stack
+
+    return change
+
+
+def _replaced(name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: mock.patch.object(private_als, name, value)
+
+
+def _plain_gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
+    """Least squares: divide by the slope."""
+    return np.asarray(1 / np.maximum(slope, 1e-300))
+
+
+def _no_popularity(*given: Any) -> tuple[Array, Array]:
+    """Items are drawn to their mean alone."""
+    released, slope, design, variance, noise_variance, precision = given
+    return _COMMON(released, slope, design * [1, 0], variance, noise_variance, precision)
+
+
+def _declared_units(self: Any, ratings: Any, gate: Any) -> Any:
+    """Units of half the range instead of the released spreads: those that MovieLens has."""
+    level = _LEVEL(self, ratings, gate)
+    spread = math.sqrt(private_als._USUAL_SPREAD) * ratings.domain.half_width
+    return level._replace(spread=spread, bias_regularization=8.0)
+
+
+def _certain(self: Contributions, items: Array, weights: Array, regularization: float) -> Array:
+    """Users who know their factors."""
+    return np.zeros(self.rows.n_users)
+
+
+def _first_residual(votes: Array, last: float, bound: float, n_users: float, label: str, gate: Any) -> float:
+    """The residual variance as it usually is, whatever is released."""
+    _RESIDUAL(votes, last, bound, n_users, label, gate)
+    return last
+
+
+_COMMON, _RESIDUAL = private_als._common, private_als._residual_variance
+_LEVEL = private_als.PrivateALS._level
+
+PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "no projection": no_projection,
+    "rating clip": rating_clip(1.0),
+    "rating clip, twice as wide": rating_clip(2.0),
+    "no Wiener gain": _replaced("_gain", _plain_gain),
+    "no popularity": _replaced("_common", _no_popularity),
+    "bias spread declared": _replaced("_likeliest_scale", lambda *given: 1.0),
+    "residual variance declared": _replaced("_residual_variance", _first_residual),
+    "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
+    "users certain": lambda: mock.patch.object(Contributions, "uncertainty", _certain),
+    "bias clip does not fall": _replaced("_BIAS_CLIP_DECAY", 1.0),
+}
