@@ -40,56 +40,70 @@ def audit(case: Case, budget: Budget, runs: int, noise=None):
     return distinguish(case.estimator, budget, runs=runs, pair=pair, noise=noise)
 
 
+def note(result, record):
+    """What ``make trust`` prints: all figures of the pair on which the test saw most of the claim."""
+    figures = result.lower_bound / result.claimed_mu, result.claimed_mu, result.pair_mu, result.lower_bound
+    record("largest audit", " ".join(f"{figure:.4f}" for figure in figures))
+    record("runs", len(result.with_user) + len(result.without_user))
+    record("pairs", 1)
+
+
 @pytest.mark.parametrize("epsilon", [1, 5, 10])
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", SINGLE)
-def test_one_release(name, relation, epsilon):
-    """20,000 runs a pair: not above the claim, and not blind."""
-    result = audit(SINGLE[name], Budget(epsilon, 1e-6, relation=relation), 20_000)
+def test_one_release(name, relation, epsilon, record_property):
+    """20,000 runs on either side of a pair: not above the claim, and not blind."""
+    result = audit(SINGLE[name], Budget(epsilon, 1e-6, relation=relation), 40_000)
+    note(result, record_property)
     assert not result.violated, result.text()
     if epsilon > 1:
         assert result.lower_bound > 0.75 * result.pair_mu
 
 
 @pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
-def test_many_releases(case):
+def test_many_releases(case, record_property):
     result = audit(case, Budget(10.0, 1e-6), 60)
+    note(result, record_property)
     assert not result.violated, result.text()
     assert result.pair_mu <= result.claimed_mu * (1 + 1e-9)
 
 
-def test_many_releases_and_not_blind():
+def test_many_releases_and_not_blind(record_property):
     """The bound falls short of the claim by what 1,500 runs leave open; six sigma below what is expected."""
     result = audit(PUBLISHED, Budget(20.0, 1e-6), 1500)
+    note(result, record_property)
     assert result.pair_mu > 0.99 * result.claimed_mu
     assert 0.57 * result.claimed_mu < result.lower_bound <= result.claimed_mu, result.text()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
-def test_many_releases_at_length(case):
+def test_many_releases_at_length(case, record_property):
     result = audit(case, Budget(10.0, 1e-6), 10_000)
+    note(result, record_property)
     assert not result.violated, result.text()
     assert result.lower_bound > 0.75 * result.pair_mu
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SINGLE)
-def test_one_release_at_length(name):
+def test_one_release_at_length(name, record_property):
     for number in range(50):
         budget = Budget((1, 2, 5, 10, 20)[number % 5], 1e-6, relation=("add-remove", "replace")[number % 2])
         plan = SINGLE[name].estimator.plan(budget, DOMAIN)
         pair = worst_pair(SINGLE[name].estimator, plan, DOMAIN, number)
         result = distinguish(SINGLE[name].estimator, budget, runs=200_000, pair=pair)
+        note(result, record_property)
         assert not result.violated, result.text()
         assert result.lower_bound > 0.75 * result.pair_mu
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.7])
-def test_too_little_noise_is_caught(factor):
+def test_too_little_noise_is_caught(factor, record_property):
     for case in SINGLE.values():
         result = audit(case, Budget(5.0, 1e-6), 20_000, noise=Scaled(factor))
         assert result.violated and "VIOLATED" in result.text()
+        record_property("controls caught", 1)
 
 
 def test_the_published_constant_is_caught(monkeypatch):

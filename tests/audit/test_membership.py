@@ -12,29 +12,34 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 
 
-def check(ratings: Ratings, draws: int, n_planted: int) -> None:
-    result = membership(ratings, "private-als", [1, 5], delta=1e-5, draws=draws, n_planted=n_planted)
+def check(ratings: Ratings, epsilons: list[float], draws: int, n_planted: int, record) -> None:
+    result = membership(ratings, "private-als", epsilons, delta=1e-5, draws=draws, n_planted=n_planted)
+    record("smallest control AUC", result.area(math.inf))
+    for epsilon in epsilons:
+        record(f"largest AUC at epsilon {epsilon}", result.area(epsilon))
+    record("trainings", draws * (len(epsilons) + 1))
     assert result.area(math.inf) > 0.7
     assert result.area(1) < 0.55
     assert result.area(5) < result.area(math.inf)
 
 
-def test_generated_ratings():
-    check(realistic(1000, 800, 60_000, seed=2), draws=3, n_planted=800)
+def test_generated_ratings(record_property):
+    check(realistic(1000, 800, 60_000, seed=2), [1, 5], 3, 800, record_property)
 
 
 @pytest.mark.parametrize("name", ["ml-100k", pytest.param("ml-1m", marks=pytest.mark.full)])
-def test_real_ratings(real_data, name):
+def test_real_ratings(real_data, name, record_property):
     import pyarrow.parquet as pq
 
     path = real_data(f"{name}.parquet")
     items = tuple(sorted(set(pq.read_table(path, columns=["item"])["item"].to_pylist())))
-    check(Ratings.read(path, Domain(items, rating_range=(1, 5))), draws=5, n_planted=800)
+    ratings = Ratings.read(path, Domain(items, rating_range=(1, 5)))
+    check(ratings, [1, 5, 10, 20], 5, 800, record_property)
 
 
 @pytest.mark.full
-def test_the_shape_of_movielens_10m():
-    check(realistic(69_878, 10_677, 10_000_054, seed=1), draws=5, n_planted=800)
+def test_the_shape_of_movielens_10m(record_property):
+    check(realistic(69_878, 10_677, 10_000_054, seed=1), [1, 5, 10, 20], 5, 800, record_property)
 
 
 def test_bad_calls():

@@ -41,23 +41,29 @@ def random_pairs(count):
 
 
 @pytest.mark.parametrize("delta", GOLDEN)
-def test_golden_table(delta):
+def test_golden_table(delta, record_property):
+    record_property("golden", len(GOLDEN[delta]))
     for epsilon, noise in GOLDEN[delta].items():
         assert 1 / mu_of(epsilon, delta) == pytest.approx(noise, rel=1e-4)
 
 
-def test_delta_agrees_with_mpmath():
+def test_delta_agrees_with_mpmath(record_property):
     """Killed: Phi(-mu/2 + epsilon/mu) (SmartNoise's sign), and plain ndtr differences."""
     corners = [
         (mu, mu * mu / 2 + mu * x) for mu in (1e-6, 1e-3, 0.999, 1.0, 1e4) for x in (0, 1.414, 2, 20, 37)
     ]
+    largest = 0.0
     for mu, epsilon in random_pairs(1000) + corners:
         exact = exact_delta(mu, epsilon)
         if exact > 1e-300:
-            assert abs(delta_of(mu, epsilon) / exact - 1) < 1e-10, (mu, epsilon)
+            error = abs(delta_of(mu, epsilon) / exact - 1)
+            assert error < 1e-10, (mu, epsilon)
+            largest = max(largest, float(error))
+    record_property("largest relative error", largest)
+    record_property("with mpmath", 1000 + len(corners))
 
 
-def test_mu_of_is_safe_and_close():
+def test_mu_of_is_safe_and_close(record_property):
     """Killed: returning the other end of the bracket, and no safety margin."""
     generator = np.random.default_rng(1)
     epsilons = np.r_[10 ** generator.uniform(-4, 3, 300), 1e-9, 1e6]
@@ -68,6 +74,7 @@ def test_mu_of_is_safe_and_close():
         mu = mu_of(epsilon, delta)
         assert exact_delta(mu * HALF_OF_1E_12, epsilon) <= delta
         assert exact_delta(mu * (1 + 1e-9), epsilon) >= delta or delta > 0.999
+    record_property("calibrations", len(epsilons))
 
 
 def test_epsilon_of_is_safe_and_close():
@@ -90,7 +97,7 @@ def test_extremes():
     assert epsilon_of(2e4, 1e-6) > 2e8  # beyond the range: an upper bound, not an error
 
 
-def test_agrees_with_pld():
+def test_agrees_with_pld(record_property):
     """The exact figure lies between the PLD accountant's lower and upper bounds, give or take 1e-6."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -104,6 +111,7 @@ def test_agrees_with_pld():
             for pessimistic in (False, True)
         ]
         assert bounds[0] - 1e-6 <= epsilon_of(1 / noise, delta) <= bounds[1] + 1e-6
+    record_property("with PLD", 200)
 
 
 def test_mixtures_are_dominated():

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import time
+from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from hushrec.privacy import (
     default_path,
     epsilon_of,
 )
+from hushrec.store import write_atomically
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = get_context("fork")
@@ -223,7 +225,7 @@ def test_files_that_are_no_ledger(path, tmp_path):
             Ledger(wrong)
 
 
-def test_truncated_anywhere(path, tmp_path, no_noise):
+def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
     """Whatever is cut off, opening or charging fails; nothing is released."""
     ledger = Ledger(path)
     for run in range(40):
@@ -236,6 +238,7 @@ def test_truncated_anywhere(path, tmp_path, no_noise):
         os.truncate(cut, kept)
         with pytest.raises(LedgerError):
             release_once(Ledger(cut))
+        record_property("failures", 1)
     os.truncate(path, 4096)
     with pytest.raises(LedgerError):
         release_once(ledger)
@@ -263,7 +266,7 @@ TAMPERING = [
 
 @pytest.mark.parametrize("reopen", [True, False])
 @pytest.mark.parametrize("tampering", TAMPERING)
-def test_tampering_is_found(path, tampering, reopen, no_noise):
+def test_tampering_is_found(path, tampering, reopen, no_noise, record_property):
     """In a new process and in one that has it open. Killed: no check of the head, of the data sets."""
     ledger = Ledger(path)
     ledger.open_dataset("default", BUDGET)
@@ -274,9 +277,10 @@ def test_tampering_is_found(path, tampering, reopen, no_noise):
         return  # rows that were verified are verified again when the ledger is opened
     with pytest.raises(LedgerError):
         release_once(Ledger(path) if reopen else ledger)
+    record_property("failures", 1)
 
 
-def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, no_noise):
+def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, no_noise, record_property):
     ledger = Ledger(path)
     ledger.charge("default", "run", share(0.1))
     shutil.copy(path, tmp_path / "old")
@@ -284,9 +288,10 @@ def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, 
     shutil.copy(tmp_path / "old", path)
     with pytest.raises(LedgerError):
         release_once(ledger)
+    record_property("failures", 1)
 
 
-def test_a_ledger_that_disappears(path, no_noise):
+def test_a_ledger_that_disappears(path, no_noise, record_property):
     ledger = Ledger(path)
     path.unlink()
     with pytest.raises(LedgerError):
@@ -294,9 +299,10 @@ def test_a_ledger_that_disappears(path, no_noise):
     Path(f"{path}-wal").write_bytes(b"left by a killed process")
     with pytest.raises(LedgerError, match="write-ahead"):
         Ledger(path)
+    record_property("failures", 2)
 
 
-def test_locked_by_another_process(path, monkeypatch, no_noise):
+def test_locked_by_another_process(path, monkeypatch, no_noise, record_property):
     ledger = Ledger(path)
     monkeypatch.setattr(Ledger, "busy_timeout", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -306,6 +312,27 @@ def test_locked_by_another_process(path, monkeypatch, no_noise):
     holder.close()
     ledger.charge("default", "run", share(0.1))
     assert ledger.summary("default", 1e-6).charges == 1
+    record_property("failures", 1)
+
+
+@pytest.mark.parametrize("year", [1, 1970, 1999, 2038, 9999])
+def test_a_clock_that_jumps_moves_no_charge(path, monkeypatch, year, record_property):
+    """Order and sums are those of the rows, the time is a note. Killed: charges sorted or filtered by it."""
+    ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
+    ledger.charge("default", "before", share(0.6))
+
+    class Clock:
+        @staticmethod
+        def now(zone):
+            return datetime(year, 1, 1, tzinfo=zone)
+
+    monkeypatch.setattr("hushrec.privacy.ledger.datetime", Clock)
+    with pytest.raises(BudgetError):
+        release_once(Ledger(path), 0.5)
+    ledger.charge("default", "after", share(0.4))
+    assert [row.run for row in Ledger(path).history("default", 1e-6)] == ["before", "after"]
+    record_property("failures", 1)
 
 
 def in_child(action, *arguments):
@@ -343,10 +370,11 @@ def create_without_rights(folder):
     return "created"
 
 
-def test_read_only(path, no_noise):
+def test_read_only(path, no_noise, record_property):
     Ledger(path).charge("default", "run", share(0.1))
     assert in_child(charge_without_rights, path, path.parent) == "LedgerError"
     assert in_child(create_without_rights, path.parent) == "LedgerError"
+    record_property("failures", 2)
 
 
 def charge_on_a_full_disk(path):
@@ -356,10 +384,11 @@ def charge_on_a_full_disk(path):
     return "released"
 
 
-def test_full_disk(path, no_noise):
+def test_full_disk(path, no_noise, record_property):
     Ledger(path).charge("default", "run", share(0.1))
     assert in_child(charge_on_a_full_disk, path) == "LedgerError"
     assert Ledger(path).summary("default", 1e-6).charges == 1
+    record_property("failures", 1)
 
 
 # many processes (D2) and kills (D1)
@@ -376,8 +405,7 @@ def race(path, fraction, count):
             return
 
 
-def test_processes_race_for_the_last_of_a_budget(path):
-    """Eight processes, 100 shares of 1 %. Killed: the check in a transaction of its own."""
+def check_race(path, record):
     Ledger(path).open_dataset("default", BUDGET)
     count = FORK.SimpleQueue()
     children = [FORK.Process(target=race, args=(path, 0.01, count)) for _ in range(8)]
@@ -386,7 +414,22 @@ def test_processes_race_for_the_last_of_a_budget(path):
     for child in children:
         child.join(60)
     assert [child.exitcode for child in children] == [0] * 8
-    assert sum(count.get() for _ in children) == 100 == Ledger(path).summary("default").charges
+    won = sum(count.get() for _ in children)
+    assert won == 100 == Ledger(path).summary("default").charges
+    record("races", 1)
+    record("shares", 100)
+    record("spent", won)
+
+
+def test_processes_race_for_the_last_of_a_budget(path, record_property):
+    """Eight processes, 100 shares of 1 %. Killed: the check in a transaction of its own."""
+    check_race(path, record_property)
+
+
+@pytest.mark.full
+def test_processes_race_fifty_times(tmp_path, record_property):
+    for number in range(50):
+        check_race(tmp_path / str(number) / "ledger.sqlite", record_property)
 
 
 def create(path, count):
@@ -405,24 +448,24 @@ def test_processes_race_to_create_the_ledger(path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def release_for_ever(path, released):
-    ledger = Ledger(path)
+def release_for_ever(path, released, model):
+    """Charge, release, tell, and every fifth time save a model: what a training does."""
+    ledger, number = Ledger(path), 0
     while True:
         release_once(ledger, 1e-6)
         os.write(released, b".")
+        number += 1
+        if number % 5 == 0:
+            write_atomically(model, [bytes([number % 256]) * 4000] * 5)
 
 
-def test_kills_never_lose_a_charge(path, tmp_path):
-    """SIGKILL at random times: at least as many charges as releases, and the ledger opens again.
-
-    Killed: the charge committed after the release.
-    """
-    log = tmp_path / "released"
+def check_kills(path, folder, kills, record):
+    """SIGKILL at random times: at least as many charges as releases, the ledger opens, the model is whole."""
+    log, model = folder / "released", folder / "model.hush"
     generator = np.random.default_rng(0)
-    uncharged = []
-    for _ in range(20):
+    for _ in range(kills):
         released = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        child = FORK.Process(target=release_for_ever, args=(path, released))
+        child = FORK.Process(target=release_for_ever, args=(path, released, model))
         child.start()
         enough = log.stat().st_size + int(generator.integers(1, 6))
         while log.stat().st_size < enough:
@@ -432,5 +475,21 @@ def test_kills_never_lose_a_charge(path, tmp_path):
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         os.close(released)
-        uncharged.append(log.stat().st_size - Ledger(path).summary("default", 1e-6).charges)
-    assert max(uncharged) <= 0
+        charges, releases = Ledger(path).summary("default", 1e-6).charges, log.stat().st_size
+        assert charges >= releases
+        if model.exists():
+            content = model.read_bytes()
+            assert len(content) == 20_000 and len(set(content)) == 1
+    record("kills", kills)
+    record("charges", charges)
+    record("releases", releases)
+
+
+def test_kills_never_lose_a_charge(path, tmp_path, record_property):
+    """Killed: the charge committed after the release."""
+    check_kills(path, tmp_path, 20, record_property)
+
+
+@pytest.mark.full
+def test_a_thousand_kills_never_lose_a_charge(path, tmp_path, record_property):
+    check_kills(path, tmp_path, 1000, record_property)

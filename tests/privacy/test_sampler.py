@@ -61,7 +61,7 @@ def slow_draws(monkeypatch):
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_thresholds(name):
+def test_thresholds(name, record_property):
     """Every one against mpmath; the tail that the last cell gets is below 2^-128."""
     law = law_of(name)
     with mpmath.workdps(120):
@@ -69,6 +69,7 @@ def test_thresholds(name):
             exact = distribution(name, mpmath.ldexp(k + 1, -law.cell_bits))
             assert threshold == int(mpmath.floor(mpmath.ldexp(exact, 128))), k
     assert law.thresholds[-1] == 2**128 - 1
+    record_property("table entries", len(law.thresholds))
     # total variation: each cell's probability is off by less than 2^-128
     assert len(law.thresholds) * 2.0**-128 < 2.0**-116
 
@@ -175,7 +176,7 @@ def test_sums_next_to_a_half_integer(name, slow_draws):
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_compiled_function_is_the_exact_one(name, slow_draws):
+def test_the_compiled_function_is_the_exact_one(name, slow_draws, record_property):
     """Bit for bit, word for word, whatever value and scale; but for what it left to the exact one."""
     law, rng = law_of(name), np.random.default_rng(1)
     settings = rng.integers(-290, 291, (3000, 2))
@@ -193,6 +194,7 @@ def test_the_compiled_function_is_the_exact_one(name, slow_draws):
         if len(slow_draws) == before:
             assert values[0] == draw_exactly(value, scale, grid, law, iter(words.tolist()))
     assert len(slow_draws) < 3
+    record_property("draws compared", len(settings) - len(slow_draws))
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -220,7 +222,7 @@ def test_a_source_that_runs_out_of_words_is_asked_for_more():
 # the law
 
 
-def check_pmf(name, scale, value, draws):
+def check_pmf(name, scale, value, draws, record=lambda *_: None):
     """Chi-square of integers against mpmath's integrals."""
     reach = int(scale * (7 if name == "gaussian" else 25)) + 3
 
@@ -241,20 +243,23 @@ def check_pmf(name, scale, value, draws):
     expected = np.add.reduceat(chances, cells[:-1])
     observed = np.add.reduceat(counts, cells[:-1])
     expected[-1] += 1 - expected.sum()
-    assert stats.chisquare(observed, expected * len(draws)).pvalue > ALARM
+    p_value = stats.chisquare(observed, expected * len(draws)).pvalue
+    record("draws", len(draws))
+    record("smallest p-value", p_value)
+    assert p_value > ALARM
 
 
 @pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
 @pytest.mark.parametrize("name", LAWS)
-def test_pmf_on_a_coarse_grid(name, scale):
-    check_pmf(name, scale, 0.3, draw(name, 1_000_000, value=0.3, scale=scale))
+def test_pmf_on_a_coarse_grid(name, scale, record_property):
+    check_pmf(name, scale, 0.3, draw(name, 1_250_000, value=0.3, scale=scale), record_property)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
 @pytest.mark.parametrize("name", LAWS)
-def test_pmf_on_a_coarse_grid_in_many_draws(name, scale):
-    check_pmf(name, scale, 0.3, draw(name, 10_000_000, value=0.3, scale=scale))
+def test_pmf_on_a_coarse_grid_in_many_draws(name, scale, record_property):
+    check_pmf(name, scale, 0.3, draw(name, 10_000_000, value=0.3, scale=scale), record_property)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -293,7 +298,7 @@ def test_neighbouring_draws_are_independent():
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_opendp_draws_the_same_integers(name):
+def test_opendp_draws_the_same_integers(name, record_property):
     """At scale 64 its discrete law and our rounded one differ by 1e-5 of a probability."""
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
@@ -305,7 +310,9 @@ def test_opendp_draws_the_same_integers(name):
     samples = np.array(theirs([0] * 20_000)), draw(name, 200_000, scale=64.0)
     edges = np.r_[-np.inf, np.unique(np.quantile(samples[1], np.arange(1, 50) / 50)) + 0.5, np.inf]
     table = [np.histogram(sample, edges)[0] for sample in samples]
-    assert stats.chi2_contingency(table).pvalue > ALARM
+    p_value = stats.chi2_contingency(table).pvalue
+    record_property("smallest p-value", p_value)
+    assert p_value > ALARM
 
 
 # the attacks
