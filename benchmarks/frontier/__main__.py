@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.frontier import ablation, studies
-from benchmarks.frontier.cells import Results, run, single_thread
+from benchmarks.frontier.cells import Cell, Results, run, single_thread
 from benchmarks.frontier.data import DATASETS, available
 from benchmarks.frontier.frontier import EPSILONS, SHORT_EPSILONS, Form, cells, checks, choose, tuning_cells
 from benchmarks.frontier.tables import figure, footnote, markdown, write_part
@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=DATASETS, default=list(DATASETS), help="data sets")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each (default 2)")
     parser.add_argument("--draws", type=int, help="noise draws of each figure (default 2, or 5 with --long)")
+    parser.add_argument("--methods", nargs="+", help="names of methods to run; all by default")
+    parser.add_argument("--stored", action="store_true", help="run nothing: tables of what is stored")
     parser.add_argument("--epsilons", nargs="+", type=float, help="instead of those of the form")
     parser.add_argument(
         "--results", type=Path, default=Path("bench-output/frontier.parquet"), help="Parquet of the results"
@@ -68,11 +70,20 @@ def show(options: argparse.Namespace, name: str, title: str, text: str) -> None:
         write_part(options.page, name, text)
 
 
+def make(options: argparse.Namespace, wanted: list[Cell], results: Results) -> None:
+    """Make the runs that are missing, if any are to be made."""
+    if not options.stored:
+        run(wanted, results, options.jobs)
+
+
 def frontier(options: argparse.Namespace, results: Results) -> None:
     for name in options.only:
         wanted = cells(name, options.form)
-        run(wanted, results, options.jobs)
+        chosen = [cell for cell in wanted if not options.methods or cell.method in options.methods]
+        make(options, chosen, results)
         rows = results.of(wanted)
+        if not rows:
+            continue
         known, texts = DATASETS[name], []
         for metric in known.metrics:
             file = (

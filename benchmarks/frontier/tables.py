@@ -97,17 +97,24 @@ def footnote(data: str, rows: Sequence[Row]) -> str:
     """Where the figures and the settings come from."""
     known = methods(data)
     present = list(dict.fromkeys(row["method"] for row in rows))
-    draws = max(row["draw"] for row in rows) + 1
+    counts = {
+        name: max(row["draw"] for row in rows if row["method"] == name) + 1
+        for name in known
+        if name in present and known[name].role != "reference" and name != "user-mean"
+    }
+    draws = max(counts.values(), default=1)
+    fewer = [f"{known[name].label} {count}" for name, count in counts.items() if count < draws]
     sources: dict[str, list[str]] = {}
     for name in known:
         if name in present:
             sources.setdefault(known[name].settings, []).append(known[name].label)
     settings = "; ".join(f"{', '.join(labels)}: {source}" for source, labels in sources.items())
+    except_for = f" ({', '.join(fewer)})" if fewer else ""
     return (
         f"Columns: epsilon (unit: user, relation: add-remove, delta = {DELTA:g}). {DATASETS[data].about} Mean"
-        f" of {draws} draws of noise and start, ± half of Student's 95% interval over them (one draw at"
-        " ∞, and where no interval is given); the same test ratings throughout. Bold: the best private"
-        " method."
+        f" of {draws} draws of noise and start{except_for}, ± half of Student's 95% interval over them (one"
+        " draw at ∞, and where no interval is given); the same test ratings throughout. Bold: the best"
+        " private method."
         f" Hyper-parameters: {settings}."
     )
 
