@@ -43,7 +43,6 @@ DELTA = 1e-6
 EPSILONS = (1.0, 2.0, 4.0, 10.0)
 LINKS = ("logistic", "probit")
 PUBLISHED = "output, as printed"
-LABELS = {"none": "no privacy"}
 RADII = {1.0: "nuclear norm 100, as printed", 1 / 3: "nuclear norm 33, that of the truth"}
 RATES = "user rate plus item rate, no privacy"
 MECHANISMS = ("input", "objective", "gradient", "output", PUBLISHED)
@@ -108,8 +107,13 @@ def runs(link: str, epsilons: tuple[float, ...]) -> Iterator[tuple[str, float]]:
             yield from ((mechanism, epsilon) for epsilon in epsilons)
 
 
-def show(title: str, words: str, table: Table, options: argparse.Namespace, measure: str) -> None:
-    """Print a table of means and the standard error of each, and draw it."""
+def show(
+    title: str, words: str, table: Table, entries: int, options: argparse.Namespace, measure: str
+) -> None:
+    """Print a table of means and the standard error of each, and draw it.
+
+    Algorithm 4 as printed stands at the epsilon of an entry, with its number of entries; it is not drawn.
+    """
     epsilons = sorted({epsilon for _, epsilon in table if math.isfinite(epsilon)})
     names = list(dict.fromkeys(name for name, _ in table))
     print(f"\n### {title}: {measure}\n{words}\n")
@@ -117,13 +121,19 @@ def show(title: str, words: str, table: Table, options: argparse.Namespace, meas
     print("|---|---|" + "---|" * len(epsilons))
     for name in names:
         cells = [table.get((name, epsilon), []) for epsilon in (math.inf, *epsilons)]
-        print(f"| {LABELS.get(name, name)} | " + " | ".join(summary(values) for values in cells) + " |")
+        print(f"| {label(name, entries)} | " + " | ".join(summary(values) for values in cells) + " |")
     if options.figures is not None:
         stem = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -")
         path = options.figures / f"one-bit-{'-'.join(stem.split())}.svg"
-        draw(title, table, epsilons, names, path, measure)
+        draw(title, table, epsilons, [name for name in names if name != PUBLISHED], path, measure)
         print(f"\n![{title}: {measure}](figures/{path.name})")
     sys.stdout.flush()
+
+
+def label(name: str, entries: int) -> str:
+    if name == PUBLISHED:
+        return f"{name} (costs {entries:,} times that)"
+    return "no privacy" if name == "none" else name
 
 
 def summary(values: list[float]) -> str:
@@ -141,17 +151,15 @@ def draw(title: str, table: Table, epsilons: list[float], names: list[str], path
     axes = figure.add_subplot()
     for style, name in zip(("--", ":"), (name for name in names if (name, math.inf) in table)):
         level = float(np.mean(table[name, math.inf]))
-        axes.axhline(level, color="black", linestyle=style, linewidth=1, label=LABELS.get(name, name))
+        axes.axhline(level, color="black", linestyle=style, linewidth=1, label=label(name, 0))
     for marker, name in zip("osD^v", (name for name in names if (name, math.inf) not in table)):
         values = np.array([table[name, epsilon] for epsilon in epsilons])
         means, errors = values.mean(1), values.std(1) / math.sqrt(values.shape[1])
-        axes.errorbar(epsilons, means, errors, marker=marker, markersize=4, label=LABELS.get(name, name))
-    if measure == "relative error":
-        axes.set_yscale("log")
+        axes.errorbar(epsilons, means, errors, marker=marker, markersize=4, label=name)
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.set_xlabel("epsilon of a rating (replace); of an entry for output as printed")
+    axes.set_xlabel("epsilon (unit rating, relation replace)")
     axes.set_ylabel(measure)
     axes.set_title(title, fontsize=9)
     axes.legend(fontsize=7)
@@ -196,9 +204,9 @@ def synthetic(options: argparse.Namespace) -> None:
         table = gathered(partial(synthetic_draw, link, 0.15, radius, EPSILONS), options.draws, options.jobs)
         words = (
             f"Rank 1, alpha 1, 15% observed, {options.draws} draws; mean, standard error in brackets."
-            " Gradient: nuclear norm 10. Released entries: 10,000."
+            " Gradient: nuclear norm 10."
         )
-        show(f"Synthetic 100 x 100, {link}, {which}", words, table, options, "relative error")
+        show(f"Synthetic 100 x 100, {link}, {which}", words, table, 10_000, options, "relative error")
 
 
 def ratios(options: argparse.Namespace) -> None:
@@ -213,7 +221,7 @@ def ratios(options: argparse.Namespace) -> None:
         print(f"| *{link}* | | | | |")
         for run in tables[0]:
             row = " | ".join(summary(table[run]) for table in tables)
-            print(f"| {LABELS.get(run[0], run[0])} | {row} |", flush=True)
+            print(f"| {label(run[0], 10_000)} | {row} |", flush=True)
 
 
 # ---------------------------------------------------------------------- what Algorithm 4 costs
@@ -299,11 +307,12 @@ def real_draw(splits: list[tuple[Ratings, Ratings]], link: str, threshold: float
 
 def real(title: str, words: str, splits: Any, threshold: float, options: argparse.Namespace) -> None:
     """Ten runs on some splits, both links."""
+    entries = splits[0][0].n_users * splits[0][0].n_items
     for link in LINKS:
         table = gathered(partial(real_draw, splits, link, threshold), 10, options.jobs)
         losses, areas = (summary(table.pop(key)) for key in [k for k in table if math.isnan(k[1])])
         extra = f" Without privacy: log loss {losses}, AUC {areas}."
-        show(f"{title}, {link}", words + extra, table, options, "sign accuracy")
+        show(f"{title}, {link}", words + extra, table, entries, options, "sign accuracy")
 
 
 def movielens(options: argparse.Namespace) -> None:
@@ -313,10 +322,7 @@ def movielens(options: argparse.Namespace) -> None:
     if paths is None:
         return
     parts = [Ratings.read(path, Domain(range(1, 1683), rating_range=(1, 5))) for path in paths]
-    words = (
-        "Threshold 3.5; 10 runs: 2 noise draws on each published split; mean, standard error in brackets."
-        f" One released entry of {943 * 1682:,} costs the epsilon of output as printed."
-    )
+    words = "Threshold 3.5; 2 noise draws on each published split; mean, standard error in brackets."
     real("ML-100K, u1 to u5", words, list(zip(parts[::2], parts[1::2])), 3.5, options)
 
 
@@ -330,10 +336,7 @@ def restaurant(options: argparse.Namespace) -> None:
     items = np.unique(pq.read_table(paths[0], columns=["item"])["item"].to_numpy())  # public data
     ratings = Ratings.read(paths[0], Domain(items.tolist(), rating_range=(0, 2)))
     splits = [split_ratings(ratings, (0.8, 0.2), seed=seed) for seed in range(10)]
-    words = (
-        "2 against 0 and 1; 10 random splits; mean, standard error in brackets."
-        f" One released entry of {ratings.n_users * len(items):,} costs the epsilon of output as printed."
-    )
+    words = "2 against 0 and 1; 10 random splits; mean, standard error in brackets."
     real("RC, 8 to 2", words, splits, 1.5, options)
 
 
