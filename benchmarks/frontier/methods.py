@@ -22,6 +22,7 @@ from hushrec.algorithms import (
     ItemBias,
     Popular,
     PrivateALS,
+    PrivateEigenRec,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
@@ -231,6 +232,7 @@ RATINGS: dict[str, Method] = {
 }
 
 ITEMS: dict[str, Method] = {
+    "private-eigenrec": Method("private EigenRec", _planned(PrivateEigenRec), _RULE, "ours"),
     "dpals": Method(
         "DPALS (Algorithm 1)",
         lambda budget, name, parts, settings: DPALS(

@@ -19,6 +19,7 @@ _BEGIN, _END = "<!-- {name}: written by the command -->", "<!-- end of {name} --
 #: Lines stay apart in black and white: grey level, dashes and marker together.
 _STYLES: dict[str, tuple[str, Any, str]] = {
     "private-als": ("#000000", "-", "o"),
+    "private-eigenrec": ("#000000", "-", "o"),
     "dpals": ("#404040", (0, (5, 2)), "s"),
     "corrective": ("#404040", (0, (1, 1.2)), "^"),
     "frank-wolfe": ("#8c8c8c", (0, (1, 1.2)), "v"),
@@ -143,7 +144,7 @@ def figure(data: str, rows: Sequence[Row], metric: str, path: Path) -> None:
     draw(
         lines={known[name].label: (curve, _STYLES[name]) for name, curve in lines.items()},
         reference=("ALS, no privacy", reference[0]) if reference else None,
-        best=known["private-als"].label if "private-als" in lines else "",
+        best=next((known[name].label for name in lines if known[name].role == "ours"), ""),
         xlabel=f"epsilon (unit: user, add-remove, delta = {DELTA:g}), log scale",
         ylabel=_NAMES[metric],
         title=DATASETS[data].title,
