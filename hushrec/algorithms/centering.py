@@ -73,7 +73,8 @@ class CentredEstimator(Estimator):
             bias_clip=(self.bias_clip, float, 0, None),
         )
         check_choice(center=(self.center, self._CENTERS))
-        if not 0 < self.bias_share < 1:
+        check_numbers(bias_share=(self.bias_share, float, 0, 1))
+        if self.bias_share in (0, 1):
             raise InputError(f"bias_share={self.bias_share!r} is out of range; pass one between 0 and 1.")
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:

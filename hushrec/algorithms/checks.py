@@ -9,6 +9,8 @@ import numpy as np
 
 from hushrec.errors import InputError
 
+_NUMBERS = (int, float, np.integer, np.floating)
+
 
 def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
     """Refuse hyper-parameters of the wrong kind or out of range.
@@ -18,22 +20,29 @@ def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
     ``low``; ``high=None`` means no upper end.
     """
     for name, (value, kind, low, high) in rules.items():
-        kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-        good = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        good = is_number(value, (int, np.integer) if kind is int else _NUMBERS)
         if good:
             closed = kind is int or name.endswith(("_weight", "_variance", "_damping", "share"))
             good = (value >= low if closed else value > low) and (high is None or value <= high)
         if not good:
             noun = "an integer" if kind is int else "a finite number"
             span = f"{'>=' if kind is int else '>'} {low:g}" + ("" if high is None else f" and <= {high:g}")
-            raise InputError(f"{name}={value!r} is out of range; pass {noun} {span}.")
+            raise InputError(f"{name}={shown(value)} is out of range; pass {noun} {span}.")
 
 
 def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
     """Refuse a word that is not among the choices."""
     for name, (value, choices) in rules.items():
-        if value not in choices:
-            raise InputError(f"{name}={value!r} is not known; pass one of {', '.join(map(repr, choices))}.")
+        if not isinstance(value, str) or value not in choices:
+            words = ", ".join(map(repr, choices))
+            raise InputError(f"{name}={shown(value)} is not known; pass one of {words}.")
+
+
+def check_truths(**settings: bool) -> None:
+    """Refuse what is neither True nor False."""
+    for name, value in settings.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"{name}={shown(value)} is neither True nor False; pass one of them.")
 
 
 def check_clips(**clips: float | None) -> None:
@@ -43,7 +52,30 @@ def check_clips(**clips: float | None) -> None:
             check_numbers(**{name: (bound, float, 0, None)})
 
 
-def check_exponent(weight_exponent: float) -> None:
-    """Refuse an exponent of the adaptive weights outside [-1, 0]."""
-    if isinstance(weight_exponent, bool) or not -1 <= weight_exponent <= 0:
-        raise InputError(f"weight_exponent={weight_exponent!r} is out of range; pass one from -1 to 0.")
+def check_within(**rules: tuple[float, float, float]) -> None:
+    """Refuse what is no number in a closed range: ``name=(value, low, high)``."""
+    for name, (value, low, high) in rules.items():
+        if not is_number(value) or not low <= value <= high:
+            raise InputError(
+                f"{name}={shown(value)} is out of range; pass a number from {low:g} to {high:g}."
+            )
+
+
+def is_number(value: Any, kinds: tuple[type, ...] = _NUMBERS) -> bool:
+    """A finite number of one of these kinds that float64 can hold."""
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        return False
+    number: Any = value
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def shown(value: Any) -> str:
+    """What was passed, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        text = "a huge integer"
+    return text if len(text) <= 60 else text[:60] + "..."

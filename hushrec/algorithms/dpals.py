@@ -29,7 +29,7 @@ from hushrec.algorithms.als import (
 )
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import item_weights, level, level_aggregate, level_release, level_scale
-from hushrec.algorithms.checks import check_choice, check_clips, check_exponent, check_numbers
+from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.algorithms.contributions import (
     Contributions,
     adaptive_weights,
@@ -133,8 +133,9 @@ class DPALS(Estimator):
             factor_share=(self.factor_share, float, 0, 1),
             gramian_share=(self.gramian_share, float, 0, 1),
         )
-        check_exponent(self.weight_exponent)
+        check_within(weight_exponent=(self.weight_exponent, -1, 0))
         check_clips(clip=self.clip, user_norm=self.user_norm)
+        check_truths(orthonormalize=self.orthonormalize)
         check_choice(
             clipping=(self.clipping, ("rating", "user")),
             sampling=(self.sampling, ("uniform", "tail", "weights")),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import CentredEstimator, clipped, exact_release, with_values
-from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.checks import check_choice, check_numbers, check_truths
 from hushrec.algorithms.oja import (
     CovarianceSolver,
     Eigenpairs,
@@ -72,6 +72,7 @@ class FrankWolfe(CentredEstimator):
             nuclear_norm=(self.nuclear_norm, float, 0, None),
             iterations=(self.iterations, int, 1, None),
         )
+        check_truths(line_search=self.line_search)
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> FrankWolfe:

@@ -20,7 +20,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.base import PUBLIC_INPUTS, Estimator, Gate, UserState
-from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.checks import (
+    check_choice,
+    check_numbers,
+    check_truths,
+    check_within,
+    is_number,
+    shown,
+)
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import (
@@ -164,8 +171,12 @@ class OneBitCompletion(Estimator):
             output_steps=(self.output_steps, int, 1, None),
             regularization=(self.regularization, float, 0, None),
         )
-        if isinstance(self.weighting, bool) or not 0 <= self.weighting <= 1:
-            raise InputError(f"weighting={self.weighting!r} is out of range; pass a power from 0 to 1.")
+        check_within(weighting=(self.weighting, 0, 1))
+        check_truths(offsets=self.offsets, acknowledge_cost=self.acknowledge_cost)
+        if self.entry_epsilon is not None:
+            check_numbers(entry_epsilon=(self.entry_epsilon, float, 0, None))
+        if self.n_users is not None:
+            check_numbers(n_users=(self.n_users, int, 1, None))
         if self.flips is not None:
             if self.mechanism not in ("input", "none"):
                 raise InputError("flips are for mechanism='input', or 'none' where the users flipped labels.")
@@ -181,9 +192,6 @@ class OneBitCompletion(Estimator):
     def _check_published(self) -> None:
         if self.entry_epsilon is None or self.n_users is None:
             raise InputError("output-published needs entry_epsilon and the declared n_users.")
-        check_numbers(
-            entry_epsilon=(self.entry_epsilon, float, 0, None), n_users=(self.n_users, int, 1, None)
-        )
         if not self.acknowledge_cost:
             raise InputError(
                 "Algorithm 4 as published costs entry_epsilon for each entry it releases, so the whole matrix"
@@ -576,10 +584,9 @@ def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
 
 def check_optional_threshold(threshold: float | None) -> None:
     """Refuse a threshold that is no number."""
-    good = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool)
-    if threshold is not None and not (good and np.isfinite(threshold)):
+    if threshold is not None and not is_number(threshold):
         raise InputError(
-            f"threshold={threshold!r} is not a number; declare above which rating a user likes an item,"
+            f"threshold={shown(threshold)} is not a number; declare above which rating a user likes an item,"
             " for example threshold=3.5."
         )
 

@@ -29,7 +29,7 @@ from hushrec.algorithms.baselines import (
     level_scale,
     weights_release,
 )
-from hushrec.algorithms.checks import check_choice, check_clips, check_exponent, check_numbers
+from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
 from hushrec.data import Domain, Ratings
@@ -176,7 +176,7 @@ class PrivateALS(Estimator):
             factor_share=(self.factor_share, float, 0, 1),
             gramian_share=(self.gramian_share, float, 0, 1),
         )
-        check_exponent(self.weight_exponent)
+        check_within(weight_exponent=(self.weight_exponent, -1, 0))
         check_clips(
             bias_clip=self.bias_clip,
             factor_clip=self.factor_clip,
@@ -186,6 +186,7 @@ class PrivateALS(Estimator):
         if self.n_users is not None:
             check_numbers(n_users=(self.n_users, int, 1, None))
         check_choice(start=(self.start, ("random", "spectral")))
+        check_truths(features=self.features)
         if not self.user_variance:
             raise InputError("user_variance=0 leaves users no factors; pass a number > 0.")
         if self.features and (not self.bias_rounds or self.rank < 2):

@@ -26,10 +26,9 @@ from scipy.linalg import svd
 
 from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import item_weights, weight_sums, weights_release
-from hushrec.algorithms.checks import check_exponent, check_numbers
+from hushrec.algorithms.checks import check_numbers, check_within
 from hushrec.algorithms.contributions import norms
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import SAFE, spacing
 from hushrec.privacy import Budget, Plan, Release
 
@@ -100,11 +99,8 @@ class PrivateEigenRec(Estimator):
             weights_share=(self.weights_share, float, 0, 1),
             share_growth=(self.share_growth, float, 0, None),
         )
-        check_exponent(self.weight_exponent)
-        for name in ("equalization", "emphasis"):
-            power = getattr(self, name)
-            if isinstance(power, bool) or not 0 <= power <= 1:
-                raise InputError(f"{name}={power!r} is out of range; pass a number from 0 to 1.")
+        check_within(weight_exponent=(self.weight_exponent, -1, 0))
+        check_within(equalization=(self.equalization, 0, 1), emphasis=(self.emphasis, 0, 1))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -163,7 +159,7 @@ class PrivateEigenRec(Estimator):
         factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
         return {
             "center": np.float64(0.0),
-            "item_bias": popularity,
+            "item_bias": np.where(learned, popularity, noisy / weights.max()),
             "item_factors": factors.astype(np.float32),
             "history_weight": scale**2,
             "supported": supported.astype(np.uint8),

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.baselines import clip_factor
 from hushrec.algorithms.centering import CentredEstimator, exact_release
-from hushrec.algorithms.checks import check_numbers
+from hushrec.algorithms.checks import check_numbers, check_within
 from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release
@@ -66,8 +65,7 @@ class _ProjectedGradient(CentredEstimator):
             iterations=(self.iterations, int, 1, None),
             step_size=(self.step_size, float, 0, None),
         )
-        if isinstance(self.step_decay, bool) or not 0 <= self.step_decay <= 10:
-            raise InputError(f"step_decay={self.step_decay!r} is out of range; pass one from 0 to 10.")
+        check_within(step_decay=(self.step_decay, 0, 10))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Any:
