@@ -52,11 +52,9 @@ def main() -> None:
         if not available(name):
             print(f"{name} is skipped: HUSHREC_DATA names no folder with {', '.join(DATASETS[name].files)}.")
     options.only = [name for name in options.only if available(name)]
-    options.form = Form(
-        EPSILONS if options.long else SHORT_EPSILONS,
-        options.draws or (5 if options.long else 2),
-        options.long,
-    )
+    epsilons, draws = (EPSILONS, 5) if options.long else (SHORT_EPSILONS, 2)
+    epsilons = tuple(options.epsilons or epsilons)
+    options.form = Form(epsilons, options.draws or draws, options.long)
     started = time.perf_counter()
     for part in options.part:
         PARTS[part](options, Results(options.results))
