@@ -214,6 +214,8 @@ class PrivateALS(Estimator):
         check_numbers(n_users=(n_users, int, 1, None))
         signal = min(budget.mu * n_users / domain.n_items, 1e6)
         settings: dict[str, Any] = {"n_users": n_users, "bias_share": 0.73}
+        if signal < 0.1:  # weights that noise hides spoil every round after them
+            settings |= {"bias_rounds": 2, "weights_share": 0.4}
         if signal >= 1 and domain.n_items >= 8:
             large = signal >= 10
             spectral = large and domain.n_items <= _LARGEST_SPECTRAL
