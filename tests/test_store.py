@@ -2,6 +2,8 @@
 
 import math
 import os
+import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -42,13 +44,12 @@ def test_every_estimator_can_be_saved_also_without_privacy(name: str, tmp_path) 
     assert "NOT PRIVATE" in Billboard.load(tmp_path / "m").privacy.text()
 
 
-def test_every_damaged_file_is_refused(tmp_path) -> None:
-    """2,000 files with one changed, missing or added piece; none loads, none raises anything else."""
+def check_damaged_files(tmp_path, mutants: int, record) -> None:
     path = tmp_path / "model.hush"
     model().save(path)
     good = path.read_bytes()
-    rng = np.random.default_rng(1)
-    for number in range(2000):
+    rng, largest = np.random.default_rng(1), 0.0
+    for number in range(mutants):
         bad = bytearray(good)
         where = int(rng.integers(len(bad)))
         kind = number % 4
@@ -61,9 +62,69 @@ def test_every_damaged_file_is_refused(tmp_path) -> None:
         else:
             bad[where:where] = rng.bytes(int(rng.integers(1, 100)))
         path.write_bytes(bytes(bad))
+        tracemalloc.start()
         with pytest.raises(ModelFileError) as error:
             Billboard.load(path)
+        largest = max(largest, tracemalloc.get_traced_memory()[1] / len(good))
+        tracemalloc.stop()
         assert "\n" not in str(error.value)
+    assert largest < 4
+    record("damaged files", mutants)
+    record("largest memory over file", largest)
+
+
+def test_every_damaged_file_is_refused(tmp_path, record_property) -> None:
+    """Files with one changed, missing or added piece; none loads, none raises anything else."""
+    check_damaged_files(tmp_path, 2000, record_property)
+
+
+@pytest.mark.full
+def test_every_damaged_file_is_refused_at_length(tmp_path, record_property) -> None:
+    check_damaged_files(tmp_path, 10_000, record_property)
+
+
+def check_hostile_files(tmp_path, mutants: int, record) -> None:
+    path = tmp_path / "model.hush"
+    model().save(path)
+    good = path.read_bytes()
+    start = len(b"HUSHREC1") + 8
+    length = int.from_bytes(good[start - 8 : start], "little")
+    header, payload = good[start : start + length], good[start + length : -32]
+    rng, largest, loaded = np.random.default_rng(2), 0.0, 0
+    numbers = [match.span() for match in re.finditer(rb"\d+", header)]
+    for number in range(mutants):
+        bad = bytearray(header)
+        if number % 2:
+            begin, end = numbers[int(rng.integers(len(numbers)))]
+            bad[begin:end] = HOSTILE_NUMBERS[int(rng.integers(len(HOSTILE_NUMBERS)))]
+        else:
+            bad[int(rng.integers(len(bad)))] = int(rng.integers(32, 127))
+        content = signed(bytes(bad), payload)
+        path.write_bytes(content)
+        tracemalloc.start()
+        try:
+            Billboard.load(path)
+            loaded += 1
+        except ModelFileError as error:
+            assert "\n" not in str(error)
+        largest = max(largest, tracemalloc.get_traced_memory()[1] - 4 * len(content))
+        tracemalloc.stop()
+    record("forged files", mutants)
+    record("forged and loaded", loaded)
+    assert largest < 1 << 16  # what the objects of a small header take
+
+
+HOSTILE_NUMBERS = [*b"-1 0 1e999 NaN 1.5 null [] {} true 1000000000000".split(), b"9" * 400]
+
+
+def test_forged_files_are_refused_or_load(tmp_path, record_property) -> None:
+    """Headers changed and signed anew: one kind of error, and no memory that only the header speaks of."""
+    check_hostile_files(tmp_path, 300, record_property)
+
+
+@pytest.mark.full
+def test_forged_files_are_refused_or_load_at_length(tmp_path, record_property) -> None:
+    check_hostile_files(tmp_path, 10_000, record_property)
 
 
 def signed(header: bytes, payload: bytes = b"") -> bytes:

@@ -61,15 +61,19 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "item_fraction": (1.0, 0.5),
     "orthonormalize": (False, True),
     "unobserved_weight": (0.0, 0.1),
-    "eigenvector": ("exact", "oja", "power"),
+    "eigenvector": ("covariance", "oja", "power"),
     "inner_steps": (1, 3),
     "block": (1, 2),
     "residual_clip": (None, 0.2),
     "row_clip": (None, 0.5),
     "max_ratings_per_user": (None, 1, 3),
-    "scale": ("fixed", "paid"),
-    "prediction": ("factors", "neighbours"),
+    "scale": ("ridge", "paid"),
+    "prediction": ("projection", "neighbours"),
     "clip": (0.1, 1.0),
+    "schedule": ("uniform", "polynomial"),
+    "step_decay": (0.0, 0.5),
+    "equalization": (0.0, 0.5),
+    "prior_sd": (0.1, 0.25),
 }
 CENTERS = ("middle", "level", "user", "biases")
 

@@ -84,7 +84,8 @@ def test_the_base_is_worth_checking():
 
 
 @pytest.mark.parametrize("position", range(len(USERS)))
-def test_hostile_users(position):
+def test_hostile_users(position, record_property):
+    record_property("fixtures", 3)
     user = USERS[position]
     for seed, added in enumerate(
         [[(user, 1, 4)], [(user, item, 4) for item in ITEMS], [(user, 2, r) for r in RATINGS]]
@@ -93,7 +94,8 @@ def test_hostile_users(position):
 
 
 @pytest.mark.parametrize("position", range(len(ITEMS)))
-def test_hostile_items(position):
+def test_hostile_items(position, record_property):
+    record_property("fixtures", 2)
     check(build(interleaved(HONEST, [("mallory", ITEMS[position], 4)] * 3, position)))
     # her own good ratings stay as well
     added = [("mallory", 1, 2), ("mallory", ITEMS[position], 9), ("mallory", 2, 3)]
@@ -102,7 +104,8 @@ def test_hostile_items(position):
 
 
 @pytest.mark.parametrize("position", range(len(RATINGS)))
-def test_hostile_ratings(position):
+def test_hostile_ratings(position, record_property):
+    record_property("fixtures", 1)
     added = [("mallory", 1, 2), ("mallory", 2, RATINGS[position]), ("mallory", 3, 3)]
     ratings = build(interleaved(HONEST, added, position))
     check(ratings)
@@ -111,7 +114,8 @@ def test_hostile_ratings(position):
     assert row[1] in (0, 1, 4)
 
 
-def test_a_user_with_a_million_rows():
+def test_a_user_with_a_million_rows(record_property):
+    record_property("fixtures", 1)
     n_rows = 1_000_000
     users = np.array([7_000_000] * n_rows + [user for user, _, _ in HONEST])
     items = np.concatenate([np.arange(n_rows) % 20, [item for _, item, _ in HONEST]])
@@ -121,10 +125,25 @@ def test_a_user_with_a_million_rows():
     check(ratings)
 
 
-@pytest.mark.parametrize("form", ["lists", "object arrays", "pandas", "pandas category", "polars objects"])
-def test_fuzz_of_cells(form):
-    dice = random.Random(form)
-    for case in range(400):
+FORMS = ["lists", "object arrays", "pandas", "pandas category", "polars objects"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_fuzz_of_cells(form, record_property):
+    fuzz_cells(form, 400, form)
+    record_property("fuzzed", 400)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", FORMS)
+def test_fuzz_of_cells_at_length(form, record_property):
+    fuzz_cells(form, 1600, f"{form}, at length")
+    record_property("fuzzed", 1600)
+
+
+def fuzz_cells(form, cases, seed):
+    dice = random.Random(seed)
+    for case in range(cases):
         user = dice.choice(USERS)
         if form == "pandas category" and user is True:
             continue  # pandas itself takes True and 1 for one category
@@ -168,7 +187,8 @@ class TestTextFiles:
         return state(self.read(path, self.honest))
 
     @pytest.mark.parametrize("position", range(len(LINES)))
-    def test_hostile_lines(self, tmp_path, position):
+    def test_hostile_lines(self, tmp_path, position, record_property):
+        record_property("fixtures", 4)
         expected, order = self.expected(tmp_path / "base.csv")
         for copies, ending in itertools.product((1, 5), (b"\n", b"\r\n")):
             lines = interleaved(list(self.honest), [LINES[position]] * copies, position)
@@ -176,9 +196,18 @@ class TestTextFiles:
             assert [key for key in found if key in expected] == order
             assert {key: rows[key] for key in order} == expected
 
-    def test_fuzz_of_lines(self, tmp_path, monkeypatch):
+    def test_fuzz_of_lines(self, tmp_path, monkeypatch, record_property):
+        self.fuzz_lines(tmp_path, monkeypatch, 400, 5)
+        record_property("fuzzed", 400)
+
+    @pytest.mark.full
+    def test_fuzz_of_lines_at_length(self, tmp_path, monkeypatch, record_property):
+        self.fuzz_lines(tmp_path, monkeypatch, 1600, 6)
+        record_property("fuzzed", 1600)
+
+    def fuzz_lines(self, tmp_path, monkeypatch, cases, seed):
         expected, order = self.expected(tmp_path / "base.csv")
-        dice = random.Random(5)
+        dice = random.Random(seed)
         pieces = [
             *'"",,,;\t:\\\'#',
             '""',
@@ -194,7 +223,7 @@ class TestTextFiles:
             " ",
             "n/a",
         ]
-        for case in range(400):
+        for case in range(cases):
             monkeypatch.setattr("hushrec.data.textfiles._BLOCK_BYTES", dice.choice([64, 500, 1 << 24]))
             added = [
                 "m" + "".join(dice.choices(pieces, k=dice.randrange(12))) for _ in range(dice.randrange(1, 9))

@@ -60,7 +60,7 @@ def test_bad_delta(epsilon, delta):
     assert "delta" in refused(Budget, epsilon, delta)
 
 
-def test_the_full_grid():
+def test_the_full_grid(record_property):
     """Every pair of a bad epsilon and a bad delta, under every unit and relation."""
     count = 0
     for epsilon in NOT_NUMBERS + NOT_POSITIVE:
@@ -70,6 +70,7 @@ def test_the_full_grid():
                     Budget(epsilon, delta, unit, relation)
                 count += 1
     assert count >= 500
+    record_property("refused", count)
 
 
 @pytest.mark.parametrize("word", NOT_WORDS, ids=repr)
