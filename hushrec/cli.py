@@ -35,6 +35,7 @@ from hushrec.outsourcing import commands as _outsourcing
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
     from hushrec.data import Domain, Ratings
+    from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Ledger, Plan
     from hushrec.privacy.ledger import RunSummary
 
@@ -159,6 +160,35 @@ def _domain(
         rating_range=rating_range,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
+
+
+def _sizes(
+    catalogue: str | None,
+    rating_range: tuple[float, float] | None,
+    max_ratings_per_user: int | None,
+    n_items: int | None,
+) -> tuple[Domain | None, int]:
+    """The declared domain, or one of that size; None where no rating range is given for the latter."""
+    if catalogue is None and n_items is None:
+        raise InputError(
+            "--items is missing: say how many items there are, for example --items 2000, or declare them"
+            " with --catalogue items.txt."
+        )
+    if catalogue is None and n_items is not None:
+        from hushrec.data import Domain
+
+        if rating_range is None:
+            return None, n_items
+        cap: dict[str, Any] = {}
+        if max_ratings_per_user is not None:
+            cap["max_ratings_per_user"] = max_ratings_per_user
+        return Domain(tuple(range(n_items)), rating_range=rating_range, **cap), n_items
+    if n_items is not None:
+        raise InputError(
+            "Pass --catalogue or --items, not both: the catalogue says how many items there are."
+        )
+    domain = _domain(catalogue, rating_range, max_ratings_per_user, None)
+    return domain, domain.n_items
 
 
 def _check_features(model: str, domain: Domain) -> None:
@@ -370,6 +400,19 @@ _domain_options = _bundle(
         " table with a column of item ids and columns of numbers, such as genres as 0 and 1.",
     ),
 )
+_size_options = _bundle(
+    "sizes",
+    _sizes,
+    click.option(
+        "--rating-range",
+        type=(float, float),
+        metavar="LOW HIGH",
+        help="Declared lowest and highest rating; without it errors are in units of the range only.",
+    ),
+    click.option("--catalogue", metavar="FILE", help="Declared items: a text file, one item id a line."),
+    click.option("--max-ratings-per-user", type=int, help="Declared cap.  [default: 10000]"),
+    click.option("--items", "n_items", type=_POSITIVE, help="Number of items, instead of --catalogue."),
+)
 _reading_options = _bundle(
     "read",
     _reader,
@@ -511,8 +554,8 @@ def train(
     \b
     hushrec train ratings.parquet --model private-als --epsilon 5 --delta 1e-6 \\
                   --rating-range 1 5 --catalogue items.txt --out model.hush
-    hushrec train likes.csv --implicit --model popular --epsilon 1 --delta 1e-6 \\
-                  --rating-range 0 1 --catalogue items.txt --out popular.hush
+    hushrec train likes.csv --implicit --model private-eigenrec --epsilon 1 --delta 1e-6 \\
+                  --rating-range 0 1 --catalogue items.txt --out likes.hush
     hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
                   --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
     """
@@ -675,41 +718,67 @@ def report(model_path: str, as_json: bool) -> None:
 @cli.command()
 @_model_name
 @_budget_options
-@_domain_options
+@_size_options
 @_users
+@click.option(
+    "--ratings-per-user",
+    type=click.FloatRange(min=1),
+    default=50,
+    show_default=True,
+    help="Mean number of ratings that a user has, for the expected error.",
+)
 @_settings_options
 @_json
 def plan(
-    model: str, budget: Budget, domain: Domain, n_users: int | None, settings: dict[str, Any], as_json: bool
+    model: str,
+    budget: Budget,
+    sizes: tuple[Domain | None, int],
+    n_users: int | None,
+    ratings_per_user: float,
+    settings: dict[str, Any],
+    as_json: bool,
 ) -> None:
-    """Show the noise that a configuration would add and what it would cost, without any data.
+    """Show the noise and the error of a configuration, and how many users it needs, without any data.
 
     mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
-    share is a release's part of that sum.
+    share is a release's part of that sum. The error is that of generated ratings (docs/how-many-users.md).
 
     \b
+    hushrec plan --users 50000 --items 2000 --epsilon 1 --delta 1e-6
     hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
     hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
     """
     from hushrec.evaluation.runs import choose, needs_user_count
 
-    if n_users is None and needs_user_count(model):
+    domain, n_items = sizes
+    simulated = model in ("private-als", "item-bias") and budget.unit == "user" and not settings
+    if n_users is None and (needs_user_count(model) or domain is None):
         raise InputError(
             f"{model} is tuned to the number of users: say for how many, for example --users 6000."
+            if needs_user_count(model)
+            else "The error depends on the number of users: say for how many, for example --users 6000."
         )
-    estimator = choose(model, budget, domain, n_users=n_users, settings=settings)
-    planned = estimator.plan(budget, domain)
+    if domain is None and not simulated:
+        raise InputError(
+            "Expected errors are known for private-als and item-bias with planned settings and budgets of"
+            " users; for what another configuration releases pass --rating-range too."
+        )
+    result: dict[str, Any] = {"model": model}
+    text = [f"Model:      {model}", f"Budget:     {budget}, mu = {_short(budget.mu)}"]
+    if domain is not None:
+        estimator = choose(model, budget, domain, n_users=n_users, settings=settings)
+        planned = estimator.plan(budget, domain)
+        result |= {"hyper_parameters": estimator.hyper_parameters(), **_planned(planned)}
+        text[1:1] = [_settings_line(estimator)]
+        text += ["", _plan_table(planned)]
+    if simulated and n_users is not None:
+        expected = _Expected(budget, n_users, n_items, ratings_per_user, domain)
+        result["expected"] = expected.to_dict()
+        text += ["", expected.text()]
     if as_json:
-        _print_json(
-            {
-                "model": model,
-                "hyper_parameters": estimator.hyper_parameters(),
-                **_planned(planned),
-            }
-        )
+        _print_json(result)
     else:
-        click.echo(f"Model:      {model}\n{_settings_line(estimator)}")
-        click.echo(f"Budget:     {budget}, mu = {_short(budget.mu)}\n\n{_plan_table(planned)}")
+        click.echo("\n".join(text))
 
 
 @cli.command()
@@ -1042,6 +1111,84 @@ def _growth(history: list[RunSummary]) -> str:
         for number, run in enumerate(history, 1)
     ]
     return "\n".join(lines) if history else ""
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Expected errors of a configuration, for a reader or for JSON."""
+
+    budget: Budget
+    n_users: int
+    n_items: int
+    ratings_per_user: float
+    domain: Domain | None
+
+    def _loss(self) -> ExpectedLoss:
+        from hushrec.evaluation.expected_loss import expected_loss
+
+        return expected_loss(self.budget, self.n_users, self.n_items, self.ratings_per_user)
+
+    def _users(self, kept: float) -> int | None:
+        from hushrec.evaluation.expected_loss import users_needed
+
+        return users_needed(self.budget, self.n_items, self.ratings_per_user, kept=kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "n_users": self.n_users,
+            "n_items": self.n_items,
+            "ratings_per_user": self.ratings_per_user,
+            "rmse_in_rating_ranges": self._loss().to_dict(),
+            "users_to_keep_half_of_the_gain": self._users(0.5),
+            "users_to_keep_nine_tenths": self._users(0.9),
+        }
+
+    def text(self) -> str:
+        loss = self._loss()
+        rows = [
+            ("no privacy", loss.non_private),
+            ("private-als", loss.private_als),
+            ("item-bias", loss.item_bias),
+            ("each user's own mean, no model", loss.user_mean),
+        ]
+        on = "" if self.domain is None else f"   on {self.domain.low:g} to {self.domain.high:g}"
+        lines = [
+            f"Expected test error with {self.n_users:,} users, {self.n_items:,} items,"
+            f" {self.ratings_per_user:g} ratings a user:",
+            "",
+            f"{'RMSE':30}  {'% of the rating range':>23}{on}",
+        ]
+        for name, each in rows:
+            of_range = f"{each.value:.1%} ({each.low:.1%} to {each.high:.1%})"
+            units = "" if self.domain is None else f"   {2 * self.domain.half_width * each.value:.3f}"
+            lines.append(f"{name:30}  {of_range:>23}{units}")
+        kept = f"keeps {loss.kept.value:.0%} ({loss.kept.low:.0%} to {loss.kept.high:.0%})"
+        relative = loss.private_als.value / loss.non_private.value - 1
+        half, most = self._users(0.5), self._users(0.9)
+        lines += [
+            "",
+            f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
+            f" that is {relative:.0%} of the error without privacy; of what a",
+            f"model gains over the users' own means private-als {kept}. For half of the gain it",
+            f"takes {_count(half)} users, for nine tenths {_count(most)}.",
+        ]
+        if loss.item_bias.value < loss.private_als.value:
+            lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
+        lines += [
+            "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
+            " (docs/how-many-users.md).",
+        ]
+        if not loss.inside:
+            lines.append(
+                "This is outside of what was simulated: the figures are those of the nearest border."
+            )
+        return "\n".join(lines)
+
+
+def _count(number: int | None) -> str:
+    if number is None:
+        return "more than 1,000,000"
+    return "no more than 1,000" if number <= 1000 else f"about {number:,}"
 
 
 def _shares(planned: Plan) -> list[float]:

@@ -53,8 +53,9 @@ def test_train_json(run, files):
 def test_train_with_item_features(run, files):
     rows = [f"{item},{number % 2},{number % 3}" for number, item in enumerate(files.items)]
     (run.folder / "genres.csv").write_text("\n".join(["item,drama,crime", *rows]) + "\n")
-    plain = parsed(train(run, files, "--json", model="private-als"))
-    result = train(run, files, "--item-features", "genres.csv", "--json", model="private-als")
+    plain = parsed(train(run, files, "--users", "200", "--json", model="private-als"))
+    line = ["--users", "200", "--item-features", "genres.csv", "--json"]
+    result = train(run, files, *line, model="private-als")
     assert parsed(result)["privacy"]["releases"] == plain["privacy"]["releases"]
     assert "2 item features" in run("report", "model.hush").stdout
     refused = train(run, files, "--item-features", "genres.csv")
@@ -222,6 +223,24 @@ def test_plan_is_what_train_charges(run, files, relation):
     assert "sensitivity" in text and f"relation: {relation}" in text
 
 
+def test_plan_by_sizes_alone_tells_the_expected_error(run):
+    line = ["plan", "--users", "50000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
+    expected = parsed(run(*line, "--json"))["expected"]
+    losses = expected["rmse_in_rating_ranges"]
+    assert 0.15 < losses["non_private"]["value"] < losses["private_als"]["value"] < 0.3
+    assert expected["users_to_keep_half_of_the_gain"] < expected["users_to_keep_nine_tenths"]
+    text = run(*line).stdout
+    assert "unit: user, relation: add-remove" in text and "on 1 to 5" not in text
+    assert f"{losses['private_als']['value']:.1%}" in text
+    assert "item weights" not in text  # the noise is in rating units: it takes a range
+    both = run(*line, "--rating-range", "1", "5", "--ratings-per-user", "300").stdout
+    assert "item weights" in both and f"{4 * losses['private_als']['value']:.3f}" not in both
+    assert "on 1 to 5" in both
+    few = run(*line[:2], "1000", *line[3:]).stdout
+    assert "--model item-bias" in few
+    assert "outside" in run(*line[:2], "10", *line[3:]).stdout
+
+
 def test_plan_of_the_default_needs_no_data(run, files):
     line = ["plan", "--epsilon", "5", "--delta", "1e-6", *files.domain, "--users", "1000"]
     planned = parsed(run(*line, "--json"))
@@ -299,7 +318,8 @@ def test_ledger_show_creates_nothing(run):
     assert not run.ledger.exists()
 
 
-def test_likes(run, files, tmp_path):
+@pytest.mark.parametrize("model", ["popular", "private-eigenrec"])
+def test_likes(run, files, tmp_path, model):
     table = pq.read_table(files.train).select(["user", "item"])
     pq.write_table(table, tmp_path / "likes.parquet")
     line = [
@@ -307,7 +327,7 @@ def test_likes(run, files, tmp_path):
         tmp_path / "likes.parquet",
         "--implicit",
         "--model",
-        "popular",
+        model,
         "--epsilon",
         "2",
         "--delta",

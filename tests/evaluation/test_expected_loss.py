@@ -1,0 +1,93 @@
+"""Expected losses: the table they come from, sense, and the runs they stand for."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import ItemBias, PrivateALS
+from hushrec.data import realistic, split_ratings
+from hushrec.errors import InputError
+from hushrec.evaluation.expected_loss import TABLE, UNIT, expected_loss, users_needed
+from hushrec.privacy import Accountant, Budget
+
+
+def test_the_table_is_small_and_whole() -> None:
+    text = TABLE.read_text()
+    table = json.loads(text)
+    assert len(text) < 20_000
+    assert "benchmarks.plan_curves" in table["about"]
+    for *_, free, mean, private, bias in table["runs"]:
+        assert len(private) == len(bias) == len(table["mu"])
+        assert 1000 < free < mean < 4000
+    assert max(run[1] for run in table["runs"]) >= 300_000
+
+
+def test_interpolation_returns_the_runs() -> None:
+    """At a simulated point, private ALS, item bias and both references to within a hundredth of the range."""
+    table = json.loads(TABLE.read_text())
+    errors = []
+    for taste, users, items, each, free, mean, private, bias in table["runs"]:
+        if taste == "films":
+            for epsilon, *losses in zip((0.1, 0.3, 1.0, 3.0, 8.0, 20.0), private, bias):
+                loss = expected_loss(Budget(epsilon, 1e-6), users, items, each)
+                assert loss.inside
+                found = (loss.private_als, loss.item_bias, loss.non_private, loss.user_mean)
+                errors.append([e.value - UNIT * true for e, true in zip(found, (*losses, free, mean))])
+    assert (np.sqrt(np.mean(np.square(errors), axis=0)) < 0.004).all()
+
+
+def test_it_foretells_a_run() -> None:
+    """A shape and an epsilon that are not in the table, in units of the rating range."""
+    budget, ratings = Budget(2.0, 1e-6), realistic(6000, 500, 300_000, seed=77)
+    train, test = split_ratings(ratings, (0.9, 0.1), seed=0)
+    loss = expected_loss(budget, 6000, 500, 50)
+    for model, expected in (
+        (PrivateALS.planned(budget, train.domain, 6000), loss.private_als),
+        (ItemBias(), loss.item_bias),
+    ):
+        error = model.fit(train, Accountant(budget)).predict_pairs(train, test) - test.matrix.data
+        assert math.sqrt(np.mean(error**2)) / 4 == pytest.approx(expected.value, abs=0.006)
+        assert expected.low < expected.value < expected.high
+
+
+def test_more_users_more_epsilon_and_a_weaker_relation_help() -> None:
+    def cost(epsilon: float, n_users: int, **budget: str) -> float:
+        return expected_loss(Budget(epsilon, 1e-6, **budget), n_users, 1000).cost.value
+
+    for epsilon in (0.2, 1.0, 5.0):
+        costs = [cost(epsilon, n_users) for n_users in (1000, 5000, 25_000, 125_000)]
+        assert costs == sorted(costs, reverse=True)
+    costs = [cost(epsilon, 10_000) for epsilon in (0.1, 0.5, 2.0, 8.0, 20.0, math.inf)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == 0
+    assert cost(1.0, 10_000, relation="replace") > cost(1.0, 10_000)
+
+
+def test_users_needed() -> None:
+    budget = Budget(1.0, 1e-6)
+    half, most = users_needed(budget, 1000), users_needed(budget, 1000, kept=0.9)
+    assert half < most
+    assert expected_loss(budget, half, 1000).kept.value == pytest.approx(0.5, abs=0.06)
+    assert users_needed(Budget(20.0, 1e-6), 1000) < half < users_needed(budget, 10_000)
+    assert users_needed(budget, 1000, kept=1.1) is None
+
+
+def test_outside_of_what_was_simulated_it_says_so() -> None:
+    budget = Budget(1.0, 1e-6)
+    far, border = expected_loss(budget, 10**9, 10_000, 50), expected_loss(budget, 300_000, 10_000, 50)
+    assert not far.inside and border.inside
+    assert 0 <= far.cost.value <= border.cost.value
+    assert not expected_loss(budget, 100, 1000).inside
+
+
+@pytest.mark.parametrize("sizes", [(0, 10, 5), (10, math.nan, 5), (10, 10, -1), (10, 10, math.inf)])
+def test_wrong_sizes_are_refused(sizes) -> None:
+    with pytest.raises(InputError, match="positive number"):
+        expected_loss(Budget(1.0, 1e-6), *sizes)
+
+
+def test_a_budget_of_single_ratings_is_refused() -> None:
+    with pytest.raises(InputError, match="users"):
+        expected_loss(Budget(1.0, 1e-6, unit="rating", relation="replace"), 1000, 1000)
