@@ -154,7 +154,7 @@ def draw(title: str, table: Table, epsilons: list[float], names: list[str], path
         axes.axhline(level, color="black", linestyle=style, linewidth=1, label=label(name, 0))
     for marker, name in zip("osD^v", (name for name in names if (name, math.inf) not in table)):
         values = np.array([table[name, epsilon] for epsilon in epsilons])
-        means, errors = values.mean(1), values.std(1) / math.sqrt(values.shape[1])
+        means, errors = values.mean(1), values.std(1, ddof=1) / math.sqrt(values.shape[1])
         axes.errorbar(epsilons, means, errors, marker=marker, markersize=4, label=name)
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
