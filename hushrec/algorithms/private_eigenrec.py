@@ -34,8 +34,13 @@ from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
 
-#: Factors a root of mu times the number of users is planned to pay for, and the most that are planned.
-_RANK_PER_ROOT, _LARGEST_RANK = 0.28, 64
+#: Item vectors that the root of (mu times the number of users) is planned to pay for, and the most that are
+#: planned; below so much of it, popularity alone.
+_RANK_PER_ROOT, _LARGEST_RANK, _LEAST_SIGNAL = 0.28, 64, 250
+#: Share of the item weights, in parts of (rank + 1).
+_WEIGHTS_SHARES = 1.5
+#: Share of the number of users.
+_COUNT_SHARE = 0.01
 #: Singular values are not taken for smaller than this part of the largest.
 _SMALLEST_VALUE = 1e-3
 #: Released item weights are not taken for smaller than this, nor than their noise.
@@ -66,9 +71,8 @@ class PrivateEigenRec(Estimator):
     equalization : float
         Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that the
         strong ones do not use up the users' norm.
-    emphasis : float
-        In the scores a direction counts by its singular value to this power, in [0, 1], beside its part
-        above the noise.
+    n_users : int or None
+        Declared number of users; None releases it for 1% of the budget.
 
     Privacy
     -------
@@ -89,7 +93,7 @@ class PrivateEigenRec(Estimator):
     weights_share: float = 0.12
     share_growth: float = 2.0
     equalization: float = 0.5
-    emphasis: float = 0.25
+    n_users: int | None = None
 
     def __post_init__(self) -> None:
         check_numbers(
@@ -100,11 +104,13 @@ class PrivateEigenRec(Estimator):
             share_growth=(self.share_growth, float, 0, None),
         )
         check_within(weight_exponent=(self.weight_exponent, -1, 0))
-        check_within(equalization=(self.equalization, 0, 1), emphasis=(self.emphasis, 0, 1))
+        check_within(equalization=(self.equalization, 0, 1))
+        if self.n_users is not None:
+            check_numbers(n_users=(self.n_users, int, 1, None))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Rank chosen from public quantities alone: 0.28 sqrt(mu n_users), from 1 to 64.
+        """Rank and shares chosen from public quantities alone (docs/implicit.md).
 
         Parameters
         ----------
@@ -118,15 +124,22 @@ class PrivateEigenRec(Estimator):
             Fields to set otherwise.
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        affordable = _RANK_PER_ROOT * math.sqrt(min(budget.mu * n_users, 1e9))
-        return cls(**({"rank": min(max(1, round(affordable)), _LARGEST_RANK)} | changes))
+        signal = min(budget.mu * n_users, 1e9)
+        rank = min(round(_RANK_PER_ROOT * math.sqrt(signal)), _LARGEST_RANK) if signal >= _LEAST_SIGNAL else 0
+        weights_share = min(0.5, _WEIGHTS_SHARES / (rank + 1))
+        return cls(**({"rank": rank, "weights_share": weights_share, "n_users": n_users} | changes))
 
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if not self._rank(domain):
             return Plan(budget, (weights_release(budget, fraction),))
-        planned = [weights_release(budget, fraction * self.weights_share)]
+        planned = []
+        if self.n_users is None:
+            count = budget.share(fraction * _COUNT_SHARE)
+            planned.append(Release("number of users", count, 1.0, budget.unit, budget.relation))
+            fraction *= 1 - _COUNT_SHARE
+        planned.append(weights_release(budget, fraction * self.weights_share))
         growth = [self.share_growth**step for step in range(self.iterations)]
         for step, part in enumerate(growth, 1):
             share = fraction * (1 - self.weights_share) * part / math.fsum(growth)
@@ -142,6 +155,10 @@ class PrivateEigenRec(Estimator):
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Weights, then rounds of power iteration, each ending in a release."""
+        n_users = float(self.n_users or 1)
+        if gate.plans("number of users"):
+            counted = gate.release("number of users", np.array([float(ratings.n_users)]))
+            n_users = max(float(counted[0]), 1.0)
         noisy = gate.release("item weights", item_weights(ratings))
         noise_sd = gate.noise_sd("item weights")
         supported = noisy > self.support * noise_sd
@@ -153,7 +170,7 @@ class PrivateEigenRec(Estimator):
         vectors = np.zeros((ratings.n_items, 0))
         if rank:
             local = UnitRows.of(ratings, scale)
-            vectors = self._power_iteration(local, popularity, learned, rank, gate, seed)
+            vectors = self._power_iteration(local, popularity, learned, rank, n_users, gate, seed)
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
         length = np.linalg.norm(popularity * scale)
         factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
@@ -166,23 +183,34 @@ class PrivateEigenRec(Estimator):
         }
 
     def _power_iteration(
-        self, local: UnitRows, popularity: Array, learned: Array, rank: int, gate: Gate, seed: int
+        self,
+        local: UnitRows,
+        popularity: Array,
+        learned: Array,
+        rank: int,
+        n_users: float,
+        gate: Gate,
+        seed: int,
     ) -> Array:
-        """Item vectors beside popularity, each of the root of its weight in the scores; (n_items, rank)."""
-        first = popularity[learned] * local.scale[learned]
+        """Item vectors beside popularity, as long as the root of what they count; shape (n_items, rank)."""
+        scale = local.scale[learned]
+        first = popularity[learned] * scale
         first /= np.linalg.norm(first)
-        block = _apart(np.random.default_rng(seed).standard_normal((learned.sum(), rank)), first)
+        block = _apart(np.random.default_rng(seed).standard_normal((len(scale), rank)), first)
+        vectors = np.zeros((len(learned), rank))
         for step in range(1, self.iterations + 1):
             label = f"item sums {step}"
-            vectors = np.zeros((len(learned), rank))
-            vectors[learned] = block
-            noisy = gate.release(label, local.sums(local.factors(vectors))[learned])
-            left, values, _ = svd(_apart(noisy, first), full_matrices=False, lapack_driver="gesvd")
-            relative = np.maximum(values / max(values[0], 1e-300), _SMALLEST_VALUE)
-            block = left * relative**-self.equalization
-        noise = gate.noise_sd(label) ** 2 * len(block)  # expected square of a singular value of the noise
-        above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0)
-        vectors[learned] = left * np.sqrt(above * relative**self.emphasis)
+            vectors[learned] = probe = block
+            noisy = _apart(gate.release(label, local.sums(local.factors(vectors))[learned]), first)
+            left, values, right = svd(noisy, full_matrices=False, lapack_driver="gesvd")
+            values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-300))
+            block = left * (values / values[0]) ** -self.equalization
+        # of a singular value: the part above the noise, and the part that items do not owe to themselves
+        above = np.maximum(1 - len(left) * gate.noise_sd(label) ** 2 / values**2, 0.0)
+        spread = popularity[learned] * scale**2
+        lengths = max(float((probe * noisy).sum()), 1e-300)  # sum of the users' norms of factors
+        own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
+        vectors[learned] = left * np.sqrt(above * np.clip(1 - own / values, 0.0, 1.0))
         return vectors
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

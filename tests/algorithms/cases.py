@@ -198,6 +198,7 @@ CASES += [
 
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
+    Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
     Case(
         "one-bit-user",

@@ -15,14 +15,14 @@ from tests.algorithms.twins import run, small
 
 def test_it_matches_a_slow_twin() -> None:
     """Two rounds, then the scores of everybody by the definition: project her row, undo the scales."""
-    ratings = small()
-    estimator = PrivateEigenRec(rank=2, iterations=2, weight_exponent=-0.4, support=16.0, emphasis=0.3)
+    ratings = likes_of_groups(90, 16, 2, 3)
+    estimator = PrivateEigenRec(rank=2, iterations=2, weight_exponent=-0.4, support=13.8)
     model, noise, noise_sd = run(estimator, ratings)
     likes = (ratings.matrix.toarray() > 0).astype(np.float64)
 
     weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
-    learned = np.flatnonzero(weights > 16.0 * noise_sd["item weights"])
-    assert 3 <= len(learned) < 12, "the test needs items of both kinds"
+    learned = np.flatnonzero(weights > 13.8 * noise_sd["item weights"])
+    assert 4 <= len(learned) < 16, "the test needs items of both kinds"
     popularity = np.maximum(weights, noise_sd["item weights"])
     popularity /= popularity.max()
     scale = popularity[learned] ** -0.4
@@ -39,18 +39,24 @@ def test_it_matches_a_slow_twin() -> None:
             factors = vectors.T @ row
             if factors.any():
                 sums += np.outer(row, factors / np.linalg.norm(factors))
-        left, values, _ = np.linalg.svd(apart @ sums, full_matrices=False)
+        probe, noisy = vectors, apart @ sums
+        left, values, right = np.linalg.svd(noisy, full_matrices=False)
         vectors = left * (values / values[0]) ** -0.5
     above = np.maximum(0.0, 1 - len(learned) * noise_sd["item sums 2"] ** 2 / values**2)
-    gains = above * (values / values[0]) ** 0.3
+    n_users = 90 + noise["number of users"][0]
+    mean_length = np.trace(probe.T @ noisy) / n_users
+    diagonal = np.diag(n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum())
+    own = np.diag(left.T @ diagonal @ probe @ right.T) / mean_length
+    gains = above * np.clip(1 - own / values, 0, 1)
+    assert 0 < gains.max() < 1, "the test needs a direction that counts"
 
     for user, row in enumerate(rows):
         if not row.any():
             continue
         taste = left @ (gains * (left.T @ row))
         scores = (first * (first @ row) + taste) / scale
-        rest = np.setdiff1d(np.arange(12), learned)
-        expected = np.empty(12)
+        rest = np.setdiff1d(np.arange(16), learned)
+        expected = np.empty(16)
         expected[learned] = scores / (first @ row) * np.linalg.norm(popularity[learned] * scale)
         expected[rest] = popularity[rest]
         history = ratings.select_users(np.arange(ratings.n_users) == user)
@@ -62,8 +68,9 @@ def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratin
     rng = np.random.default_rng(seed)
     users, items = [], []
     for user in range(n_users):
-        own = rng.choice(np.arange(user % groups, n_items, groups), 8, replace=False)
-        liked = np.union1d(own, rng.choice(n_items // 4, 4, replace=False))
+        mine = np.arange(user % groups, n_items, groups)
+        own = rng.choice(mine, min(8, len(mine) - 2), replace=False)
+        liked = np.union1d(own, rng.choice(n_items // 4, 3, replace=False))
         users += [f"u{user}"] * len(liked)
         items += [f"i{item}" for item in liked]
     domain = Domain(items=[f"i{item}" for item in range(n_items)], rating_range=(0, 1))
@@ -126,7 +133,7 @@ def test_planned_rank_grows_with_what_noise_leaves() -> None:
         PrivateEigenRec.planned(Budget(epsilon, 1e-5), domain, n_users).rank
         for epsilon, n_users in [(0.1, 10), (1, 6000), (20, 6000), (20, 10**6), (math.inf, 100)]
     ]
-    assert ranks == sorted(ranks) and ranks[0] == 1 and ranks[-1] == 64
+    assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == 64
 
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
@@ -151,8 +158,8 @@ def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
         {"weights_share": 1.5},
         {"share_growth": 0.0},
         {"equalization": 2.0},
-        {"emphasis": -0.1},
-        {"emphasis": True},
+        {"equalization": True},
+        {"n_users": 0},
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict) -> None:

@@ -1,0 +1,278 @@
+"""Recommendation from likes, with and without privacy: Recall@20 and NDCG@20 (`make bench-implicit`).
+
+Ratings of 4 or 5 of MovieLens-1M and -100K (from the folder ``HUSHREC_DATA``) are likes. Strong
+generalisation: a tenth of the users is held out whole, folded in from 80% of their likes and judged on the
+rest; the others train. User-level privacy, add/remove, delta 1e-5; every figure is the mean over noise draws.
+The data sets are public: the runs are charged to no ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.frontier.data import LIKED, available, folder
+from hushrec.algorithms import ALS, DPALS, Estimator, Gate, Popular, PrivateEigenRec
+from hushrec.algorithms.private_eigenrec import UnitRows
+from hushrec.algorithms.private_svd import symmetric_sensitivity
+from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.data.splits import HeldOutUsers
+from hushrec.evaluation import evaluate
+from hushrec.evaluation.metrics import rank_scores
+from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
+from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
+from hushrec.privacy import Accountant, Budget, Plan, Release
+
+DELTA = 1e-5
+EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+ABLATION_EPSILONS = (1.0, 5.0, 20.0)
+CATALOGUES = {"ml-1m": 3952, "ml-100k": 1682}
+#: Recall@20 and NDCG@20.
+Figures = tuple[float, float]
+
+#: What `--tune` draws Algorithm 1's settings from; a clip of 2 half ranges is the like itself.
+GRID = {
+    "rank": (1, 2, 4, 8, 16),
+    "iterations": (2, 3),
+    "item_fraction": (0.03, 0.1, 0.3, 1.0),
+    "user_norm": (0.1, 0.2, 0.5, 1.0),
+    "regularization": (3.0, 10.0, 40.0),
+    "unobserved_weight": (0.05, 0.2, 0.5),
+    "weights_share": (0.05, 0.15),
+}
+#: What it found on validation users of each data set: see docs/implicit.md.
+PUBLISHED: dict[str, dict[float, dict[str, Any]]] = {}
+
+#: Each idea taken back, alone.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "as planned": {},
+    "items not scaled by popularity": {"weight_exponent": 0.0},
+    "directions not equalized": {"equalization": 0.0},
+    "all rounds the same share": {"share_growth": 1.0},
+    "2 rounds": {"iterations": 2},
+    "6 rounds": {"iterations": 6},
+    "half the rank": {"rank": 0.5},
+    "twice the rank": {"rank": 2.0},
+    "items learned from 2 times their noise": {"support": 2.0},
+    "items learned from 8 times their noise": {"support": 8.0},
+    "half the share for item weights": {"weights_share": 0.06},
+    "twice the share for item weights": {"weights_share": 0.24},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=5, help="noise draws a figure (default 5)")
+    parser.add_argument("--only", choices=CATALOGUES, help="one of the data sets")
+    parser.add_argument("--tune", type=int, metavar="N", help="choose Algorithm 1's settings, N tries each")
+    options = parser.parse_args()
+    for name in [options.only] if options.only else CATALOGUES:
+        if not available(name):
+            print(f"{name} skipped: set HUSHREC_DATA to a folder that holds {name}.parquet.")
+        elif options.tune:
+            tune(name, options.tune)
+        else:
+            table(name, options.draws)
+
+
+def table(name: str, draws: int) -> None:
+    """Everything for one data set."""
+    parts = test_users(name)
+    print(f"## {name}: {parts.train.n_users} users train, {parts.target.n_users} are judged\n")
+    print(f"Recall@20 / NDCG@20, mean of {draws} noise draws (spread of Recall: standard deviation)\n")
+    print("| epsilon | most popular | DPALS (Algorithm 1) | noisy item x item matrix | private EigenRec |")
+    print("|---|---|---|---|---|", flush=True)
+    for epsilon in EPSILONS:
+        budget = Budget(epsilon, DELTA)
+        eigenrec = planned(budget, parts)
+        settings = PUBLISHED.get(name, {}).get(epsilon)
+        models = {
+            "popular": Popular(),
+            "dpals": published(settings) if settings else None,
+            "matrix": NoisyItemMatrix(**eigenrec.hyper_parameters()),
+            "eigenrec": eigenrec,
+        }
+        cells = [spell(runs(model, budget, parts, draws)) if model else "–" for model in models.values()]
+        print(f"| {epsilon:g} | {' | '.join(cells[:-1])} | **{cells[-1]}** |", flush=True)
+    print("\n| without privacy | Recall@20 / NDCG@20 |\n|---|---|", flush=True)
+    for label, figures in references(parts).items():
+        print(f"| {label} | {spell([figures()])} |", flush=True)
+    print("\nEach idea taken back, Recall@20\n")
+    print("| | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in ABLATION_EPSILONS) + " |")
+    print("|---" * (1 + len(ABLATION_EPSILONS)) + "|", flush=True)
+    for label, changes in ABLATIONS.items():
+        cells = []
+        for epsilon in ABLATION_EPSILONS:
+            budget = Budget(epsilon, DELTA)
+            figures = runs(planned(budget, parts, changes), budget, parts, draws)
+            cells.append(f"{np.mean(figures, axis=0)[0]:.4f}")
+        print(f"| {label} | {' | '.join(cells)} |", flush=True)
+    print()
+
+
+# ---------------------------------------------------------------------- data
+
+
+def likes(name: str) -> Ratings:
+    """Ratings from LIKED up, as likes."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder() / f"{name}.parquet", columns=["user", "item", "rating"])  # type: ignore[operator]
+    domain = Domain(items=range(1, CATALOGUES[name] + 1), rating_range=(0, 1))
+    return Ratings.from_arrow(table.filter(pc.greater_equal(table["rating"], LIKED)), domain, implicit=True)
+
+
+def test_users(name: str) -> HeldOutUsers:
+    """The test's users, set aside first."""
+    ratings = likes(name)
+    return strong_generalization(ratings, ratings.n_users // 10, seed=0)
+
+
+def validation_users(name: str) -> HeldOutUsers:
+    """Other users, set aside among those who train."""
+    train = test_users(name).train
+    return strong_generalization(train, train.n_users // 9, seed=100)
+
+
+# ---------------------------------------------------------------------- models
+
+
+def planned(budget: Budget, parts: HeldOutUsers, changes: Mapping[str, Any] | None = None) -> PrivateEigenRec:
+    """Private EigenRec by its planning rule; a changed rank is a multiple of the planned one."""
+    model = PrivateEigenRec.planned(budget, parts.train.domain, parts.train.n_users)
+    given = dict(changes or {})
+    if "rank" in given:
+        given["rank"] = max(1, round(given["rank"] * model.rank))
+    return PrivateEigenRec(**(model.hyper_parameters() | given))
+
+
+def published(settings: Mapping[str, Any]) -> DPALS:
+    """Algorithm 1 for likes, with the tail of the users' items sampled (section 5.1)."""
+    return DPALS(**{"clip": 2.0, "sampling": "tail", **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyItemMatrix(PrivateEigenRec):
+    """The same model from one noisy item x item matrix (a user's row times itself) instead of products."""
+
+    name: ClassVar[str] = "noisy-item-matrix"
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        weights = super().releases(budget, domain, fraction).releases[0]
+        sensitivity = symmetric_sensitivity(1.0, budget.relation)
+        share = budget.share(fraction * (1 - self.weights_share))
+        return Plan(budget, (weights, Release("matrix", share, sensitivity, budget.unit, budget.relation)))
+
+    def _power_iteration(
+        self, local: UnitRows, popularity: Any, learned: Any, rank: int, gate: Gate, seed: int
+    ) -> Any:
+        rows = sp.csr_array(local.ratings.matrix, dtype=np.float64, copy=True)
+        rows.data = truncated(
+            np.repeat(local.user_weight, np.diff(rows.indptr)) * local.scale[rows.indices],
+            spacing(1.0, FACTOR_BITS),
+        )
+        rows = rows[:, np.flatnonzero(learned)]
+        order = rows.shape[1]
+        packed = (rows.T @ rows).toarray()[np.tril_indices(order)]
+        matrix = unpacked(gate.release("matrix", packed, scale=frobenius_scale(order)))
+        first = popularity[learned] * local.scale[learned]
+        first /= np.linalg.norm(first)
+        apart = np.eye(order) - np.outer(first, first)
+        values, columns = top_eigenpairs(apart @ matrix @ apart, rank)
+        noise = order * gate.noise_sd("matrix") ** 2 / 2
+        above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0) * (values > 0)
+        vectors = np.zeros((len(learned), rank))
+        vectors[learned] = columns * np.sqrt(above)
+        return vectors
+
+
+def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:
+    """Models without privacy."""
+    open_budget = Budget(math.inf, DELTA)
+
+    def ours(model: Estimator) -> Callable[[], Figures]:
+        return lambda: runs(model, open_budget, parts, 1)[0]
+
+    return {
+        "private EigenRec at epsilon inf": ours(planned(open_budget, parts)),
+        "ALS (`als`), rank 32, unobserved weight 0.3, ridge 5": ours(
+            ALS(rank=32, unobserved_weight=0.3, regularization=5.0)
+        ),
+        "ALS of the library implicit, rank 32, alpha 3, ridge 15": lambda: implicit_als(parts),
+        "EASE (Steck 2019), ridge 500": lambda: ease(parts, 500.0),
+    }
+
+
+def implicit_als(parts: HeldOutUsers) -> Figures:
+    """Confidence 1 + 3 for a like is a pull of 1/3 of a like's weight by every other cell."""
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    model = AlternatingLeastSquares(factors=32, regularization=15.0, alpha=3.0, iterations=15, random_state=0)
+    model.fit(sp.csr_matrix(parts.train.matrix), show_progress=False)
+    history = sp.csr_matrix(parts.fold_in.matrix)
+    users = model.recalculate_user(np.arange(history.shape[0]), history)
+    return judged(parts, users @ model.item_factors.T)
+
+
+def ease(parts: HeldOutUsers, ridge: float) -> Figures:
+    """Steck 2019, equation 8: a regression of every item on all others."""
+    rows = sp.csr_matrix(parts.train.matrix, dtype=np.float64)
+    inverse = np.linalg.inv((rows.T @ rows).toarray() + ridge * np.eye(rows.shape[1]))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0.0)
+    return judged(parts, parts.fold_in.matrix @ weights)
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def runs(model: Estimator, budget: Budget, parts: HeldOutUsers, draws: int) -> list[Figures]:
+    """Figures of several noise draws, each with its own start."""
+    found = []
+    for draw in range(draws):
+        billboard = model.fit(parts.train, Accountant(budget, data_is_public=True), seed=draw)
+        figures = evaluate(billboard, parts.fold_in, parts.target, k=20, resamples=0)
+        found.append((figures["recall@20"].value, figures["ndcg@20"].value))
+    return found
+
+
+def judged(parts: HeldOutUsers, scores: Any) -> Figures:
+    """Figures of a model that is no billboard, from the scores of the held-out users."""
+    history, target = parts.fold_in, parts.target.aligned_to(parts.fold_in)
+    relevant = target.matrix.toarray() > 0
+    best = np.argsort(-np.where(history.matrix.toarray() > 0, -np.inf, scores), axis=1)[:, :20]
+    recall, ndcg = rank_scores(np.take_along_axis(relevant, best, axis=1), relevant.sum(axis=1))
+    return float(np.nanmean(recall)), float(np.nanmean(ndcg))
+
+
+def spell(figures: Iterable[Figures]) -> str:
+    found = np.array(list(figures))
+    recall, ndcg = found.mean(axis=0)
+    spread = f" (± {found[:, 0].std(ddof=1):.4f})" if len(found) > 1 else ""
+    return f"{recall:.4f} / {ndcg:.4f}{spread}"
+
+
+def tune(name: str, tries: int) -> None:
+    """Algorithm 1's best settings on validation users, from random points of the grid, without charge."""
+    parts = validation_users(name)
+    points = [dict(zip(GRID, values)) for values in itertools.product(*GRID.values())]
+    for epsilon in EPSILONS:
+        chosen = np.random.default_rng(0).choice(len(points), tries, replace=False)
+        budget = Budget(epsilon, DELTA)
+        found = [(runs(published(points[each]), budget, parts, 1)[0][0], points[each]) for each in chosen]
+        recall, settings = max(found, key=lambda pair: pair[0])
+        print(f"{name} {epsilon:g}: {recall:.4f} {settings}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
