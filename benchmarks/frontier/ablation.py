@@ -11,7 +11,14 @@ from hushrec.algorithms import DPALS, PrivateALS
 from hushrec.privacy import Budget
 
 #: Where it is measured.
-PLACES = (("ml-1m", 1.0), ("ml-1m", 5.0), ("ml-1m", 20.0), ("jester", 1.0), ("synthetic", 5.0))
+PLACES = (
+    ("ml-1m", 1.0),
+    ("ml-1m", 5.0),
+    ("ml-1m", 20.0),
+    ("jester", 1.0),
+    ("yahoo-r3", 1.0),
+    ("synthetic", 5.0),
+)
 
 _NO_BIASES = {"bias_rounds": 0, "features": False}
 #: What is off: settings, or a change of the code by its name.
