@@ -9,8 +9,9 @@ CATALOGUE ?=
 RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
+TESTS     ?= tests
 
-.PHONY: demo test check test-full trust bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check test-full test-newest test-oldest trust trust-full bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -28,8 +29,20 @@ check: $(VENV)/.test
 test-full: $(VENV)/.test
 	$(BIN)/python -m pytest -m "full or not full"
 
+# the newest releases of all dependencies, and the oldest that pyproject.toml allows; TESTS=path runs a part
+test-newest: $(VENV)/.test
+	$(BIN)/python -m benchmarks.dependencies newest $(TESTS)
+
+test-oldest: $(VENV)/.test
+	$(BIN)/python -m benchmarks.dependencies oldest $(TESTS)
+
+# every property behind the guarantee with its figure; about 5 minutes
 trust: $(VENV)/.test
 	$(BIN)/python -m benchmarks.trust
+
+# with the long tests and the newest releases, hours; writes docs/trust.md
+trust-full: $(VENV)/.test
+	$(BIN)/python -m benchmarks.trust --full --write
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality

@@ -1,64 +1,307 @@
 """Run the tests behind the guarantee and print one table, a row a property: ``make trust``.
 
-Each row runs its tests in a process of its own and prints how many cases passed, failed or were skipped.
-``--full`` adds the long ones. The exit code is 1 if a row failed.
+Tests record figures (pytest's ``record_property``); a row prints the largest, smallest or sum of what its
+tests recorded. ``--full`` adds the long tests and a run on the newest releases; ``--write`` keeps the table
+in docs/trust.md. The exit code is 1 if a row failed.
 """
 
 import argparse
+import importlib.metadata
+import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.dependencies import report_of
 
-#: Row, property, tests; without tests, the reason why it is not run.
-ROWS: list[tuple[str, str, list[str] | str]] = [
-    ("A1, A2", "sensitivity holds and is attained", ["tests/algorithms/test_sensitivity.py"]),
-    ("A3", "noise law", ["tests/privacy/test_noise.py", "tests/algorithms/test_plan.py::"
-     "test_the_noise_that_is_added_is_the_noise_that_is_charged"]),
-    ("A4", "exactness of the sampler", ["tests/privacy/test_sampler.py"]),
-    ("A5", "accounting", ["tests/privacy/test_accounting.py", "tests/privacy/test_selection.py"]),
-    ("A6", "replay: nothing bypasses the noise", ["tests/algorithms/test_replay.py"]),
-    ("A7", "ledger = releases = plan", ["tests/algorithms/test_plan.py", "tests/privacy/test_accountant.py"]),
-    ("A8", "planted bugs are killed", ["tests/mutants"]),
-    ("B1", "distinguishing test", ["tests/audit/test_bounds.py", "tests/audit/test_distinguish.py"]),
-    ("B2", "one-run audit", ["tests/audit/test_canaries.py"]),
-    ("B3", "finite mechanisms by enumeration", ["tests/algorithms/test_one_bit.py"]),
-    ("B4", "membership inference", ["tests/audit/test_membership.py"]),
-    ("C1", "order and threads", ["tests/kernels/test_threads.py", "tests/kernels/test_residuals.py"]),
-    ("C2", "overflow guards", "sums are in floating point"),
-    ("D1-D3", "ledger: kills, races, damage", ["tests/privacy/test_ledger.py"]),
-    ("D4", "bad parameters", ["tests/privacy/test_budget.py"]),
-    ("D5", "hostile ratings", ["tests/data"]),
-    ("D6", "model files", ["tests/test_store.py"]),
-    ("D7", "generator", ["tests/privacy/test_noise.py", "tests/privacy/test_accountant.py"]),
-    ("D8", "newest dependencies", "needs the network: make test-newest"),
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "trust.md"
+LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "randomgen", "mpmath", "dp-accounting", "opendp")
+
+SENSITIVITY = "algorithms/test_sensitivity.py::"
+PLAN = "algorithms/test_plan.py::"
+SUMS = "algorithms/test_exact_sums.py::"
+NOISE = "privacy/test_noise.py::"
+LEDGER = "privacy/test_ledger.py::"
+DAMAGES = ("test_trunc", "test_tamp", "test_an_older", "test_a_ledger", "test_locked", "test_a_clock",
+           "test_read", "test_full", "test_files")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One property: the tests that check it (by the beginning of their names), what fails it, its figure."""
+
+    number: str
+    what: str
+    tests: tuple[str, ...]
+    fails: str
+    figure: str
+
+
+ROWS = [
+    Row(
+        "A1",
+        "sensitivity of every release",
+        (SENSITIVITY,),
+        "a move exceeds its sensitivity by one unit of the integers that are summed",
+        "largest move {largest move:.9f} of the sensitivity; {releases:,.0f} releases, {comparisons:,.0f}"
+        " comparisons",
+    ),
+    Row(
+        "A2",
+        "the sensitivity is attained",
+        (SENSITIVITY,),
+        "less than 0.999 of it is attained, but where the proof says why",
+        "smallest attained {smallest attained:.6f} of the claim; {attained:.0f} releases ({loose:.0f} more"
+        " are loose, with the reason)",
+    ),
+    Row(
+        "A3",
+        "noise law",
+        (f"{NOISE}test_gaussian", f"{NOISE}test_lap", f"{NOISE}test_laws", f"{NOISE}test_flips",
+         f"{NOISE}test_the_test", f"{PLAN}test_the_noise"),
+        "a p-value below 1e-9 (six sigma)",
+        "smallest p-value {smallest p-value:.2g} in {draws:,.0f} draws",
+    ),
+    Row(
+        "A4",
+        "exactness of the sampler",
+        ("privacy/test_sampler.py::",),
+        "a table entry is not mpmath's, a draw is not the exact one, a p-value below 1e-9",
+        "{table entries:,.0f} table entries, {draws compared:,.0f} draws bit for bit, {draws:,.0f} against"
+        " mpmath's law; smallest p-value {smallest p-value:.2g}; 0 mismatches",
+    ),
+    Row(
+        "A5",
+        "accounting",
+        ("privacy/test_accounting.py::", "privacy/test_selection.py::"),
+        "delta off by 1e-10 of itself, epsilon outside PLD's bounds by 1e-6, a calibrated sd too small",
+        "largest relative error of delta {largest relative error:.1g} in {with mpmath:,.0f} cases;"
+        " {golden:.0f} golden, {calibrations:.0f} calibrated, {with PLD:.0f} with PLD",
+    ),
+    Row(
+        "A6",
+        "replay: nothing bypasses the noise",
+        ("algorithms/test_replay.py::",),
+        "a byte of the model file differs, or anything is printed",
+        "{pairs:,.0f} pairs over {cases} estimators and sizes; 0 bytes differ",
+    ),
+    Row(
+        "A7",
+        "ledger = releases = plan",
+        (f"{PLAN}test_ledger", f"{PLAN}test_a_", "privacy/test_accountant.py::"),
+        "a release that is not the plan's, or without its charge",
+        "{option grids:,.0f} combinations of options",
+    ),
+    Row(
+        "A8",
+        "planted bugs",
+        ("mutants/",),
+        "one survives",
+        "{killed:.0f} of {planted:.0f} killed",
+    ),
+    Row(
+        "B1",
+        "distinguishing test",
+        ("audit/test_bounds.py::", "audit/test_distinguish.py::"),
+        "the lower bound on mu exceeds the claim, or 0.75 of the pair's mu on a tight pair is not reached",
+        "claimed mu {largest audit[1]:.4f}, the pair's true mu {largest audit[2]:.4f}, lower bound"
+        " {largest audit[3]:.4f} (the closest of {pairs:.0f} pairs); {runs:,.0f} runs, {controls caught:.0f}"
+        " controls caught",
+    ),
+    Row(
+        "B2",
+        "one-run audit",
+        ("audit/test_canaries.py::",),
+        "a lower bound exceeds its claim, or a tenth of the noise is not caught",
+        "epsilon's bound at most {largest bound over claim:.2f} of the claim, mu's"
+        " {largest mu bound over claim:.2f}, in {audits:.0f} audits; {controls caught:.0f} controls caught",
+    ),
+    Row(
+        "B3",
+        "finite mechanisms, enumerated",
+        ("algorithms/test_enumeration.py::", "algorithms/test_one_bit.py::"),
+        "a log-ratio exceeds epsilon at all",
+        "largest log-ratio is epsilon {largest excess:+.1e}; all inputs up to size 6",
+    ),
+    Row(
+        "B4",
+        "membership inference",
+        ("audit/test_membership.py::",),
+        "AUC of the control below 0.7, or at epsilon 1 above 0.55",
+        "AUC: control {smallest control AUC:.3f} or more, epsilon 1 {largest AUC at epsilon 1:.3f}, epsilon 5"
+        " {largest AUC at epsilon 5:.3f} or less; {trainings:.0f} trainings",
+    ),
+    Row(
+        "C1",
+        "order and threads",
+        (f"{SUMS}test_sums", f"{SUMS}test_a_user", f"{SUMS}test_without", "kernels/test_threads.py::",
+         "kernels/test_residuals.py::"),
+        "a bit of a private sum differs",
+        "{permutations:,.0f} permutations on 1, 2 and 8 threads; 0 bits differ",
+    ),
+    Row(
+        "C2",
+        "overflow guards",
+        (f"{SUMS}test_more", f"{SUMS}test_a_full", f"{SUMS}test_a_clip", f"{SUMS}test_trunc",
+         "data/test_overflow.py::"),
+        "a number wraps around instead of being exact or refused",
+        "{overflow cases:.0f} cases",
+    ),
+    Row(
+        "D1",
+        "kills",
+        (f"{LEDGER}test_kills", f"{LEDGER}test_a_thousand", "privacy/test_accountant.py::test_the_charge"),
+        "a release without a charge on disk, a ledger that does not open, half a model",
+        "{kills:,.0f} kills, {charges:,.0f} charges, {releases:,.0f} releases, 0 violations",
+    ),
+    Row(
+        "D2",
+        "races for a budget",
+        (f"{LEDGER}test_processes", "privacy/test_accountant.py::test_threads"),
+        "more is spent than there is",
+        "{spent:,.0f} of {shares:,.0f} shares spent by 8 processes in {races:.0f} races",
+    ),
+    Row(
+        "D3",
+        "ledger fails closed",
+        tuple(LEDGER + name for name in DAMAGES),
+        "a release happens",
+        "{failures:.0f} damages, locks, full disks and clock jumps; 0 releases",
+    ),
+    Row(
+        "D4",
+        "bad parameters",
+        ("privacy/test_budget.py::", "algorithms/test_bad_settings.py::"),
+        "one is accepted, or refused with another error",
+        "{refused:,.0f} refused in one sentence",
+    ),
+    Row(
+        "D5",
+        "hostile ratings",
+        ("data/test_neighbours.py::", "data/test_ratings.py::", "data/test_readers.py::"),
+        "an error, or another user's rows change",
+        "{fixtures:,.0f} fixtures, {fuzzed:,.0f} fuzzed tables; no other user changed",
+    ),
+    Row(
+        "D6",
+        "model files",
+        ("test_store.py::",),
+        "an error but ModelFileError, other values, more than four times the file's memory",
+        "{damaged files:,.0f} damaged, {forged files:,.0f} forged; memory {largest memory over file:.2f} of"
+        " the file before the digest is checked",
+    ),
+    Row(
+        "D7",
+        "generator",
+        (f"{NOISE}test_no_two", f"{NOISE}test_numpy", f"{NOISE}test_the_ciph", f"{NOISE}test_the_orac",
+         "privacy/test_accountant.py::test_injected"),
+        "two streams are equal, a seed reaches the noise, injected noise passes for the system's",
+        "{streams:.0f} streams over calls, copies, threads, forks and spawns; none equal",
+    ),
+    Row(
+        "D8",
+        "dependencies",
+        ("test_dependencies.py::",),
+        "one cannot be imported, or lacks a bound; a test fails on the newest releases",
+        "{imported:.0f} imported, {within bounds:.0f} within the bounds",
+    ),
 ]  # fmt: skip
 
 
-def outcome(tests: list[str], full: bool) -> tuple[int, int, int, float]:
-    """Cases passed, failed and skipped, and seconds."""
-    missing = [test for test in tests if not (ROOT / test.split("::")[0]).exists()]
-    if missing:
-        raise FileNotFoundError(missing[0])
-    start = time.perf_counter()
+@dataclass
+class Outcome:
+    """What came of a row's tests: counts, seconds, and the figures that they recorded."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+    figures: dict[str, list[tuple[float, ...]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, case: ElementTree.Element) -> None:
+        """Take one test into account."""
+        self.seconds += float(case.get("time", 0))
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            self.failed += 1
+        elif skip is not None:
+            self.skipped.add(skip.get("message", "").split(", so ")[0])
+        else:
+            self.passed += 1
+        for entry in case.iter("property"):
+            numbers = tuple(float(number) for number in entry.get("value", "").split())
+            self.figures[entry.get("name", "")].append(numbers)
+
+    def figure(self, template: str) -> str:
+        """The row's figure: the largest or smallest of what begins so, else the sum."""
+        values: dict[str, object] = {"cases": self.passed}
+        for name, found in self.figures.items():
+            if name.startswith(("largest", "smallest")):
+                best = max(found) if name.startswith("largest") else min(found)
+                values[name] = best if len(best) > 1 else best[0]
+            else:
+                values[name] = sum(number for (number,) in found)
+        try:
+            return template.format(**values)
+        except KeyError:
+            return "no figure: a test that records it did not pass"
+
+
+def run_tests(full: bool) -> list[Outcome]:
+    """All tests of the table in one process; one outcome a row."""
+    files = sorted({test.split("::")[0] for row in ROWS for test in row.tests})
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         marks = ["-m", "full or not full"] if full else []
-        command = [sys.executable, "-m", "pytest", *tests, *marks, f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), *marks]
+        command += ["--junit-xml", str(report), "-o", "junit_family=xunit1"]
         subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, check=False)
-        suite = next(ElementTree.parse(report).iter("testsuite"))
-    counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-    failed = counts["failures"] + counts["errors"]
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    outcomes = []
+    for row in ROWS:
+        outcomes.append(Outcome())
+        for case in cases:
+            path, _, group = case.get("classname", "").removeprefix("tests.").partition(".Test")
+            name = f"{path.replace('.', '/')}.py::{case.get('name')}"
+            if name.startswith(row.tests):
+                outcomes[-1].add(case)
+    return outcomes
+
+
+def newest(full: bool) -> tuple[str, bool]:
+    """What came of the last run on the newest releases, and whether it failed."""
+    if full:
+        subprocess.run([sys.executable, "-m", "benchmarks.dependencies", "newest"], cwd=ROOT, check=False)
+    lines, failed = [], False
+    for which in ("newest", "oldest"):
+        if not report_of(which).exists():
+            lines.append(f"{which} releases NOT RUN: make test-{which}")
+            continue
+        report = json.loads(report_of(which).read_text(encoding="utf-8"))
+        failed |= report["failed"] > 0
+        lines.append(
+            f"{which} releases ({report['date']}, numpy {report['versions']['numpy']}):"
+            f" {report['failed']} of {report['tests']:,} tests failed"
+        )
+    return "; ".join(lines), failed
+
+
+def where() -> str:
+    """Date, version and libraries, for the document."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
     return (
-        counts["tests"] - failed - counts["skipped"],
-        failed,
-        counts["skipped"],
-        time.perf_counter() - start,
+        f"{datetime.now(UTC):%Y-%m-%d}, hushrec {importlib.metadata.version('hushrec')}, Python"
+        f" {platform.python_version()} on {platform.machine()}, {versions}."
     )
 
 
@@ -66,22 +309,36 @@ def main() -> int:
     """Print the table; 1 if a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true")
-    full = parser.parse_args().full
-    print(f"{'row':7} {'property':36} {'result':8} {'passed':>6} {'failed':>6} {'skipped':>7} {'seconds':>8}")
-    wrong = False
-    for row, what, tests in ROWS:
-        if isinstance(tests, str):
-            print(f"{row:7} {what:36} NOT RUN  {tests}")
-            continue
-        passed, failed, skipped, seconds = outcome(tests, full)
-        wrong |= failed > 0 or passed == 0
-        verdict = "FAILED" if failed or not passed else "passed"
-        print(
-            f"{row:7} {what:36} {verdict:8} {passed:>6} {failed:>6} {skipped:>7} {seconds:>8.1f}", flush=True
-        )
-        if skipped:
-            print(f"{'':7} {'':36} NOT RUN  {skipped} cases: their data are absent (HUSHREC_DATA)")
+    parser.add_argument("--write", action="store_true", help="keep the table in docs/trust.md")
+    arguments = parser.parse_args()
+    start, wrong = time.perf_counter(), False
+    lines = []
+    for row, outcome in zip(ROWS, run_tests(arguments.full), strict=True):
+        failed = outcome.failed > 0 or outcome.passed == 0
+        figure = outcome.figure(row.figure)
+        if row.number == "D8":
+            text, newest_failed = newest(arguments.full)
+            figure, failed = f"{figure}; {text}", failed or newest_failed
+        for reason in sorted(outcome.skipped):
+            figure += f". NOT RUN: {reason}"
+        wrong |= failed
+        verdict = "FAILED" if failed else "passed"
+        print(f"{row.number}  {verdict}  {row.what}, {outcome.passed} tests, {outcome.seconds:.0f} s")
+        print(f"    {figure}")
+        lines.append(f"| {row.number} | {row.what} | {verdict} | {figure} | {row.fails} |")
+    minutes = (time.perf_counter() - start) / 60
+    print(f"{'FAILED' if wrong else 'All rows passed'} in {minutes:.1f} minutes. {where()}")
+    if arguments.write:
+        write("full" if arguments.full else "commit", lines, f"{where()} {minutes:.0f} minutes.")
     return int(wrong)
+
+
+def write(part: str, lines: list[str], note: str) -> None:
+    """Put a table between its marks in the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    table = ["| | property | | figure | fails when |", "|---|---|---|---|---|", *lines, "", note]
+    marks = re.compile(rf"(<!-- {part} -->\n).*?(<!-- end -->)", re.S)
+    DOCUMENT.write_text(marks.sub(lambda m: m[1] + "\n".join(table) + "\n" + m[2], text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def check(case: Case, relation: str, pairs: int, seed: int, record) -> None:
     tight = [label for label in worst if not label.startswith(tuple(case.loose))]
     record("largest move", max(worst.values()))
     record("releases", len(worst))
-    record("smallest pairs", pairs)
+    record("comparisons", pairs * len(worst))
     if relation == "add-remove":
         for label in tight:
             assert worst[label] >= 0.999, f"{label} moved by {worst[label]:.9f} of its sensitivity only"

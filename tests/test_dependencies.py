@@ -1,0 +1,36 @@
+"""D8: every dependency has both bounds, is installed within them, and can be imported."""
+
+import importlib
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LINES = [
+    *PROJECT["dependencies"],
+    *(line for lines in PROJECT["optional-dependencies"].values() for line in lines if "hushrec" not in line),
+]
+MODULES = {"python-flint": "flint", "dp-accounting": "dp_accounting", "import-linter": "importlinter"}
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_bounds(line: str, record_property) -> None:
+    bounds = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", line)
+    assert bounds, f"{line} needs a lower bound and the next major version as its upper one"
+    name, low, high = bounds.groups()
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        assert line not in PROJECT["dependencies"]
+        pytest.skip(f"{name} is not installed")
+    importlib.import_module(MODULES.get(name, name))
+    record_property("imported", 1)
+    assert numbers(version) >= numbers(low)
+    record_property("within bounds", int(numbers(version) < (int(high),)))
