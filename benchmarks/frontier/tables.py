@@ -151,6 +151,7 @@ def figure(data: str, rows: Sequence[Row], metric: str, path: Path) -> None:
         worst=_worst(found, metric),
         path=path,
         lower_is_better=metric.startswith("rmse"),
+        log_y=DATASETS[data].low_rank,
     )
 
 
@@ -231,7 +232,7 @@ def draw(
         axes.xaxis.set_minor_locator(NullLocator())
         if worst is not None and lower_is_better:
             low = axes.get_ylim()[0]
-            top = worst * 1.03 if log_y else worst + 0.06 * (worst - low)
+            top = worst * 1.25 if log_y else worst + 0.06 * (worst - low)
             axes.set_ylim(low, min(axes.get_ylim()[1], top))
         axes.grid(axis="y", color="#e0e0e0", linewidth=0.6)
         axes.set_axisbelow(True)
