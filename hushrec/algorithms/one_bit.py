@@ -385,7 +385,7 @@ class OneBitCompletion(Estimator):
                 step = min(max(barzilai_borwein(change, noisy - before), shortest), longest)
             moved = matrix.copy()
             moved[rows, columns] -= step * noisy
-            moved = self._within(moved, len(labels))
+            moved = self._within(moved)
             change, before, matrix = moved[rows, columns] - matrix[rows, columns], noisy, moved
         return matrix
 
@@ -403,17 +403,16 @@ class OneBitCompletion(Estimator):
             _, slope = likelihood(matrix[rows, columns], labels, self.link)
             moved = (1 - self._output_step * self.strong_convexity) * matrix
             moved[rows, columns] -= self._output_step * slope
-            matrix = self._within(moved, len(labels))
+            matrix = self._within(moved)
         return gate.release("observed entries", matrix[rows, columns])
 
-    def _within(self, matrix: Array, observed: int) -> Array:
+    def _within(self, matrix: Array) -> Array:
         """Into the nuclear ball, then into the box: two projections, so no two matrices move apart."""
         from hushrec.kernels.one_bit import project_nuclear
 
-        inside = project_nuclear(matrix, self._radius(matrix.shape, observed))
-        return np.clip(inside, -self.bound, self.bound)
+        return np.clip(project_nuclear(matrix, self._radius(matrix.shape)), -self.bound, self.bound)
 
-    def _radius(self, shape: tuple[int, ...], observed: int) -> float:
+    def _radius(self, shape: tuple[int, ...], observed: float = math.inf) -> float:
         """Bound on the nuclear norm; the number of observed cells is public."""
         relative = self.nuclear_norm
         if relative is None and self.mechanism == "gradient":

@@ -22,8 +22,8 @@ MECHANISMS = {
     "gradient": {"gradient_steps": 2, "clamp": 0.1},
     "gradient, gaussian": {"gradient_steps": 2, "clamp": 0.1, "noise": "gaussian"},
     "gradient, probit": {"gradient_steps": 2, "clamp": 0.2, "link": "probit"},
-    "output": {"output_steps": 4, "strong_convexity": 0.5, "nuclear_norm": 0.9},
-    "output, probit": {"output_steps": 4, "strong_convexity": 0.5, "nuclear_norm": 0.9, "link": "probit"},
+    "output": {"output_steps": 4, "strong_convexity": 0.5},
+    "output, probit": {"output_steps": 4, "strong_convexity": 0.5, "link": "probit"},
 }
 
 
