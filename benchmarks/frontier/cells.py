@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.stats import t as student
 
 from benchmarks.frontier.data import DATASETS, Split, split
 from hushrec.algorithms import Estimator
@@ -27,8 +28,6 @@ from hushrec.privacy import Accountant, Budget
 DELTA = 1e-5
 #: Seconds between two writes of the results.
 _WRITE_EVERY = 20.0
-#: Quantiles 0.975 of Student's law with 1, 2, ... degrees of freedom.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 Row = dict[str, Any]
 
@@ -195,7 +194,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     if len(values) < 2:
         return mean, math.nan
     freedom = len(values) - 1
-    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 2.0
+    quantile = float(student.ppf(0.975, freedom))
     return mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 

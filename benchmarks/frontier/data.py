@@ -63,6 +63,8 @@ class DataSet:
         The main one first.
     low_rank : bool
         Generated without biases or noise.
+    draws : int
+        Times as many draws of our models and the baselines: with few users, noise differs more.
     """
 
     title: str
@@ -73,6 +75,7 @@ class DataSet:
     cap: int = 80
     metrics: tuple[str, ...] = ("rmse",)
     low_rank: bool = False
+    draws: int = 1
 
 
 def folder() -> Path | None:
@@ -162,6 +165,7 @@ DATASETS: dict[str, DataSet] = {
         lambda: _movielens("ml-100k.parquet", 1682),
         ("ml-100k.parquet",),
         about=_RATINGS,
+        draws=4,
     ),
     "ml-1m": DataSet(
         "MovieLens-1M (6,040 users, catalogue of 3,952)",

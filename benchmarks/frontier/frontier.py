@@ -48,7 +48,8 @@ def cells(name: str, form: Form) -> list[Cell]:
                 continue
             estimator = method.make(Budget(epsilon, DELTA), name, parts, settings or {})
             estimator.plan(Budget(epsilon, DELTA), parts.train.domain)
-            draws = form.draws if math.isfinite(epsilon) and method_name != "user-mean" else 1
+            draws = form.draws * (DATASETS[name].draws if method.role in ("ours", "baseline") else 1)
+            draws = draws if math.isfinite(epsilon) and method_name != "user-mean" else 1
             planned += [
                 Cell("frontier", name, method_name, epsilon, draw, estimator) for draw in range(draws)
             ]
