@@ -34,9 +34,8 @@ from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
 
-#: Item vectors that the root of (mu times the number of users) is planned to pay for, and the most that are
-#: planned; below so much of it, popularity alone.
-_RANK_PER_ROOT, _LARGEST_RANK, _LEAST_SIGNAL = 0.28, 64, 250
+#: Planned rank: so much of the root of (mu times the number of users), less so much, and the most.
+_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK = 0.35, 3.2, 64
 #: Share of the item weights, in parts of (rank + 1).
 _WEIGHTS_SHARES = 1.5
 #: Share of the number of users.
@@ -89,7 +88,7 @@ class PrivateEigenRec(Estimator):
     rank: int = 16
     iterations: int = 4
     weight_exponent: float = -0.3
-    support: float = 4.0
+    support: float = 3.5
     weights_share: float = 0.12
     share_growth: float = 2.0
     equalization: float = 0.5
@@ -124,8 +123,8 @@ class PrivateEigenRec(Estimator):
             Fields to set otherwise.
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        signal = min(budget.mu * n_users, 1e9)
-        rank = min(round(_RANK_PER_ROOT * math.sqrt(signal)), _LARGEST_RANK) if signal >= _LEAST_SIGNAL else 0
+        affordable = _RANK_PER_ROOT * math.sqrt(min(budget.mu * n_users, 1e9)) - _RANK_LESS
+        rank = min(max(0, round(affordable)), _LARGEST_RANK)
         weights_share = min(0.5, _WEIGHTS_SHARES / (rank + 1))
         return cls(**({"rank": rank, "weights_share": weights_share, "n_users": n_users} | changes))
 
