@@ -59,6 +59,15 @@ def test_only_runs_without_a_result_are_made(tmp_path: Path, monkeypatch: pytest
     assert len(again.of(wanted)) == 2
 
 
+def test_commands_that_write_at_once_keep_each_others_rows(tmp_path: Path) -> None:
+    first, second = Results(tmp_path / "results.parquet"), Results(tmp_path / "results.parquet")
+    row = {"part": "frontier", "data": "generated", "epsilon": 1.0, "draw": 0, "settings": "", "patch": ""}
+    for results, method in ((first, "one"), (second, "two"), (first, "three")):
+        results.add(row | {"method": method})
+        results.write()
+    assert {row["method"] for row in Results(first.path).rows.values()} == {"one", "two", "three"}
+
+
 def test_the_user_mean_releases_nothing() -> None:
     parts = by_ratings(realistic(60, 20, 600, seed=1))
     accountant = Accountant(Budget(1.0, 1e-6))

@@ -116,7 +116,7 @@ def study(options: argparse.Namespace, results: Results) -> None:
     for name, each in studies.STUDIES.items():
         if name.startswith(("users-low", "users-real")) or available("ml-1m"):
             wanted = studies.cells(name, draws, options.long)
-            run(wanted, results, options.jobs)
+            make(options, wanted, results)
             show(
                 options,
                 f"study-{name}",
@@ -129,7 +129,7 @@ def ablate(options: argparse.Namespace, results: Results) -> None:
     draws = options.draws or (5 if options.long else 2)
     places = tuple(place for place in ablation.PLACES if place[0] in options.only)
     wanted = ablation.cells(draws, places)
-    run(wanted, results, options.jobs)
+    make(options, wanted, results)
     show(
         options, "ablation", "Each idea of private ALS on and off", ablation.table(results.of(wanted), draws)
     )

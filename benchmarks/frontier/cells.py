@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -83,22 +84,28 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: dict[tuple[Any, ...], Row] = {}
-        if path.exists():
-            for row in pq.read_table(path).to_pylist():
-                self.rows[_key(row)] = row
+        self._read()
+
+    def _read(self) -> None:
+        if self.path.exists():
+            for row in pq.read_table(self.path).to_pylist():
+                self.rows.setdefault(_key(row), row)
 
     def add(self, row: Row) -> None:
         """Keep a row."""
         self.rows[_key(row)] = row
 
     def write(self) -> None:
-        """Replace the file as a whole."""
+        """Replace the file as a whole, with the rows that other commands have written since."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        about = {"about": "held-out errors of public data sets; unit user, add-remove, delta 1e-5"}
-        table = pa.Table.from_pylist(list(self.rows.values())).replace_schema_metadata(about)
-        unfinished = self.path.with_suffix(".new")
-        pq.write_table(table, unfinished)
-        unfinished.replace(self.path)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._read()
+            about = {"about": "held-out errors of public data sets; unit user, add-remove, delta 1e-5"}
+            table = pa.Table.from_pylist(list(self.rows.values())).replace_schema_metadata(about)
+            unfinished = self.path.with_suffix(".new")
+            pq.write_table(table, unfinished)
+            unfinished.replace(self.path)
 
     def of(self, cells: Iterable[Cell]) -> list[Row]:
         """Rows of these runs, of those that were made."""
