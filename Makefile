@@ -10,6 +10,8 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 TESTS     ?= tests
+# a process of tests for each core, four at most
+PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 .PHONY: demo test check test-full test-newest test-oldest trust trust-full bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
@@ -18,7 +20,7 @@ demo: $(VENV)/.run
 	    $(if $(RATINGS),--ratings "$(RATINGS)" --catalogue "$(CATALOGUE)")
 
 test: check
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -27,7 +29,7 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-full: $(VENV)/.test
-	$(BIN)/python -m pytest -m "full or not full"
+	$(PYTEST) -m "full or not full"
 
 # the newest releases of all dependencies, and the oldest that pyproject.toml allows; TESTS=path runs a part
 test-newest: $(VENV)/.test

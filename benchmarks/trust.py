@@ -137,7 +137,7 @@ ROWS = [
         "B4",
         "membership inference",
         ("audit/test_membership.py::",),
-        "AUC of the control below 0.7, or at epsilon 1 above 0.55",
+        "AUC of the control below 0.7, or at epsilon 1 above 0.55 by more than three standard errors",
         "AUC: control {smallest control AUC:.3f} or more, epsilon 1 {largest AUC at epsilon 1:.3f}, epsilon 5"
         " {largest AUC at epsilon 5:.3f} or less; {trainings:.0f} trainings",
     ),
@@ -264,7 +264,14 @@ def run_tests(full: bool) -> list[Outcome]:
         report = Path(folder) / "report.xml"
         marks = ["-m", "full or not full"] if full else []
         command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), *marks]
-        command += ["--junit-xml", str(report), "-o", "junit_family=xunit1"]
+        command += [
+            "--numprocesses=logical",
+            "--maxprocesses=4",
+            "--junit-xml",
+            str(report),
+            "-o",
+            "junit_family=xunit1",
+        ]
         subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, check=False)
         cases = list(ElementTree.parse(report).iter("testcase"))
     outcomes = []

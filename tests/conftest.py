@@ -20,3 +20,9 @@ def real_data():
         return path
 
     return find
+
+
+@pytest.fixture
+def record_property(record_property):
+    """Pytest's, for numbers of any kind: workers can send text only."""
+    return lambda name, value: record_property(name, str(value))

@@ -13,7 +13,12 @@ LINES = [
     *PROJECT["dependencies"],
     *(line for lines in PROJECT["optional-dependencies"].values() for line in lines if "hushrec" not in line),
 ]
-MODULES = {"python-flint": "flint", "dp-accounting": "dp_accounting", "import-linter": "importlinter"}
+MODULES = {
+    "pytest-xdist": "xdist",
+    "python-flint": "flint",
+    "dp-accounting": "dp_accounting",
+    "import-linter": "importlinter",
+}
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -72,6 +72,8 @@ _RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
 _SMALLEST_RESIDUAL = 1e-3
 #: Smallest and largest ridge on a user's offset, in ratings.
 _OFFSET_RIDGES = 1.0, 300.0
+#: Beyond this the number of users bounds what can be learned, not the noise.
+_LARGEST_MU = 8.0
 #: Items up to which a planned model starts from a private item x item matrix.
 _LARGEST_SPECTRAL = 4000
 
@@ -212,7 +214,7 @@ class PrivateALS(Estimator):
         PrivateALS
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        signal = min(budget.mu * n_users / domain.n_items, 1e6)
+        signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
         settings: dict[str, Any] = {"n_users": n_users, "bias_share": 0.73}
         if signal < 0.1:  # weights that noise hides spoil every round after them
             settings |= {"bias_rounds": 2, "weights_share": 0.4}
@@ -227,7 +229,7 @@ class PrivateALS(Estimator):
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
                 "start_share": (start_share := 0.1 if spectral else 0.0),
                 "bias_share": 0.835 - factor_share - start_share,
-                "factor_clip": (0.2 if large else 0.1) * math.sqrt(rank),
+                "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",
             }
         return cls(**(settings | changes))

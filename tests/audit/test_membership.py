@@ -19,7 +19,9 @@ def check(ratings: Ratings, epsilons: list[float], draws: int, n_planted: int, r
         record(f"largest AUC at epsilon {epsilon}", result.area(epsilon))
     record("trainings", draws * (len(epsilons) + 1))
     assert result.area(math.inf) > 0.7
-    assert result.area(1) < 0.55
+    # an area has this error at most where nothing leaks: more than 0.55 must be more than chance
+    standard_error = math.sqrt(1 / (3 * n_planted * draws))
+    assert result.area(1) < 0.55 + 3 * standard_error
     assert result.area(5) < result.area(math.inf)
 
 
