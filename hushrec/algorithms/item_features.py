@@ -104,15 +104,11 @@ def _fit(
         root = np.sqrt(np.maximum(slope[:, column] ** 2 * variance + noise_variance[:, column], 1e-300))
         design, target = scores * (slope[:, column] / root)[:, None], released[:, column] / root
         values, vectors = np.linalg.eigh(design.T @ design)
-        spectra.append((np.maximum(values, 0.0), vectors, vectors.T @ (design.T @ target)))
+        spectra.append((np.maximum(values, 0.0), vectors.T @ (design.T @ target), vectors))
         alone -= float(np.log(root).sum() + target @ target / 2)
-    gains = [
-        sum(
-            float((part * along**2 / (1 + part * values) - np.log1p(part * values)).sum()) / 2
-            for values, _, along in spectra
-        )
-        for part in explained
-    ]
-    part = explained[int(np.argmax(gains))]
-    columns = [vectors @ (part * along / (1 + part * values)) for values, vectors, along in spectra]
-    return _Fit(alone, alone + max(gains), np.column_stack(columns))
+    values, along, vectors = map(np.stack, zip(*spectra))  # a row a column of sums
+    scaled = explained[:, None, None] * values
+    gains = explained[:, None, None] * along**2 / (1 + scaled) - np.log1p(scaled)
+    best = int(np.argmax(gains.sum(axis=(1, 2))))
+    coefficients = np.einsum("cfk,ck->fc", vectors, explained[best] * along / (1 + scaled[best]))
+    return _Fit(alone, alone + float(gains[best].sum()) / 2, coefficients)

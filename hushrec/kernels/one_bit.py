@@ -401,13 +401,14 @@ def solve_rows(
     n_rows = len(indptr) - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))
     gram, _ = normal_equations(indptr, indices, target, col_factors)
+    gram = CURVATURE[link] * gram
+    gradient: Any = sp.csr_array((target, indices, indptr), shape=(n_rows, len(col_factors)))
     solved = np.zeros((n_rows, col_factors.shape[1]))
     for _ in range(iterations):
         x = predict_pairs(rows, indices, solved, col_factors) + col_offset[indices]
-        _, slope = likelihood(x, target, link)
-        gradient: Any = sp.csr_array((slope, indices, indptr), shape=(n_rows, len(col_factors)))
+        gradient.data = likelihood(x, target, link)[1]
         downhill = -(gradient @ col_factors) - solved * ridge
-        solved = solved + ridge_solve(CURVATURE[link] * gram, downhill, ridge)
+        solved = solved + ridge_solve(gram, downhill, ridge)
     return solved
 
 

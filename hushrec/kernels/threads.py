@@ -61,6 +61,8 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
         Multiply-adds that each row costs.
     """
     n_rows = len(work)
+    if n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE:
+        return [(0, n_rows)]
     done = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
     pieces = max(1, min(int(done[-1] / SMALLEST_RANGE), RANGES_PER_THREAD * count()))
     bounds = np.searchsorted(done, np.linspace(0.0, done[-1], pieces + 1)[1:-1])
@@ -72,8 +74,8 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
     tasks = ranges(work)
-    threads = min(count(), len(tasks))
-    if threads <= 1:
+    threads = min(count(), len(tasks)) if len(tasks) > 1 else 1
+    if threads == 1:
         for task in tasks:
             function(*task)
         return
