@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_implicit import PUBLISHED
 from benchmarks.frontier.cells import DELTA, Cell, Results, Row
 from benchmarks.frontier.data import DATASETS, split
 from benchmarks.frontier.methods import methods
@@ -71,14 +72,8 @@ _PUBLISHED_SYNTHETIC = grid(
         "regularization": [10.0, 40.0],
     }
 )
-_PUBLISHED_ITEMS = grid(
-    {
-        "rank": [2, 5],
-        "user_norm": [0.3, 1.0],
-        "regularization": [5.0, 20.0],
-        "unobserved_weight": [0.03, 0.2],
-    }
-)
+#: What `python -m benchmarks.bench_implicit --tune 20` found, for all data sets and epsilons.
+_PUBLISHED_ITEMS = [settings for found in PUBLISHED.values() for settings in found.values()]
 _ALS = [{}, *grid({"rank": [8, 32], "regularization": [3.0, 10.0, 30.0, 100.0]})]
 _ALS_ITEMS = grid(
     {"rank": [16, 32, 64], "regularization": [5.0, 20.0, 60.0], "unobserved_weight": [0.05, 0.2]}

@@ -34,8 +34,9 @@ from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]
 
-#: Planned rank: so much of the root of (mu times the number of users), less so much, and the most.
-_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK = 0.35, 3.2, 64
+#: Planned rank: so much of the root of (mu times the number of users), less so much; the most, and the least
+#: that is worth the budget it takes from the item weights.
+_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.35, 3.2, 64, 2
 #: Share of the item weights, in parts of (rank + 1).
 _WEIGHTS_SHARES = 1.5
 #: Share of the number of users.
@@ -124,7 +125,8 @@ class PrivateEigenRec(Estimator):
         """
         check_numbers(n_users=(n_users, int, 1, None))
         affordable = _RANK_PER_ROOT * math.sqrt(min(budget.mu * n_users, 1e9)) - _RANK_LESS
-        rank = min(max(0, round(affordable)), _LARGEST_RANK)
+        rank = min(round(affordable), _LARGEST_RANK)
+        rank = rank if rank >= _LEAST_RANK else 0
         weights_share = min(0.5, _WEIGHTS_SHARES / (rank + 1))
         return cls(**({"rank": rank, "weights_share": weights_share, "n_users": n_users} | changes))
 

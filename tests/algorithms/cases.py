@@ -178,21 +178,28 @@ CASES += [
         CorrectiveFrankWolfe(iterations=2, residual_clip=0.1, eigenvector="power", block=3, center="user"),
         loose={"step": ALONG},
     ),
-    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
-    Case("private-svd, paid scale", PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3)),
+    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2), pairs=500),
+    Case(
+        "private-svd, paid scale",
+        PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3),
+        pairs=500,
+    ),
     Case(
         "private-projected-gradient",
         PrivateProjectedGradient(nuclear_norm=30.0, iterations=3, row_clip=0.1, center="middle"),
+        pairs=500,
     ),
     Case(
         "cleansed-svd",
         CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
         loose={"item means": "needs ratings at one end of the range only"},
+        pairs=500,
     ),
     Case(
         "cleansed-svd, neighbours",
         CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02, user_shrinkage=1.0),
         loose={"item means": "needs ratings at one end of the range only"},
+        pairs=500,
     ),
 ]
 
@@ -204,7 +211,6 @@ CASES += [
         "one-bit-user",
         UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-        pairs=100,
     ),
 ]
 

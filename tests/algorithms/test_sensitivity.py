@@ -56,4 +56,4 @@ def test_sensitivity_of_every_release(case: Case, relation: str, record_property
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_sensitivity_of_every_release_at_length(case: Case, relation: str, record_property) -> None:
-    check(case, relation, 50_000, 11, record_property)
+    check(case, relation, 25 * case.pairs, 11, record_property)

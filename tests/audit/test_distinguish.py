@@ -79,10 +79,10 @@ def test_many_releases_and_not_blind(record_property):
 @pytest.mark.full
 @pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
 def test_many_releases_at_length(case, record_property):
-    result = audit(case, Budget(10.0, 1e-6), 10_000)
+    result = audit(case, Budget(10.0, 1e-6), 2000)
     note(result, record_property)
     assert not result.violated, result.text()
-    assert result.lower_bound > 0.75 * result.pair_mu
+    assert result.lower_bound > 0.55 * result.pair_mu
 
 
 @pytest.mark.full
