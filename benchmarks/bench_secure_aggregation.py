@@ -125,6 +125,11 @@ def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> Run:
     return Run(times, sizes, sum(work.get(timeout=10) for _ in range(PROCESSES + 1)))
 
 
+def warm_up(agreement: Agreement, ratings: Ratings) -> None:
+    """Load what is compiled: nodes and server run for long, and a round does not wait for their start."""
+    agreement.train(ratings, lambda index, label, integers, noise_sd: integers)
+
+
 def serve(
     agreement: Agreement,
     address: multiprocessing.Queue,
@@ -132,6 +137,7 @@ def serve(
     work: multiprocessing.Queue,
 ) -> None:
     """The server's process."""
+    warm_up(agreement, Ratings.from_triples([], [], [], agreement.domain))
     start = time.process_time()
     aggregation = AggregationServer(agreement, quiet=1.0)
     n_nodes = agreement.n_nodes
@@ -165,7 +171,10 @@ def nodes(
 ) -> None:
     """A process of nodes, a thread each."""
     from hushrec.kernels import threads
+    from hushrec.outsourcing import masks
 
+    warm_up(agreement, parts[0][1])
+    masks.pairwise_total = in_turn(masks.pairwise_total)
     start = time.process_time()
 
     def one(node: int, rows: Ratings) -> None:
@@ -181,6 +190,17 @@ def nodes(
     for thread in running:
         thread.join()
     work.put(time.process_time() - start)
+
+
+def in_turn(function):
+    """A function that one thread at a time runs: fighting over one interpreter is no work of a node."""
+    turn = threading.Lock()
+
+    def alone(*arguments):
+        with turn:
+            return function(*arguments)
+
+    return alone
 
 
 def dropping(post, release: int):

@@ -102,9 +102,10 @@ class Member:
         if len(set(found.names) - {self.node}) != agreement.graph.degree:
             raise HushrecError("The server gave this node another number of neighbours than was agreed.")
         self._session, self._names = found.session, found.names
+        envelope_key = masks.private_key(self._envelope_key)
         for name in found.names:
             purpose = masks.envelope_purpose(found.session, self.node, name)
-            self._sealing[name] = masks.agree(self._envelope_key, found.envelope_keys[name], purpose)
+            self._sealing[name] = masks.agree(envelope_key, found.envelope_keys[name], purpose)
 
     def total(self, index: int, label: str, integers: masks.Words, noise_sd: float) -> masks.Words:
         """Add up one release with all other nodes; who drops out of it fetches what the others got."""
@@ -137,11 +138,13 @@ class Member:
             name: masks.unseal(self._sealing[name], index, name, self.node, envelopes.shares[name])
             for name in present
         }
+        agreed = masks.private_key(key)
         pairs = [
-            (name, masks.agree(key, envelopes.mask_keys[name], self._purpose(index, name)))
+            (name, masks.agree(agreed, envelopes.mask_keys[name], self._purpose(index, name)))
             for name in present
         ]
-        hidden = noisy + masks.stream(seed, len(noisy)) + masks.pairwise_total(self.node, pairs, len(noisy))
+        hidden = noisy + masks.pairwise_total(self.node, pairs, len(noisy))
+        masks.add_stream(hidden, seed)
         survivors = self._post(Masked(self.node, hidden), Survivors, "masked", index)
         alive, dropped = self._among_neighbours(survivors.alive), self._among_neighbours(survivors.dropped)
         if set(alive) & set(dropped) or not set(alive) | set(dropped) <= held.keys():

@@ -181,9 +181,9 @@ class AggregationServer:
         for name, message in masked.items():
             total += message.values
             seed = unmaskings[name].seed if name in unmaskings else self._secret(name, "seeds", unmaskings)
-            total -= masks.stream(seed, size)
+            masks.add_stream(total, seed, negative=True)
         for name in prepared.keys() - masked.keys():
-            key = self._secret(name, "keys", unmaskings)
+            key = masks.private_key(self._secret(name, "keys", unmaskings))
             pairs = [
                 (
                     other,
@@ -239,8 +239,7 @@ class AggregationServer:
         with self._lock:
             if not step.closed and node not in step.sent:
                 step.sent[node] = message
-                step.last = time.monotonic()
-                self._lock.notify_all()
+                step.last = time.monotonic()  # the others need not wake: who completes a step closes it
             elif node not in step.sent:
                 raise Refusal(409, "This release goes on without this node.")
             elif step.sent[node].to_json() != message.to_json():

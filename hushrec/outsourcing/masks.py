@@ -27,6 +27,9 @@ except ImportError as error:
 
 PRIME = 2**255 - 19
 _BYTES = 32
+#: Bytes of a stream that are made at once: few enough to stay in the processor's cache.
+_PIECE = 1 << 18
+_ZEROS = bytes(_PIECE)
 
 Words = NDArray[np.uint64]
 
@@ -41,12 +44,15 @@ def public_part(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
+def private_key(private: bytes) -> X25519PrivateKey:
+    """A private key made ready, which takes as long as an agreement."""
+    return X25519PrivateKey.from_private_bytes(private)
+
+
+def agree(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
     """32 bytes that the holders of either private key compute alike, and nobody else, for one purpose."""
     try:
-        shared = X25519PrivateKey.from_private_bytes(private).exchange(
-            X25519PublicKey.from_public_bytes(public)
-        )
+        shared = private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise InputError("A public key is not valid.") from None
     return HKDF(SHA256(), _BYTES, salt=None, info=purpose).derive(shared)
@@ -54,8 +60,21 @@ def agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
 
 def stream(seed: bytes, size: int) -> Words:
     """Pseudorandom integers modulo 2^64 of a seed that is used once."""
+    words = np.zeros(size, dtype=np.uint64)
+    add_stream(words, seed)
+    return words
+
+
+def add_stream(words: Words, seed: bytes, *, negative: bool = False) -> None:
+    """Add a seed's stream to integers modulo 2^64, or take it off, in place."""
     encryptor = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
-    return np.frombuffer(encryptor.update(bytes(8 * size)), dtype="<u8")
+    change = np.subtract if negative else np.add
+    buffer = bytearray(_PIECE + 15)  # the library asks for almost a block more than it fills
+    piece = np.frombuffer(buffer, dtype="<u8", count=_PIECE // 8)
+    for start in range(0, len(words), len(piece)):
+        part = words[start : start + len(piece)]
+        encryptor.update_into(_ZEROS[: 8 * len(part)] if len(part) < len(piece) else _ZEROS, buffer)
+        change(part, piece[: len(part)], out=part)
 
 
 def seal(key: bytes, number: int, sender: str, receiver: str, content: bytes) -> bytes:
@@ -107,10 +126,7 @@ def pairwise_total(node: str, pairs: Sequence[tuple[str, bytes]], size: int) -> 
     """Sum of a node's pairwise masks: plus towards later names, minus towards earlier ones."""
     total = np.zeros(size, dtype=np.uint64)
     for other, seed in pairs:
-        if node < other:
-            total += stream(seed, size)
-        else:
-            total -= stream(seed, size)
+        add_stream(total, seed, negative=node > other)
     return total
 
 

@@ -17,11 +17,12 @@ def test_key_agreement_is_x25519():
     alice = masks.new_secret()
     bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     assert masks.public_part(bob).hex() == "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
-    one = masks.agree(alice, masks.public_part(bob), b"purpose")
-    assert one == masks.agree(bob, masks.public_part(alice), b"purpose")
-    assert one != masks.agree(bob, masks.public_part(alice), b"other purpose") and len(one) == 32
+    mine, hers = masks.private_key(alice), masks.private_key(bob)
+    one = masks.agree(mine, masks.public_part(bob), b"purpose")
+    assert one == masks.agree(hers, masks.public_part(alice), b"purpose")
+    assert one != masks.agree(hers, masks.public_part(alice), b"other purpose") and len(one) == 32
     with pytest.raises(InputError):
-        masks.agree(alice, bytes(32), b"")  # a point of small order
+        masks.agree(mine, bytes(32), b"")  # a point of small order
 
 
 def test_stream_is_aes_in_counter_mode():
@@ -32,6 +33,12 @@ def test_stream_is_aes_in_counter_mode():
     blocks = Cipher(algorithms.AES(seed), modes.ECB()).encryptor().update(bytes(31) + b"\x01")
     np.testing.assert_array_equal(masks.stream(seed, 4), np.frombuffer(blocks, "<u8"))
     np.testing.assert_array_equal(masks.stream(seed, 3), masks.stream(seed, 4)[:3])
+    long = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 10_001))
+    np.testing.assert_array_equal(masks.stream(seed, 10_001), np.frombuffer(long, "<u8"))
+    words = np.arange(10_001, dtype=np.uint64)
+    masks.add_stream(words, seed)
+    masks.add_stream(words, seed, negative=True)
+    np.testing.assert_array_equal(words, np.arange(10_001))
 
 
 def test_secret_sharing_interpolates():
