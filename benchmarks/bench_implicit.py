@@ -119,7 +119,7 @@ def table(name: str, draws: int) -> None:
         models = {
             "popular": Popular(),
             "dpals": published(settings) if settings else None,
-            "matrix": NoisyItemMatrix(**eigenrec.hyper_parameters()),
+            "matrix": NoisyItemMatrix(**eigenrec.hyper_parameters()) if eigenrec.rank else None,
             "eigenrec": eigenrec,
         }
         cells = [spell(runs(model, budget, parts, draws)) if model else "–" for model in models.values()]
