@@ -224,7 +224,7 @@ class PrivateALS(Estimator):
             rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
             settings |= {
                 "rank": rank,
-                "iterations": 4,
+                "iterations": 6 if 5 <= signal < 10 else 4,  # a random start has further to go
                 "weights_share": 0.15,
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
                 "start_share": (start_share := 0.1 if spectral else 0.0),
