@@ -196,9 +196,9 @@ def patched(name: str) -> AbstractContextManager[Any]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of Student's 95% interval over noise draws (NaN for one draw)."""
+    """Mean, and half the width of Student's 95% interval over noise draws (NaN for fewer than three)."""
     mean = float(np.mean(values))
-    if len(values) < 2:
+    if len(values) < 3:  # two draws tell next to nothing of the spread
         return mean, math.nan
     freedom = len(values) - 1
     quantile = float(student.ppf(0.975, freedom))

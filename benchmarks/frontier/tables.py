@@ -113,8 +113,8 @@ def footnote(data: str, rows: Sequence[Row]) -> str:
     except_for = f" ({', '.join(fewer)})" if fewer else ""
     return (
         f"Columns: epsilon (unit: user, relation: add-remove, delta = {DELTA:g}). {DATASETS[data].about} Mean"
-        f" of {draws} draws of noise and start{except_for}, ± half of Student's 95% interval over them (one"
-        " draw at ∞, and where no interval is given); the same test ratings throughout. Bold: the best"
+        f" of {draws} draws of noise and start{except_for}, ± half of Student's 95% interval over them (none"
+        " for fewer than three draws, and one draw at ∞); the same test ratings throughout. Bold: the best"
         " private method."
         f" Hyper-parameters: {settings}."
     )
