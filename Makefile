@@ -42,9 +42,9 @@ test-oldest: $(VENV)/.test
 trust: $(VENV)/.test
 	$(BIN)/python -m benchmarks.trust
 
-# with the long tests and the newest releases, hours; writes docs/trust.md
+# with the long tests and the newest releases, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
 trust-full: $(VENV)/.test
-	$(BIN)/python -m benchmarks.trust --full --write
+	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality

@@ -53,6 +53,7 @@ def main() -> int:
     versions = {entry["name"].lower(): entry["version"] for entry in json.loads(listed.stdout)}
     xml = folder / "report.xml"
     command = [python, "-m", "pytest", *arguments.tests, f"--junitxml={xml}"]
+    command += ["--numprocesses=logical", "--maxprocesses=4"]
     failed = subprocess.run(command, cwd=ROOT, check=False).returncode
     suite = next(ElementTree.parse(xml).iter("testsuite"))
     report = {

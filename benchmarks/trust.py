@@ -2,7 +2,8 @@
 
 Tests record figures (pytest's ``record_property``); a row prints the largest, smallest or sum of what its
 tests recorded. ``--full`` adds the long tests and a run on the newest releases; ``--write`` keeps the table
-in docs/trust.md. The exit code is 1 if a row failed.
+in docs/trust.md. ``--continue`` goes on from the reports of an interrupted ``--full``. The exit code is 1 if
+a row failed.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from benchmarks.dependencies import report_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "trust.md"
+REPORTS = ROOT / "bench-output" / "trust"
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "randomgen", "mpmath", "dp-accounting", "opendp")
 
 SENSITIVITY = "algorithms/test_sensitivity.py::"
@@ -257,23 +259,36 @@ class Outcome:
             return "no figure: a test that records it did not pass"
 
 
-def run_tests(full: bool) -> list[Outcome]:
-    """All tests of the table in one process; one outcome a row."""
+def run_files(files: list[str], report: Path, full: bool) -> None:
+    """Run files of tests in a process for each core; the report appears when all have run."""
+    unfinished = report.with_suffix(".part")
+    command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files)]
+    command += ["-m", "full or not full"] if full else []
+    command += ["--numprocesses=logical", "--maxprocesses=4"]
+    command += ["--junit-xml", str(unfinished), "-o", "junit_family=xunit1"]
+    subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, check=False)
+    unfinished.replace(report)
+
+
+def run_tests(full: bool, again: bool) -> list[Outcome]:
+    """All tests of the table; one outcome a row.
+
+    At length they take hours, so there each file of tests has its own report, which ``again`` takes as it is.
+    """
     files = sorted({test.split("::")[0] for row in ROWS for test in row.tests})
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        marks = ["-m", "full or not full"] if full else []
-        command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), *marks]
-        command += [
-            "--numprocesses=logical",
-            "--maxprocesses=4",
-            "--junit-xml",
-            str(report),
-            "-o",
-            "junit_family=xunit1",
-        ]
-        subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, check=False)
-        cases = list(ElementTree.parse(report).iter("testcase"))
+    if full:
+        REPORTS.mkdir(parents=True, exist_ok=True)
+        cases = []
+        for file in files:
+            report = REPORTS / f"{file.strip('/').replace('/', '-')}.xml"
+            if not (again and report.exists()):
+                run_files([file], report, full=True)
+            cases += ElementTree.parse(report).iter("testcase")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            run_files(files, report, full=False)
+            cases = list(ElementTree.parse(report).iter("testcase"))
     outcomes = []
     for row in ROWS:
         outcomes.append(Outcome())
@@ -316,11 +331,12 @@ def main() -> int:
     """Print the table; 1 if a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--continue", dest="again", action="store_true", help="where --full was cut off")
     parser.add_argument("--write", action="store_true", help="keep the table in docs/trust.md")
     arguments = parser.parse_args()
-    start, wrong = time.perf_counter(), False
+    start, wrong, hours = time.perf_counter(), False, 0.0
     lines = []
-    for row, outcome in zip(ROWS, run_tests(arguments.full), strict=True):
+    for row, outcome in zip(ROWS, run_tests(arguments.full, arguments.again), strict=True):
         failed = outcome.failed > 0 or outcome.passed == 0
         figure = outcome.figure(row.figure)
         if row.number == "D8":
@@ -328,7 +344,7 @@ def main() -> int:
             figure, failed = f"{figure}; {text}", failed or newest_failed
         for reason in sorted(outcome.skipped):
             figure += f". NOT RUN: {reason}"
-        wrong |= failed
+        wrong, hours = wrong or failed, hours + outcome.seconds / 3600
         verdict = "FAILED" if failed else "passed"
         print(f"{row.number}  {verdict}  {row.what}, {outcome.passed} tests, {outcome.seconds:.0f} s")
         print(f"    {figure}")
@@ -336,7 +352,12 @@ def main() -> int:
     minutes = (time.perf_counter() - start) / 60
     print(f"{'FAILED' if wrong else 'All rows passed'} in {minutes:.1f} minutes. {where()}")
     if arguments.write:
-        write("full" if arguments.full else "commit", lines, f"{where()} {minutes:.0f} minutes.")
+        spent = (
+            f"{minutes:.0f} minutes."
+            if not arguments.full
+            else f"The tests' seconds sum to {hours:.1f} hours."
+        )
+        write("full" if arguments.full else "commit", lines, f"{where()} {spent}")
     return int(wrong)
 
 
