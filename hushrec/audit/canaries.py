@@ -42,6 +42,8 @@ class CanaryAudit:
     model : str
     budget : Budget
         The claim.
+    claimed_mu : float
+        The claim in Gaussian differential privacy: what the plan's releases are charged, together.
     n_canaries, guesses, correct : int
     epsilon_bound : float
         epsilon is at least this at the budget's delta, but for a chance of `alpha`.
@@ -54,6 +56,7 @@ class CanaryAudit:
 
     model: str
     budget: Budget
+    claimed_mu: float
     n_canaries: int
     guesses: int
     correct: int
@@ -66,7 +69,7 @@ class CanaryAudit:
     @property
     def violated(self) -> bool:
         """Whether the claim is refuted."""
-        return self.epsilon_bound > self.budget.epsilon or self.mu_bound > self.budget.mu
+        return self.epsilon_bound > self.budget.epsilon or self.mu_bound > self.claimed_mu
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description, without the scores."""
@@ -80,7 +83,7 @@ class CanaryAudit:
             "delta": self.budget.delta,
             "unit": self.budget.unit,
             "relation": self.budget.relation,
-            "claimed_mu": self.budget.mu,
+            "claimed_mu": self.claimed_mu,
             "epsilon_lower_bound": self.epsilon_bound,
             "mu_lower_bound": self.mu_bound,
             "confidence": 1 - self.alpha,
@@ -93,7 +96,7 @@ class CanaryAudit:
         return (
             f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
             f" {self.guesses:,} guesses right\n"
-            f"Claimed:   {self.budget}, mu <= {self.budget.mu:.4g}\n"
+            f"Claimed:   {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
             f"Measured:  epsilon >= {self.epsilon_bound:.4g} and mu >= {self.mu_bound:.4g},"
             f" each wrong with chance {self.alpha:g}\n"
             f"Verdict:   {verdict}"
@@ -148,10 +151,20 @@ def canaries(
     correct = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
     members, others = scores[inside], scores[~inside]
     bound = epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha)
-    thresholds = _THRESHOLDS * (budget.mu**2 / 2 + budget.mu)
+    thresholds = _THRESHOLDS * (plan.mu**2 / 2 + plan.mu)
     mu_bound = mu_lower_bound(members, others, thresholds, alpha)
     return CanaryAudit(
-        estimator.name, budget, n_canaries, 2 * half, correct, bound, mu_bound, alpha, members, others
+        estimator.name,
+        budget,
+        plan.mu,
+        n_canaries,
+        2 * half,
+        correct,
+        bound,
+        mu_bound,
+        alpha,
+        members,
+        others,
     )
 
 

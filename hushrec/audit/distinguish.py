@@ -51,6 +51,9 @@ class Distinguishing:
     model : str
     budget : Budget
         The claim.
+    claimed_mu : float
+        The claim in Gaussian differential privacy: what the plan's releases are charged, together. Of pure
+        releases (delta 0) that is more than the budget's mu, which is that of Gaussian noise.
     pair_mu : float
         What the likelihood ratio can show on this pair if noise and sensitivities are as declared; the test
         is blind where it is far below the claim.
@@ -63,16 +66,12 @@ class Distinguishing:
 
     model: str
     budget: Budget
+    claimed_mu: float
     pair_mu: float
     lower_bound: float
     alpha: float
     with_user: Array
     without_user: Array
-
-    @property
-    def claimed_mu(self) -> float:
-        """The budget in Gaussian differential privacy."""
-        return self.budget.mu
 
     @property
     def violated(self) -> bool:
@@ -102,7 +101,7 @@ class Distinguishing:
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
             f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours\n"
-            f"Claimed:    mu <= {self.claimed_mu:.4g}, {self.budget}\n"
+            f"Claimed:    {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
             f"Measured:   mu >= {self.lower_bound:.4g}, wrong with chance {self.alpha:g}\n"
             f"This pair:  shows mu = {self.pair_mu:.4g} if noise and sensitivities are as declared\n"
             f"Verdict:    {verdict}"
@@ -152,7 +151,7 @@ def distinguish(
     back = -_scores(estimator, plan, pair.neighbour, pair.data, runs - runs // 2, seed, source)
     thresholds = _THRESHOLDS * (pair.mu**2 / 2 + pair.mu)
     bound = mu_lower_bound(forth, back, thresholds, alpha)
-    return Distinguishing(estimator.name, budget, pair.mu, bound, alpha, forth, back)
+    return Distinguishing(estimator.name, budget, plan.mu, pair.mu, bound, alpha, forth, back)
 
 
 def transcript(

@@ -1,11 +1,12 @@
 """B2: the one-run audit stays below the claim and catches a tenth of the noise."""
 
+import numpy as np
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.audit.canaries import canaries
 from hushrec.errors import InputError
-from hushrec.privacy import Budget
+from hushrec.privacy import Budget, Laplace, Plan, Release, mu_of_pure
 from tests.audit.test_distinguish import PUBLISHED, Scaled
 
 ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUBLISHED.estimator}
@@ -44,6 +45,29 @@ def test_the_scores_are_those_of_the_claim():
     apart = result.members.mean() - result.others.mean()  # mu^2
     assert result.others.var() == pytest.approx(budget.mu**2, rel=0.2)
     assert apart == pytest.approx(budget.mu**2, rel=0.2)
+
+
+def test_a_pure_claim_is_that_of_its_releases():
+    """One Laplace release: more mu than the Gaussian of (epsilon, delta), and epsilon itself holds."""
+
+    class FirstItems(Popular):
+        def releases(self, budget, domain, fraction):
+            return Plan(
+                budget, (Release("first items", Laplace(1 / budget.epsilon), 1.0, "user", "add-remove"),)
+            )
+
+        def train(self, ratings, gate, seed):
+            first = ratings.matrix.indices[ratings.matrix.indptr[:-1]]
+            counts = np.bincount(first, minlength=ratings.n_items).astype(np.float64)
+            return {"item_bias": gate.release("first items", counts)}
+
+    budget = Budget(1.0, 1e-5)
+    result = canaries(FirstItems(), budget, n_canaries=4000)
+    assert result.mu_bound > budget.mu  # what the other claim would call a violation
+    assert not result.violated and "no violation" in result.text()
+    assert f"mu <= {mu_of_pure(1.0):.4g}" in result.text()
+    assert result.to_dict()["claimed_mu"] == pytest.approx(mu_of_pure(1.0))
+    assert canaries(FirstItems(), budget, n_canaries=4000, noise=Scaled(0.5)).violated
 
 
 @pytest.mark.full

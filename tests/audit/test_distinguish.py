@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
+from hushrec.algorithms import DPALS, GlobalMean, ItemBias, OneBitCompletion, Popular
 from hushrec.audit.distinguish import distance, distinguish, replay, transcript, worst_pair
 from hushrec.errors import InputError
 from hushrec.privacy import (
@@ -16,6 +16,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     Release,
     SystemNoise,
+    mu_of_pure,
 )
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import CASES, DOMAIN, Case
@@ -33,6 +34,12 @@ class Scaled(SystemNoise):
 
     def add_gaussian(self, value, sd, label):
         return super().add_gaussian(value, np.asarray(sd) * self.factor, label)
+
+    def add_laplace(self, value, scale, label):
+        return super().add_laplace(value, np.asarray(scale) * self.factor, label)
+
+    def flip(self, labels, probability, label):
+        return super().flip(labels, probability * self.factor, label)
 
 
 def audit(case: Case, budget: Budget, runs: int, noise=None):
@@ -141,6 +148,39 @@ def test_laplace_and_flips_are_scored_by_their_likelihood(monkeypatch):
         pair = worst_pair(estimator, plan, DOMAIN, 0)
         result = distinguish(estimator, budget, runs=20_000, pair=pair)
         assert 0.6 * pair.mu < result.lower_bound <= pair.mu == pytest.approx(plan.releases[0].mu)
+
+
+@pytest.mark.parametrize("mechanism", ["input", "objective"])
+def test_a_pure_claim_is_that_of_its_releases(mechanism):
+    """Epsilon with delta 0 is charged: more mu than the Gaussian of (epsilon, delta), and no more."""
+    estimator, budget = OneBitCompletion(mechanism=mechanism), Budget(1.0, 1e-6, "rating", "replace")
+    result = distinguish(estimator, budget, runs=4000)
+    assert result.lower_bound > budget.mu  # what the other claim would call a violation
+    assert not result.violated and "no violation" in result.text()
+    assert result.claimed_mu == estimator.plan(budget, DOMAIN).mu
+    assert "epsilon = 1 at delta = 1e-06 (unit: rating, relation: replace)" in result.text()
+    assert distinguish(estimator, budget, runs=8000, noise=Scaled(0.5)).violated
+
+
+def test_a_mixed_claim_adds_up_in_mu():
+    """A Gaussian and a Laplace release: the claim is what both cost together, not what would be allowed."""
+
+    class Mixed(Popular):
+        def releases(self, budget, domain, fraction):
+            releases = ("sum", budget.share(0.4)), ("again", Laplace(mu_of_pure(1.0) / (0.3 * budget.mu)))
+            return Plan(budget, [Release(*release, 1.0, "rating", "replace") for release in releases])
+
+        def train(self, ratings, gate, seed):
+            total = np.array([(ratings.matrix.data > 3).sum() * 1.0])
+            return {"item_bias": gate.release("sum", total) + gate.release("again", total)}
+
+    budget = Budget(3.0, 1e-6, "rating", "replace")
+    plan = Mixed().plan(budget, DOMAIN)
+    plan.check()
+    assert 0.6 * budget.mu < plan.mu < 0.9 * budget.mu
+    result = distinguish(Mixed(), budget, runs=1000)
+    assert result.claimed_mu == plan.mu and not result.violated
+    assert distinguish(Mixed(), budget, runs=2000, noise=Scaled(0.4)).violated
 
 
 def test_the_worst_pair_is_as_far_apart_as_charged():
