@@ -229,8 +229,6 @@ def _read_jester(stream: Any, implicit: bool) -> Columns:
     for block in lines_of(stream):
         for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
             fields = re.split(rb"[,;\t]", line) if len(line) <= MAX_LINE_BYTES else []
             if len(fields) != N_JOKES + 1:
                 continue

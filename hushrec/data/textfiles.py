@@ -3,7 +3,8 @@
 General CSV readers let an open quote swallow the lines below it, take a column's type from its cells and
 stop at a line that is longer than a block. With private rows each of these would let one user's line change
 or end the reading of all others. Here a line ends at the line break whatever its quotes say, every cell is
-bytes, and a line with the wrong number of fields (or of more than 65,536 bytes) is skipped.
+bytes, and a line with the wrong number of fields (or of more than 65,536 bytes) is skipped. A byte-order
+mark before a line is dropped, wherever the line stands: its place in the file depends on the other lines.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ MAX_LINE_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _CELL = pa.dictionary(pa.int32(), pa.binary())
 _DELIMITERS = (",", "\t", ";", "|")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STAND_IN = b"\x1f"  # stands for the two characters of "::"; a line that holds it itself is made malformed
 
 
@@ -32,18 +34,27 @@ class ByteStream(Protocol):
 
 def lines_of(stream: ByteStream) -> Iterator[bytes]:
     """Blocks of whole lines, line breaks made ``\\n``, each block ending with one; long lines cut short."""
-    rest = b""
+    rest = held = b""
     while chunk := stream.read(_BLOCK_BYTES):
+        chunk = held + chunk
+        held = b"\r" if chunk.endswith(b"\r") else b""  # its "\n" may open the next chunk
+        chunk = chunk.removesuffix(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         cut = chunk.rfind(b"\n") + 1
         if cut:
-            yield rest + chunk[:cut]
+            yield _without_marks(rest + chunk[:cut])
             rest = chunk[cut:]
         else:  # no end in sight: keep enough of the line to know that it is too long
-            rest = (rest + chunk)[: MAX_LINE_BYTES + 1]
-    if rest:
-        yield rest + b"\n"
+            rest = (rest + chunk)[: MAX_LINE_BYTES + len(_BYTE_ORDER_MARK) + 1]
+    if rest or held:
+        yield _without_marks(rest + b"\n")
+
+
+def _without_marks(block: bytes) -> bytes:
+    if _BYTE_ORDER_MARK[:1] not in block:  # one byte is found faster than three
+        return block
+    return block.removeprefix(_BYTE_ORDER_MARK).replace(b"\n" + _BYTE_ORDER_MARK, b"\n")
 
 
 def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, ByteStream]:
@@ -58,7 +69,7 @@ def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], s
     end = min(ends, default=len(first))
     header, rest = first[:end], first[end + 1 :]
     try:
-        line = header.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+        line = header.removeprefix(_BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError:
         raise InputError(
             "The first line of the file is not UTF-8 text; expected the names of the columns."
@@ -100,6 +111,7 @@ def read_fields(
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
     for block in lines_of(stream):
+        block = _short_lines(block)  # measured as they stand in the file, before anything is replaced
         if delimiter == "::":
             block = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
         plain: bytes | None = block
@@ -114,14 +126,23 @@ def read_fields(
     return [pa.chunked_array(part, _CELL) for part in parts]
 
 
-def _well_formed(block: bytes, n_fields: int, mark: bytes) -> bytes:
-    """The lines that have the right number of fields and are not too long."""
+def _short_lines(block: bytes) -> bytes:
+    """The lines that are not too long."""
     octets = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(octets == 10) + 1
-    lengths = np.diff(ends, prepend=0)
-    marks = np.diff(np.searchsorted(np.flatnonzero(octets == mark[0]), ends), prepend=0)
-    good = (marks == n_fields - 1) & (lengths <= MAX_LINE_BYTES + 1)
+    lengths = np.diff(np.flatnonzero(octets == 10), prepend=-1)
+    good = lengths <= MAX_LINE_BYTES + 1
     return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
+
+
+def _well_formed(block: bytes, n_fields: int, mark: bytes) -> bytes:
+    """The lines that have the right number of fields."""
+    octets = np.frombuffer(block, np.uint8)
+    field_ends = np.flatnonzero((octets == mark[0]) | (octets == 10))
+    last_fields = np.flatnonzero(octets[field_ends] == 10)
+    good = np.diff(last_fields, prepend=-1) == n_fields
+    if good.all():
+        return block
+    return octets[np.repeat(good, np.diff(field_ends[last_fields], prepend=-1))].tobytes()
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
@@ -148,6 +169,8 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
         return [pa.array([], _CELL) for _ in wanted]
     names = [str(position) for position in range(n_fields)]
     kept = list(dict.fromkeys(str(position) for position in wanted))
+    if block.startswith(_BYTE_ORDER_MARK):  # Arrow drops one, whatever line it belongs to
+        block = _BYTE_ORDER_MARK + block
     table = arrow_csv.read_csv(
         pa.BufferReader(block),
         read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(block) + 1),
@@ -174,8 +197,6 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
     delimiter = mark.decode()
     rows: list[list[bytes]] = []
     for line in block.split(b"\n"):
-        if len(line) > MAX_LINE_BYTES:
-            continue
         if b'"' not in line:
             fields = line.split(mark)
         else:

@@ -63,6 +63,7 @@ def test_movielens_100k(tmp_path):
     for name in ("u.data", "u1.base", "ua.test"):
         assert read(tmp_path / name, content) == EXPECTED
     assert read(tmp_path / "other", content, format="movielens-100k") == EXPECTED
+    assert read(tmp_path / "u.data", b"\xef\xbb\xbf" + content) == EXPECTED
 
 
 def test_movielens_dat(tmp_path):
@@ -104,6 +105,16 @@ class TestJester:
         path = tmp_path / "jester-data-2.csv"
         path.write_bytes(b"\xef\xbb\xbf" + self.line({7: 1}).replace(",", ";").encode())
         assert as_dictionary(Ratings.read(path, self.domain)) == {"1": {6: 1.0}}
+
+    @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+    def test_a_line_break_across_blocks_is_one_line_break(self, tmp_path, monkeypatch, ending):
+        """Numbers of users do not move with the length of what others wrote."""
+        path = tmp_path / "jester-data-4.csv"
+        lines = [self.line({1: 1}), "", self.line({2: 2}), "x", self.line({3: 3})]
+        path.write_bytes(("\ufeff" + ending.join(lines) + ending).encode())
+        for block in range(1, 40):
+            monkeypatch.setattr(textfiles, "_BLOCK_BYTES", block)
+            assert as_dictionary(Ratings.read(path, self.domain)) == {"1": {0: 1}, "3": {1: 2}, "5": {2: 3}}
 
     def test_nobody(self, tmp_path):
         path = tmp_path / "jester-data-3.csv"
@@ -314,3 +325,50 @@ def test_a_line_without_end_is_skipped(tmp_path):
             file.write(b'"' + b"x" * (1 << 20))
         file.write(b"\nv,1,5\nu,2,1\n")
     assert as_dictionary(Ratings.read(path, DOMAIN)) == EXPECTED
+
+
+def rows_of(data, n_fields=3, delimiter=",", quoted=True):
+    columns = textfiles.read_fields(io.BytesIO(data), n_fields, list(range(n_fields)), delimiter, quoted)
+    return list(zip(*[column.to_pylist() for column in columns], strict=True))
+
+
+def check_lines_alone_and_among_others(monkeypatch, cases, seed):
+    monkeypatch.setattr(textfiles, "MAX_LINE_BYTES", 24)
+    dice = random.Random(seed)
+    cells = [b"a", b"b1", b"", b'"c"', b'"d,e"', b'"f""g"', b'"h', b'i"', b'"j"k', b"\xff", b"\x1f", b"\x00"]
+    cells += [b"\xef\xbb\xbf", b"\xef\xbb\xbfl", b'\xef\xbb\xbf"m"', b"\xef\xbb\xbf" * 2, b"\xef", b"n" * 18]
+    for _ in range(cases):
+        delimiter, quoted = dice.choice([(",", True), (",", False), ("\t", False), ("::", False)])
+        width = [3] * 9 + [1, 2, 4, 9]
+        lines = [
+            delimiter.encode().join(dice.choices(cells, k=dice.choice(width)))
+            for _ in range(dice.randrange(1, 8))
+        ]
+        monkeypatch.setattr(textfiles, "_BLOCK_BYTES", 1 << 20)
+        alone = [row for line in lines for row in rows_of(line, 3, delimiter, quoted)]
+        monkeypatch.setattr(textfiles, "_BLOCK_BYTES", dice.choice([1, 2, 3, 7, 40, 1 << 20]))
+        ending = dice.choice([b"\n", b"\r\n", b"\r"])
+        assert rows_of(ending.join(lines) + dice.choice([b"", ending]), 3, delimiter, quoted) == alone, lines
+
+
+def test_a_line_alone_and_among_others_is_the_same_row(monkeypatch, record_property):
+    check_lines_alone_and_among_others(monkeypatch, 500, 0)
+    record_property("fuzzed", 500)
+
+
+@pytest.mark.full
+def test_a_line_alone_and_among_others_is_the_same_row_at_length(monkeypatch, record_property):
+    check_lines_alone_and_among_others(monkeypatch, 10_000, 1)
+    record_property("fuzzed", 10_000)
+
+
+@pytest.mark.parametrize("others", [b"", b"x,y,z\n", b'"x","y","z"\n', b'"x"y,y,z\n'])
+def test_what_a_line_is_does_not_depend_on_the_others(others):
+    """A byte-order mark before a line is dropped wherever it stands; a line is as long as it is written."""
+    assert (b"u", b"a", b"5") in rows_of(b"\xef\xbb\xbfu,a,5\n" + others)
+    assert (b"u", b"a", b"5") in rows_of(others + b"\xef\xbb\xbfu,a,5\n")
+    assert (b"\xef\xbb\xbfu", b"a", b"5") in rows_of(b"\xef\xbb\xbf\xef\xbb\xbfu,a,5\n" + others)
+    for length, kept in ((1 << 16, 1), ((1 << 16) + 1, 0)):
+        line = b'"' + b"u" * (length - 6) + b'",a,5'
+        assert len(line) == length
+        assert len(rows_of(line + b"\n" + others)) == kept + bool(others)
