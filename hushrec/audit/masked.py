@@ -26,6 +26,8 @@ WINDOW = 40
 _MARGIN = 1.5
 #: Weight of the equations in the lattice: the least error outweighs all ratings.
 _PRECISION = 1 << 36
+#: Integers up to here are exact in a double: ratings are counted in steps.
+_LARGEST = 2.0**53
 #: A solution must meet every equation to this part of a rating step.
 _AGREEMENT = 1e-5
 
@@ -80,8 +82,13 @@ def reconstruct(
     upload = np.asarray(upload, dtype=np.float64)
     n_ratings, mask_rank = public_rows.shape
     low, high = rating_range
-    if upload.shape != (n_ratings,) or not step > 0 or not high > low:
-        raise InputError("Pass one masked value a public row, rating_range=(low, high) and step > 0.")
+    if upload.shape != (n_ratings,) or not step > 0 or not 0 < (high - low) / step < _LARGEST:
+        raise InputError(
+            "Pass one masked value a public row, a finite rating_range=(low, high) and step > 0."
+        )
+    sizes = [float(np.abs(numbers).max(initial=0)) for numbers in (upload, public_rows)]
+    if max(sizes[0] / step, sizes[1]) >= _LARGEST:
+        raise InputError("The record's numbers are too large for ratings in such steps; pass another step.")
     combinations = max(0, n_ratings - mask_rank)
     if combinations == 0:
         return Reconstruction(None, 0, n_ratings, f"at most {mask_rank} ratings were uploaded")

@@ -91,6 +91,15 @@ def test_few_ratings_are_covered():
 def test_bad_input():
     with pytest.raises(InputError):
         audit.reconstruct(np.zeros(3), np.zeros((4, 2)), rating_range=(1, 5))
+    _, sent, rows = upload(20, 5, 0)
+    ranges = (1, np.inf), (-np.inf, 5), (-1e308, 1e308), (1, 1e300), (5, 1), (np.nan, 5)
+    steps = np.inf, 1e-310, 0.0, -1.0, np.nan
+    for low, high, step in [(*ends, 1.0) for ends in ranges] + [(1, 5, step) for step in steps]:
+        with pytest.raises(InputError, match="finite"):
+            audit.reconstruct(sent, rows, rating_range=(low, high), step=step)
+    for spoilt in ((sent * 1e300, rows), (-sent * 1e305, rows), (sent, rows * 1e308)):
+        with pytest.raises(InputError, match="too large"):
+            audit.reconstruct(*spoilt, rating_range=(1, 5), step=0.5)
 
 
 @needs_lattice
