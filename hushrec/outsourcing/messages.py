@@ -114,7 +114,8 @@ def _bytes(text: str, name: str) -> bytes:
 
 def _array(entry: dict[str, Any], name: str) -> Array:
     shape = entry.get("shape")
-    good = set(entry) == {"type", "shape", "bytes"} and entry["type"] in _TYPES and isinstance(shape, list)
+    good = set(entry) == {"type", "shape", "bytes"} and isinstance(shape, list) and len(shape) <= 2
+    good = good and isinstance(entry["type"], str) and entry["type"] in _TYPES
     if not good or not all(type(side) is int and 0 <= side < 1 << 31 for side in shape or ()):
         raise InputError(f"{name} is no array: it needs a type ({', '.join(_TYPES)}), a shape and bytes.")
     raw = _bytes(entry["bytes"], name) if isinstance(entry["bytes"], str) else b""
