@@ -287,22 +287,21 @@ class CompletionServer:
 
     def _work(self) -> None:
         """Complete one round after the other, each when all or enough columns are there."""
-        while not self.finished:
-            round = len(self._keys)
-            arrived = self._wait(round)
-            try:
+        try:
+            while not self.finished:
+                round = len(self._keys)
+                self._wait(round)
                 uploads = self._store.uploads(round)
                 left, right = complete(uploads, self.settings)
-            except Exception as error:  # nobody may wait for ever
-                why = str(error) if isinstance(error, HushrecError) else type(error).__name__
-                with self._lock:
-                    self._trouble = f"The matrix of {arrived} columns could not be completed ({why})."
-                return
-            nodes = [upload.node for upload in uploads]
-            self._store.add_completion(round, nodes, left, right)
-            self._finish(round, nodes, left, right)
+                nodes = [upload.node for upload in uploads]
+                self._store.add_completion(round, nodes, left, right)
+                self._finish(round, nodes, left, right)
+        except Exception as error:  # nobody may wait for ever
+            why = str(error) if isinstance(error, HushrecError) else type(error).__name__
+            with self._lock:
+                self._trouble = f"The matrix could not be completed ({why})."
 
-    def _wait(self, round: int) -> int:
+    def _wait(self, round: int) -> None:
         """Wait for all columns of a round, or for enough and then silence."""
         settings = self.settings
         wanted = settings.n_nodes if round == 1 else self._store.count(1)
@@ -314,7 +313,7 @@ class CompletionServer:
                 last, since = arrived, time.monotonic()
             quiet = time.monotonic() - since
             if arrived >= wanted or (arrived >= settings.enough and quiet >= settings.wait):
-                return arrived
+                return
             self._arrival.wait(timeout=max(0.01, settings.wait - quiet) if arrived >= settings.enough else 60)
 
     def _finish(self, round: int, nodes: list[str], left: Array, right: Array) -> None:

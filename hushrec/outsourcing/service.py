@@ -17,16 +17,16 @@ from hushrec.outsourcing.messages import Message, Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one client may ask of a server.
+    """What clients may ask of a server.
 
     Attributes
     ----------
     body_bytes : int
         Longest request.
     requests_per_second : float
-        Of one address, on average; bursts of ten seconds' worth pass.
+        Of one address, on average; bursts of ten seconds' worth pass. A refused request does not count.
     connections : int
-        Open at the same time; more are turned away.
+        Of all clients together, open at the same time; more are turned away.
     idle_seconds : float
         A connection that says nothing for so long is closed.
     """
@@ -38,7 +38,7 @@ class Limits:
 
 
 class Refusal(HushrecError):
-    """A request that is answered with an HTTP error code and one sentence."""
+    """A request that is answered with another HTTP code than 200 and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -120,7 +120,7 @@ class Service(ThreadingHTTPServer):
                 self._buckets.clear()
             left, then = self._buckets.get(address, (10 * rate, now))
             left = min(10 * rate, left + (now - then) * rate)
-            self._buckets[address] = (max(left - 1, 0.0), now)
+            self._buckets[address] = (left - 1 if left >= 1 else left, now)
         if left < 1:
             raise Refusal(429, "Too many requests from this address; try again in a second.")
 
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
         if not length.isdecimal():
             raise Refusal(411, "A POST request needs a Content-Length.")
-        if int(length) > self.server.limits.body_bytes:
+        if len(length) > 18 or int(length) > self.server.limits.body_bytes:  # int() refuses 5,000 digits
             raise Refusal(413, f"A request has at most {self.server.limits.body_bytes:,} bytes.")
         body = self.rfile.read(int(length))
         if len(body) < int(length):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from hushrec.cli import cli
 from hushrec.errors import InputError
 from hushrec.outsourcing import client
 from hushrec.outsourcing import server as servers
+from hushrec.outsourcing import service as services
 from hushrec.outsourcing.messages import Accepted, Column, Task, Upload
 from hushrec.outsourcing.server import CompletionServer, Settings, Store
 from hushrec.outsourcing.service import Limits, Service
@@ -176,6 +178,8 @@ def test_malformed_requests(tmp_path):
             (post(good, path=b"/elsewhere"), 404),
             (post(b"x" * 2001), 413),
             (post(b"", length=b"99999999999999999999"), 413),
+            (post(b"", length=b"9" * 5000), 413),
+            (post(good.replace(b'"<i4"', b"[]")), 400),
             (post(b"", length=b"-1"), 411),
             (post(b"", length=b"many"), 411),
             (post(b"", length="²".encode("latin-1")), 411),
@@ -210,6 +214,21 @@ def test_rates_and_connections_are_limited(tmp_path):
                 each.close()
 
 
+def test_a_refused_request_costs_nothing(tmp_path, monkeypatch):
+    """Who asks too often is served at the permitted rate, however often he asks. (Simulated time.)"""
+    now = [0.0]
+    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
+    with Service(lambda *request: None, limits=Limits(requests_per_second=50.0)) as service:
+        for rate in (40, 67, 200):
+            passed, seconds = 0, 120
+            for _ in range(rate * seconds):
+                now[0] += 1 / rate
+                with contextlib.suppress(services.Refusal):
+                    service.admit(f"at {rate}")
+                    passed += 1
+            assert passed == pytest.approx(min(rate, 50) * seconds + (500 if rate > 50 else 0), abs=2)
+
+
 def test_enough_columns_complete_without_the_others(tmp_path):
     matrix, seen = matrix_and_cells()
     with serving(tmp_path, enough=N_NODES - 2, wait=0.3) as service:
@@ -240,6 +259,27 @@ def test_an_unexpected_failure_is_told_to_the_nodes(tmp_path, monkeypatch):
         keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
         with pytest.raises(RefusedError, match=r"could not be completed \(RuntimeError\)"):
             client.fetch(Connection(service.url), keys[0])
+
+
+@pytest.mark.parametrize("method", ["count", "uploads", "add_completion"])
+def test_a_full_disk_is_told_to_the_nodes(tmp_path, method):
+    """Whatever the store fails at, once all columns are there."""
+    settings = Settings(**SETTINGS)
+    store = Store(tmp_path / "store.sqlite", settings)
+    server = CompletionServer(settings, store)
+    real = getattr(store, method)
+
+    def full(*arguments):
+        if method == "count" and real(*arguments) < N_NODES:
+            return real(*arguments)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    setattr(store, method, full)
+    matrix, seen = matrix_and_cells()
+    with Service(server.answer) as service:
+        keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
+        with pytest.raises(RefusedError, match=r"could not be completed \(OperationalError\)"):
+            client.fetch(Connection(service.url, patience=5), keys[0])
 
 
 def test_the_store_is_its_owners_alone(tmp_path):
