@@ -115,8 +115,8 @@ ROWS = [
         "B1",
         "distinguishing test",
         ("audit/test_bounds.py::", "audit/test_distinguish.py::"),
-        "the lower bound on mu exceeds the claim, or 0.75 of a tight pair's mu is not reached (0.5 by the 2,000"
-        " runs of many releases)",
+        "the lower bound on mu exceeds the claim, or 0.75 of a tight pair's mu is not reached (0.5 by the"
+        " 2,000 runs of many releases)",
         "claimed mu {largest audit[1]:.4f}, the pair's true mu {largest audit[2]:.4f}, lower bound"
         " {largest audit[3]:.4f} (the closest of {pairs:.0f} pairs); {runs:,.0f} runs, {controls caught:.0f}"
         " controls caught",

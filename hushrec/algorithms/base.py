@@ -80,6 +80,8 @@ class Estimator:
     uses_item_features: ClassVar[bool] = False
     #: True where the data are likes rather than ratings: scores are then not clipped to the range.
     implicit: ClassVar[bool] = False
+    #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
+    exact_arithmetic: ClassVar[bool] = True
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""
@@ -192,7 +194,8 @@ class Estimator:
         with gate, one_blas_thread():
             result = train(ratings, gate, int(seed))
         notes = self.notes(budget, ratings.domain)
-        return result, accountant.statement(self.public_inputs, notes, exact_arithmetic=True)
+        exact = self.exact_arithmetic and budget.private
+        return result, accountant.statement(self.public_inputs, notes, exact_arithmetic=exact)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
 from hushrec.algorithms.base import Estimator, Gate, UserState
-from hushrec.algorithms.checks import check_numbers
+from hushrec.algorithms.checks import CLIPS, check_numbers, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.fixed_point import SAFE, spacing, truncated
 from hushrec.privacy import Accountant, Budget, Plan, Release
@@ -88,8 +88,8 @@ class ItemBias(Estimator):
     _LEVEL_PART: ClassVar[float] = 0.1
 
     def __post_init__(self) -> None:
+        check_within(clip=(self.clip, *CLIPS))
         check_numbers(
-            clip=(self.clip, float, 0, None),
             prior_sd=(self.prior_sd, float, 0, None),
             user_regularization=(self.user_regularization, float, 0, None),
         )
@@ -243,8 +243,8 @@ def weight_sums(matrix: Any, col_weight: Array) -> Array:
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
-    """Factor <= 1 that brings each norm to at most ``bound``, whatever the rounding errors of the norm."""
-    return np.minimum(1.0, bound * SAFE / np.maximum(norms, 1e-300))
+    """Factor <= 1 that brings each norm to at most ``bound`` > 0, whatever the norm's rounding errors."""
+    return bound * SAFE / np.maximum(norms, bound * SAFE)
 
 
 def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 0.01) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import user_means
 from hushrec.algorithms.base import Estimator, Gate
-from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.algorithms.private_als import PrivateALS
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
@@ -70,8 +70,8 @@ class CentredEstimator(Estimator):
     def __post_init__(self) -> None:
         check_numbers(
             max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),
-            bias_clip=(self.bias_clip, float, 0, None),
         )
+        check_within(bias_clip=(self.bias_clip, *CLIPS))
         check_choice(center=(self.center, self._CENTERS))
         check_numbers(bias_share=(self.bias_share, float, 0, 1))
         if self.bias_share in (0, 1):

@@ -9,6 +9,9 @@ import numpy as np
 
 from hushrec.errors import InputError
 
+#: In there no square of a bound, in whatever units, overflows: an infinite one would pass for no clip.
+CLIPS = (1e-30, 1e30)
+
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -46,10 +49,10 @@ def check_truths(**settings: bool) -> None:
 
 
 def check_clips(**clips: float | None) -> None:
-    """Refuse a bound that is neither a number > 0 nor None, which is no clip."""
+    """Refuse a bound that is neither a number in `CLIPS` nor None, which is no clip."""
     for name, bound in clips.items():
         if bound is not None:
-            check_numbers(**{name: (bound, float, 0, None)})
+            check_within(**{name: (bound, *CLIPS)})
 
 
 def check_within(**rules: tuple[float, float, float]) -> None:

@@ -122,7 +122,7 @@ class DPALS(Estimator):
 
     def __post_init__(self) -> None:
         check_numbers(
-            rank=(self.rank, int, 1, None),
+            rank=(self.rank, int, 1, 900),
             iterations=(self.iterations, int, 1, None),
             regularization=(self.regularization, float, 0, None),
             max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),

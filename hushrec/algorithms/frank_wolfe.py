@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import CentredEstimator, clipped, exact_release, with_values
-from hushrec.algorithms.checks import check_choice, check_numbers, check_truths
+from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths
 from hushrec.algorithms.oja import (
     CovarianceSolver,
     Eigenpairs,
@@ -167,8 +167,7 @@ class PrivateSteps(CentredEstimator):
             schedule_power=(self.schedule_power, float, -10, 10),
             failure_probability=(self.failure_probability, float, 0, 0.5),
         )
-        if self.residual_clip is not None:
-            check_numbers(residual_clip=(self.residual_clip, float, 0, None))
+        check_clips(residual_clip=self.residual_clip)
         check_choice(
             eigenvector=(self.eigenvector, ("covariance", "oja", "power")),
             schedule=(self.schedule, ("uniform", "polynomial", "open-ended")),
@@ -245,8 +244,7 @@ class PrivateFrankWolfe(PrivateSteps):
             nuclear_norm=(self.nuclear_norm, float, 0, None),
             step_damping=(self.step_damping, float, 0, None),
         )
-        if self.row_clip is not None:
-            check_numbers(row_clip=(self.row_clip, float, 0, None))
+        check_clips(row_clip=self.row_clip)
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> PrivateFrankWolfe:

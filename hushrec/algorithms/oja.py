@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate
 from hushrec.algorithms.centering import clipped, with_values
-from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.errors import InputError
-from hushrec.kernels.fixed_point import spacing, truncated
+from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs
 from hushrec.privacy import Accountant, Budget, Plan, Release
 
@@ -103,7 +103,7 @@ class OjaSolver:
         """Start from a unit vector that is public or released."""
         from scipy.special import ndtri
 
-        rows, vector = clipped(rows, self.bound), start[:, 0]
+        rows, vector = _clipped(rows, self.bound), start[:, 0]
         for number in self._steps:
             name = f"{label}, product {number}"
             product = gate.release(name, _products(rows, vector[:, None], self.bound)[:, 0])
@@ -138,7 +138,7 @@ class PowerSolver:
 
     def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from an orthonormal block that is public or released."""
-        rows, basis = clipped(rows, self.bound), start
+        rows, basis = _clipped(rows, self.bound), start
         for number in range(1, self.steps + 1):
             name = f"{label}, product {number}"
             product = gate.release(name, _products(rows, basis, self.bound))
@@ -196,21 +196,28 @@ def private_pca(
     matrix.sum_duplicates()
     matrix.data[~np.isfinite(matrix.data)] = 0.0
     check_numbers(
-        row_clip=(row_clip, float, 0, None),
         components=(components, int, 1, matrix.shape[1]),
         steps=(steps, int, 1, None),
     )
+    check_within(row_clip=(row_clip, *CLIPS))
     check_choice(method=(method, ("power", "oja")))
     if method == "oja" and components > 1:
         raise InputError("method='oja' finds one component; pass method='power' or components=1.")
     solver: Solver = (
         OjaSolver(row_clip, steps) if method == "oja" else PowerSolver(row_clip, steps, components)
     )
+    if matrix.shape[0] > LARGEST_COUNT:
+        raise InputError(f"Sums are exact for up to {LARGEST_COUNT:,} rows; pass a part of them.")
     plan = Plan(accountant.budget, solver.releases("pca", accountant.budget, accountant.remaining_fraction))
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
     found = solver.solve(matrix, start, Gate(accountant, plan), "pca", 0.1)
     return found.values, found.vectors
+
+
+def _clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
+    """Rows of norm at most ``bound``, less what truncation can add to the difference of two products."""
+    return clipped(rows, bound * (1 - math.sqrt(rows.shape[1]) * 2.0**-27))
 
 
 def _products(rows: sp.csr_array, basis: Array, bound: float) -> NDArray[np.float64]:

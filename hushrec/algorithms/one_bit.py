@@ -205,6 +205,11 @@ class OneBitCompletion(Estimator):
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
         return cls(**{**published, "tolerance": 1e-3, **settings})
 
+    @property
+    def exact_arithmetic(self) -> bool:  # type: ignore[override]
+        """Labels are integers; gradients and optima are floating-point numbers."""
+        return self.mechanism in ("input", "objective", "none")
+
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

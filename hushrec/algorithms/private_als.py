@@ -89,7 +89,7 @@ class PrivateALS(Estimator):
     Parameters
     ----------
     rank : int
-        Number of item factors, >= 0.
+        Number of item factors, from 0 to 900.
     features : bool
         Start the first two factors from what is released already, at no cost: the item's standardised bias
         and log weight. Every user fits her own slopes; the iterations refine both like any factor. Needs
@@ -166,7 +166,7 @@ class PrivateALS(Estimator):
 
     def __post_init__(self) -> None:
         check_numbers(
-            rank=(self.rank, int, 0, None),
+            rank=(self.rank, int, 0, 900),
             iterations=(self.iterations, int, 0, None),
             bias_rounds=(self.bias_rounds, int, 0, None),
             factor_prior=(self.factor_prior, float, 0, None),

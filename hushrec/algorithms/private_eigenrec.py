@@ -56,7 +56,7 @@ class PrivateEigenRec(Estimator):
     Parameters
     ----------
     rank : int
-        Item vectors beside popularity, >= 0; at most one less than there are items.
+        Item vectors beside popularity, from 0 to 900; at most one less than there are items.
     iterations : int
         Rounds of power iteration, >= 1.
     weight_exponent : float
@@ -97,7 +97,7 @@ class PrivateEigenRec(Estimator):
 
     def __post_init__(self) -> None:
         check_numbers(
-            rank=(self.rank, int, 0, None),
+            rank=(self.rank, int, 0, 900),
             iterations=(self.iterations, int, 1, None),
             support=(self.support, float, 0, None),
             weights_share=(self.weights_share, float, 0, 1),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep
 from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import CentredEstimator, clipped, with_values
-from hushrec.algorithms.checks import check_choice, check_numbers
+from hushrec.algorithms.checks import check_choice, check_clips, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
@@ -75,8 +75,7 @@ class PrivateSVD(CentredEstimator):
             regularization=(self.regularization, float, 0, None),
             scale_share=(self.scale_share, float, 0, 1),
         )
-        if self.row_clip is not None:
-            check_numbers(row_clip=(self.row_clip, float, 0, None))
+        check_clips(row_clip=self.row_clip)
         check_choice(scale=(self.scale, ("local", "paid", "ridge")))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

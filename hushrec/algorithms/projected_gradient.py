@@ -20,9 +20,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.base import Gate, UserState
-from hushrec.algorithms.baselines import clip_factor
 from hushrec.algorithms.centering import CentredEstimator, exact_release
-from hushrec.algorithms.checks import check_numbers, check_within
+from hushrec.algorithms.checks import check_clips, check_numbers, check_within
 from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
@@ -63,7 +62,7 @@ class _ProjectedGradient(CentredEstimator):
         check_numbers(
             nuclear_norm=(self.nuclear_norm, float, 0, None),
             iterations=(self.iterations, int, 1, None),
-            step_size=(self.step_size, float, 0, None),
+            step_size=(self.step_size, float, 0, 10),
         )
         check_within(step_decay=(self.step_decay, 0, 10))
 
@@ -122,6 +121,7 @@ class _ProjectedGradient(CentredEstimator):
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Local: full rows Y - eta P_Omega(Y - Y*), clipped to norm ``bound``, some users at a time."""
         from hushrec.kernels.residuals import row_products
+        from hushrec.kernels.sparse_rows import clipped_rows
 
         eta = self.step_size * step**-self.step_decay
         n_users, n_items = rows.shape
@@ -132,10 +132,8 @@ class _ProjectedGradient(CentredEstimator):
             cells = slice(rows.indptr[part.start], rows.indptr[part.stop])
             users = np.repeat(np.arange(len(full)), np.diff(rows.indptr[part.start : part.stop + 1]))
             full[users, rows.indices[cells]] -= eta * (full[users, rows.indices[cells]] - rows.data[cells])
-            if math.isfinite(bound):
-                norms = np.sqrt(np.einsum("ij,ij->i", full, full))
-                full *= clip_factor(norms, bound)[:, None]
-            yield part, full
+            ends = np.arange(len(full) + 1) * n_items
+            yield part, clipped_rows(ends, full.ravel(), bound).reshape(full.shape)
 
     def _projected(
         self,
@@ -167,7 +165,7 @@ class ProjectedGradient(_ProjectedGradient):
     iterations : int
         Steps T, >= 1.
     step_size, step_decay : float
-        Step t is ``step_size * t ** -step_decay`` (> 0 and >= 0).
+        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
     """
@@ -200,7 +198,7 @@ class PrivateProjectedGradient(_ProjectedGradient):
     iterations : int
         Steps T, >= 1.
     step_size, step_decay : float
-        Step t is ``step_size * t ** -step_decay`` (> 0 and >= 0).
+        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
     row_clip : float or None
         Bound B on the norm of a user's full row, in units of half the rating range, > 0. None is the square
         root of ``max_ratings_per_user``.
@@ -221,8 +219,7 @@ class PrivateProjectedGradient(_ProjectedGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.row_clip is not None:
-            check_numbers(row_clip=(self.row_clip, float, 0, None))
+        check_clips(row_clip=self.row_clip)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

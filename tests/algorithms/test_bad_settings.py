@@ -6,8 +6,18 @@ from dataclasses import MISSING, fields
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ESTIMATORS
+from hushrec.algorithms import (
+    DPALS,
+    ESTIMATORS,
+    ItemBias,
+    PrivateALS,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    PrivateSVD,
+)
+from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.privacy import Budget
 
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, -1e308, "1", True, 1j, [1.0], {}, 10**400, np.array([1.0, 2.0])]
 NOT_WORDS = ["nonsense", "", None, 1, True, math.nan, ["random"]]
@@ -40,3 +50,34 @@ def test_no_estimator_takes_them(name: str, record_property) -> None:
                 accepted.append((field.name, repr(value)[:30]))
             record_property("refused", 1)
     assert not accepted, "\n".join(map(str, accepted))
+
+
+CLIPPED = {
+    ItemBias: "clip",
+    DPALS: "clip",
+    PrivateALS: "bias_clip",
+    PrivateFrankWolfe: "residual_clip",
+    PrivateSVD: "row_clip",
+    PrivateProjectedGradient: "row_clip",
+}
+
+
+@pytest.mark.parametrize("bound", [1.79e308, 1e31, 1e-31])
+@pytest.mark.parametrize("estimator_class", CLIPPED)
+def test_a_clip_whose_square_overflows_is_not_taken_for_none(estimator_class, bound) -> None:
+    """It would pass for no clip, which has no noise scale: at epsilon 1, mu of a step was 80."""
+    needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
+    with pytest.raises(InputError, match=CLIPPED[estimator_class]):
+        estimator_class(**needed | {CLIPPED[estimator_class]: bound})
+
+
+@pytest.mark.parametrize("bound", [1e30, 1e-30])
+@pytest.mark.parametrize("estimator_class", CLIPPED)
+@pytest.mark.parametrize("rating_range", [(-3e38, 3e38), (0.0, 1e-38)])
+def test_the_widest_clips_and_ranges_have_finite_sensitivities(estimator_class, bound, rating_range) -> None:
+    needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
+    estimator = estimator_class(**needed | {CLIPPED[estimator_class]: bound})
+    domain = Domain(range(5), rating_range)
+    for relation in ("add-remove", "replace"):
+        for release in estimator.plan(Budget(1.0, 1e-6, relation=relation), domain).releases:
+            assert 0 < release.sensitivity < math.inf and 0 < release.noise_sd < math.inf

@@ -453,3 +453,11 @@ def test_constants_of_the_errata():
     beta = (seen * (1 - seen) / ((1 - 2 * flip) * h * (1 - h)) ** 2).max()
     assert beta == pytest.approx(28.9, abs=0.01)
     assert 1 / (2 * (1 - 2 * flip) ** 2) + math.e / 2 == pytest.approx(3.70, abs=0.01)
+
+
+def test_the_statement_claims_exact_sums_only_of_labels():
+    _, ratings = low_rank()
+    for mechanism, exact in {"input": True, "objective": True, "gradient": False, "output": False}.items():
+        statement = estimator(mechanism).complete(ratings, Accountant(budget(4.0))).privacy
+        assert statement.exact_arithmetic == exact
+        assert ("sums: exact integers" in statement.text()) == exact

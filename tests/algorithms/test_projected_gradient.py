@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from hushrec.algorithms import PrivateProjectedGradient, ProjectedGradient
+from hushrec.algorithms.projected_gradient import ProjectionMap
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget
@@ -109,3 +111,18 @@ def test_a_finite_budget_is_refused_by_the_plain_algorithm() -> None:
         ProjectedGradient(nuclear_norm=1.0).fit(small(), Accountant(Budget(1.0, 1e-6)))
     with pytest.raises(InputError, match="step_decay"):
         ProjectedGradient(nuclear_norm=1.0, step_decay=-1.0)
+
+
+def test_a_row_is_clipped_by_itself_alone():
+    """Rows longer than NumPy's buffer: einsum would sum a lone row in another order than one of two."""
+    rng = np.random.default_rng(0)
+    wide = sp.csr_array(rng.normal(size=(5, 9000)))
+    estimator = PrivateProjectedGradient(nuclear_norm=30.0)
+    last = ProjectionMap(np.zeros((9000, 0)), np.zeros(0))
+
+    def rows(count):
+        parts = estimator._stepped(wide[:count], np.zeros((count, 0)), last, 1, 1.0)
+        return np.concatenate([block for _, block in parts])
+
+    for count in range(1, 5):
+        assert np.array_equal(rows(count), rows(5)[:count])

@@ -2,16 +2,23 @@
 
 The noisy releases of a run are fed to a run on other data; if the model file depends on the rows in any
 other way (a count, a maximum, a stopping rule, a data-dependent shape, an exception), its bytes differ or
-the run fails. Nothing may be printed. Planting ``center = ratings.matrix.data.mean()`` in PrivateALS fails
-every case of it.
+the run fails. Nothing may be printed, and no warning given. Planting ``center =
+ratings.matrix.data.mean()`` in PrivateALS fails every case of it.
 """
 
 import numpy as np
 import pytest
 
+from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe, PrivateProjectedGradient
+from hushrec.data import Domain, Ratings
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
 from hushrec.store import to_bytes
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of, rows_of
 from tests.algorithms.neighbours import recorded_fit, replayed_fit
+
+#: A warning that some rows raise and others do not is a message too.
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +54,28 @@ def test_the_model_is_a_function_of_the_releases(case: Case, record_property) ->
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_model_is_a_function_of_the_releases_at_length(case: Case, record_property) -> None:
     check(case, 300, 4, record_property)
+
+
+WIDE = [
+    DPALS(clipping="user"),
+    ItemBias(),
+    PrivateALS(rank=2),
+    PrivateFrankWolfe(nuclear_norm=30.0),
+    PrivateProjectedGradient(nuclear_norm=30.0),
+]
+
+
+@pytest.mark.parametrize("high", [1e5, 1e9, 1e30])
+@pytest.mark.parametrize("estimator", WIDE, ids=lambda estimator: estimator.name)
+def test_no_user_raises_a_warning(estimator, high) -> None:
+    """Rows that a clip finds to be zero: one rating, and ratings in the middle of the range."""
+    domain = Domain(list("abcd"), rating_range=(0.0, high))
+    users = [
+        ("u", "a", 0.0),
+        ("u", "b", high),
+        ("v", "c", 0.7 * high),
+        ("w", "a", high / 2),
+        ("w", "b", high / 2),
+    ]
+    accountant = Accountant(Budget(1.0, 1e-6), noise=SeededNoise(1))
+    estimator.fit(Ratings.from_triples(*zip(*users, strict=True), domain), accountant)
