@@ -181,7 +181,8 @@ class Ratings:
         if len(ids.codes) != matrix.shape[0]:
             raise InputError("users must hold one id for each row of the matrix.")
         if not implicit and _usable_as_is(matrix, domain) and len(ids.texts) == matrix.shape[0]:
-            return cls(domain, sp.csr_array(matrix), ids.values, ids.texts)
+            own = _csr(matrix.data.copy(), matrix.indices.copy(), matrix.indptr, domain.n_items)
+            return cls(domain, own, ids.values, ids.texts)
         rows, items, ratings = readers.read_columns(matrix, None, None, implicit)
         return cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
 
@@ -383,15 +384,16 @@ class Ratings:
 
 
 def _usable_as_is(matrix: Any, domain: Domain) -> bool:
-    """Whether no rule for bad rows would change the matrix, so that its arrays need not be copied."""
+    """Whether no rule for bad rows would change the matrix, so that a copy of its arrays will do."""
     if matrix.format != "csr" or matrix.data.dtype != np.float32 or matrix.indices.dtype != np.int32:
         return False
-    counts = np.diff(matrix.indptr)
+    counts, data = np.diff(matrix.indptr), matrix.data
     return bool(
         matrix.has_canonical_format
         and counts.min(initial=1) > 0
         and counts.max(initial=0) <= domain.max_ratings_per_user
-        and (matrix.nnz == 0 or (matrix.data.min() >= domain.low and matrix.data.max() <= domain.high))
+        # as Python floats: NumPy would compare in float32, where 0.3 rounds up
+        and (len(data) == 0 or (float(data.min()) >= domain.low and float(data.max()) <= domain.high))
     )
 
 

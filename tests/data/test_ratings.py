@@ -279,6 +279,23 @@ class TestSciPy:
         Ratings.from_scipy(matrix, Domain(["a", "b", "c"], rating_range=(1, 5)))
         np.testing.assert_array_equal(matrix.data, before)
 
+    def test_what_the_caller_does_to_the_matrix_later_is_no_matter(self):
+        matrix = sp.csr_array(np.array([[3, 4], [5, 0]], np.float32))
+        ratings = Ratings.from_scipy(matrix, Domain(["a", "b"], rating_range=(1, 5)))
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            array[:] = 1
+        assert as_dictionary(ratings) == {"0": {0: 3, 1: 4}, "1": {0: 5}}
+
+    def test_nothing_is_stored_outside_the_range(self):
+        """The float32 nearest to 0.3 is above 0.3; it is a rating of 0.3, stored as the next one below."""
+        matrix = sp.csr_array(np.array([[0.3, -0.3], [0.1, 0.3]], np.float32))
+        domain = Domain(["a", "b"], rating_range=(-0.3, 0.3))
+        ratings = Ratings.from_scipy(matrix, domain)
+        assert ratings.matrix.nnz == 4
+        assert np.abs(ratings.matrix.data.astype(np.float64)).max() <= 0.3
+        cells = ([0, 0, 1, 1], ["a", "b", "a", "b"], [0.3, -0.3, 0.1, 0.3])
+        assert as_dictionary(ratings) == as_dictionary(Ratings.from_triples(*cells, domain))
+
     def test_explicit_zeros_and_doubles(self):
         matrix = sp.coo_array((np.array([0.0, 1.0, 0.5]), ([0, 0, 0], [0, 1, 1])), shape=(1, 2))
         assert as_dictionary(Ratings.from_scipy(matrix, Domain(
