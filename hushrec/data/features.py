@@ -128,7 +128,7 @@ def _from_file(path: Path) -> pa.Table:
             if stream.read(4) == b"PAR1":
                 return parquet.read_table(path)
         with pa.input_stream(str(path), compression="detect") as stream:
-            names, delimiter, _ = read_header(stream, None)
+            names, delimiter, _ = read_header(stream, None)  # Arrow would leave blanks around the names
         if len(delimiter) > 1:
             raise InputError(
                 f"{str(path)!r} separates columns by '::'; write item features as CSV or Parquet."
@@ -136,6 +136,7 @@ def _from_file(path: Path) -> pa.Table:
         text = {name: pa.string() for name in names if re.sub(r"[\s_.-]", "", name).lower() in _ID_NAMES}
         return csv.read_csv(
             path,
+            read_options=csv.ReadOptions(column_names=names, skip_rows=1),
             parse_options=csv.ParseOptions(delimiter=delimiter),
             convert_options=csv.ConvertOptions(column_types=text),  # 007 stays 007
         )
@@ -159,7 +160,13 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
         except (TypeError, ValueError):
             kind = kind.value_type
     elif pa.types.is_null(kind) or pa.types.is_boolean(kind) or _is_numeric(kind):
-        return column.cast(pa.float64()).to_numpy()[:, None]
+        try:
+            return column.cast(pa.float64()).to_numpy()[:, None]
+        except pa.ArrowException:  # an integer of more than 53 bits
+            raise InputError(
+                f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats,"
+                " or leave the column out if they are no measure."
+            ) from None
     raise InputError(
         f"Item feature {name!r} holds {kind}, but features are numbers; give every genre or word a column of"
         " 0 and 1."

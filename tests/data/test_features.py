@@ -43,6 +43,19 @@ def test_every_kind_of_table(tmp_path) -> None:
         np.testing.assert_array_equal(features_of(source), EXPECTED)
 
 
+@pytest.mark.parametrize(
+    "header", [b"item,genre", b" item ,genre", b'\xef\xbb\xbf"item"\t genre', b'"Item ID ";x']
+)
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+def test_ids_of_a_text_file_are_text_however_the_header_is_written(tmp_path, header, ending) -> None:
+    delimiter = b"\t" if b"\t" in header else b";" if b";" in header else b","
+    rows = [header, b"007,1".replace(b",", delimiter), b"008,2".replace(b",", delimiter)]
+    (tmp_path / "features.csv").write_bytes(ending.join(rows))
+    np.testing.assert_array_equal(
+        features_of(tmp_path / "features.csv", ("008", "007", "7")), [[2], [1], [np.nan]]
+    )
+
+
 def test_integer_ids_truth_values_and_vectors() -> None:
     vectors = [[1.0, 2.0], [3.0, 4.0], None]
     table = pa.table({"item": [2, 1, 3], "new": [True, False, None], "text": vectors})
@@ -68,6 +81,7 @@ def test_integer_ids_truth_values_and_vectors() -> None:
         ({"item": ["b", "c"]}, "ids only"),
         ({"name": ["b", "c"], "drama": [1, 0]}, "column of item ids"),
         ({"item": ["b"], "drama": [1, 0]}, "cannot be read as a table"),
+        ({"item": ["b", "c"], "hash": [2**53 + 1, 0]}, "'hash' holds integers"),
         ("nowhere.csv", "cannot be read"),
         (7, "int"),
     ],
