@@ -46,7 +46,8 @@ def take_part(
     Parameters
     ----------
     connection : Connection
-        To the server; its timeout must outlast the slowest node.
+        To the server; its timeout must be longer than the server's ``hold``, 20 seconds by default. The node
+        then waits as long as the server does.
     agreement : Agreement
         What the owner of this node agreed to; a server with another one is refused.
     ratings : Ratings

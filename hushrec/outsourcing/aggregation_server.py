@@ -9,12 +9,14 @@ It serves
     GET  /total/<release>/<node>    the total, for a node that dropped out of the release
 
 Each answer waits until the step is over: when all who are expected have come, or when nobody came for
-``quiet`` seconds and enough have. Who comes later is told so, and may come back in the next release.
+``quiet`` seconds and enough have. Who comes later is told so, and may come back in the next release. After
+``hold`` seconds the answer is 202, and the node sends the same again: no connection need outlast the others.
 """
 
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import threading
 import time
@@ -56,13 +58,27 @@ class AggregationServer:
     quiet : float
         Seconds without a message after which a step goes on without those who are missing.
     patience : float
-        Seconds after which a step that has too few is given up, and the training with it.
+        Seconds after which a step that has too few is given up, and the training with it; as is a training
+        in which no node has sent anything new for so long, local computing included.
+    enrolment : float
+        Likewise before all have enrolled: seconds to wait for the first node, and then for all others.
+    hold : float
+        Seconds for which a node is kept waiting for an answer; its connection's timeout must be longer.
     """
 
-    def __init__(self, agreement: Agreement, *, quiet: float = 2.0, patience: float = 300.0) -> None:
+    def __init__(
+        self,
+        agreement: Agreement,
+        *,
+        quiet: float = 2.0,
+        patience: float = 300.0,
+        enrolment: float = 3600.0,
+        hold: float = 20.0,
+    ) -> None:
         self.agreement = agreement
         self.session = secrets.token_hex(16)
-        self._quiet, self._patience = quiet, patience
+        self._quiet, self._patience, self._enrolment, self._hold = quiet, patience, enrolment, hold
+        self._last = -math.inf  # when a node sent something new
         self._lock = threading.Condition()
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tokens: dict[str, str] = {}
@@ -93,14 +109,14 @@ class AggregationServer:
             case "GET", ["total", index, node]:
                 self._check_token(node, token)
                 number = self._index(index)
-                self._total(number)
+                self._total(number, self._hold)
                 with self._lock:
                     self._present.add(node)
                 return self._sums[number]
         raise Refusal(404, "There is no such page.")
 
     def _index(self, text: str) -> int:
-        if not text.isdecimal() or int(text) >= len(self.agreement.plan.releases):
+        if not text.isdecimal() or len(text) > 9 or int(text) >= len(self.agreement.plan.releases):
             raise Refusal(404, "There is no such release.")
         return int(text)
 
@@ -237,9 +253,10 @@ class AggregationServer:
     ) -> dict[str, Any]:
         """Add a message to a step, wait until the step is over, and return all its messages."""
         with self._lock:
+            asked = time.monotonic()
             if not step.closed and node not in step.sent:
                 step.sent[node] = message
-                step.last = time.monotonic()  # the others need not wake: who completes a step closes it
+                step.last = self._last = asked  # the others need not wake: who completes a step closes it
             elif node not in step.sent:
                 raise Refusal(409, "This release goes on without this node.")
             elif step.sent[node].to_json() != message.to_json():
@@ -249,9 +266,8 @@ class AggregationServer:
                 if step.complete or (step.enough and now - step.last >= self._quiet):
                     step.closed = True
                     self._settle(step, then)
-                elif now - step.opened >= self._patience:
-                    self._fail("Too few nodes are left; the training has stopped.")
-                else:
+                elif not self._overdue(step.opened):
+                    self._check_hold(asked, self._hold)
                     self._lock.wait(min(self._quiet, 1.0) if step.enough else 1.0)
             self._check_trouble()
             return step.sent
@@ -266,13 +282,29 @@ class AggregationServer:
             self._fail(f"The total could not be opened ({type(error).__name__}).")
         self._lock.notify_all()
 
-    def _total(self, index: int) -> masks.Words:
-        """Wait for the total of a release."""
+    def _total(self, index: int, hold: float = math.inf) -> masks.Words:
+        """Wait for the total of a release, as long as nodes are heard of."""
         with self._lock:
+            asked = time.monotonic()
             while index not in self._totals and not self._trouble:
-                self._lock.wait(1.0)
+                if not self._overdue(max(asked, self._last)):
+                    self._check_hold(asked, hold)
+                    self._lock.wait(1.0)
             self._check_trouble()
             return self._totals[index]
+
+    def _overdue(self, since: float) -> bool:
+        """Give the training up if its nodes have been waited for too long."""
+        enrolled = bool(self._neighbours)
+        overdue = time.monotonic() - since >= (self._patience if enrolled else self._enrolment)
+        if overdue:
+            what = "Too few nodes are left" if enrolled else "Not all nodes have enrolled in time"
+            self._fail(f"{what}; the training has stopped.")
+        return overdue
+
+    def _check_hold(self, asked: float, hold: float) -> None:
+        if time.monotonic() - asked >= hold:
+            raise Refusal(202, "Other nodes are awaited; send the same again.")
 
     def _fail(self, sentence: str) -> None:
         self._trouble = sentence

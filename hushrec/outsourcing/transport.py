@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import random
 import time
 from urllib.parse import quote, urlsplit
@@ -10,7 +11,9 @@ from urllib.parse import quote, urlsplit
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing.messages import Kind, Message, Problem, from_json
 
-#: Codes that mean "not now": the request is made again.
+#: Code of an answer that waits for others: the request is made again at once, as often as the server says so.
+WAITING = 202
+#: Codes that mean "not now": the request is made again, within the patience.
 NOT_NOW = (425, 429, 500, 502, 503)
 
 
@@ -40,7 +43,7 @@ class Connection:
     url : str
         ``http://host:port``. Plain HTTP: put a TLS proxy in front of a server that is not on this machine.
     patience : float
-        Seconds to keep trying while the server does not answer or says "not now".
+        Seconds to keep trying from when the server first does not answer or says "not now".
     timeout : float
         Seconds to wait for one answer.
     """
@@ -75,7 +78,7 @@ class Connection:
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        deadline, pause = time.monotonic() + self.patience, 0.05
+        deadline, pause = math.inf, 0.05
         while True:
             try:
                 self._http.request(method, target, body, headers)
@@ -87,8 +90,12 @@ class Connection:
             except (OSError, http.client.HTTPException) as error:
                 self._http.close()
                 trouble, status = f"{self.url} does not answer ({type(error).__name__}).", 0
+            if status == WAITING:
+                deadline, pause = math.inf, 0.05
+                continue
             if status and status not in NOT_NOW:
                 raise RefusedError(status, trouble)
+            deadline = min(deadline, time.monotonic() + self.patience)
             if time.monotonic() + pause > deadline:
                 raise TransportError(trouble)
             time.sleep(pause * random.uniform(0.5, 1.0))
