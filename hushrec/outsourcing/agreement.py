@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from hushrec.algorithms import Billboard, Estimator, Gate
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.kernels.threads import one_blas_thread
 from hushrec.outsourcing.graph import Graph, choose_graph
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
@@ -47,7 +46,7 @@ class Agreement:
     estimator : Estimator
     budget : Budget
     domain : Domain
-        Declared.
+        Declared; item features belong to it.
     n_nodes : int
         Who takes part; this is public.
     dropouts : float
@@ -79,6 +78,11 @@ class Agreement:
             raise InputError("A private training needs at least 3 nodes and dropouts from 0 to below 1/2.")
         if self.budget.relation != "add-remove" or self.budget.unit != "user":
             raise InputError("Secure aggregation protects unit 'user' under relation 'add-remove'.")
+        if self.budget.private and not self.domain.declared:
+            raise InputError(
+                "The catalogue and rating range of this domain were read from ratings, which leaks them;"
+                " declare Domain(items=..., rating_range=(low, high))."
+            )
         if not 0 <= self.colluding < self.fewest - 1:
             raise InputError(
                 f"colluding={self.colluding} must be from 0 to {self.fewest - 2}: at least two nodes that"
@@ -103,15 +107,17 @@ class Agreement:
     @cached_property
     def graph(self) -> Graph:
         """How many neighbours a node has, and how many of their shares open a secret."""
-        return choose_graph(self.n_nodes, self.n_nodes - self.fewest, self.colluding)
+        dropouts = self.n_nodes - self.fewest
+        return choose_graph(self.n_nodes, dropouts, self.colluding, len(self.plan.releases))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of everything above."""
+        """SHA-256 of all attributes, of the item features and of the library's version."""
         estimator = {"name": self.estimator.name, **self.estimator.hyper_parameters()}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
         nodes = [self.n_nodes, self.dropouts, self.colluding, self.seed]
-        text = json.dumps([estimator, budget, str(self.domain.fingerprint), nodes], sort_keys=True)
+        public = [estimator, budget, _identity(self.domain), nodes, library_version()]
+        text = json.dumps(public, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def train(self, ratings: Ratings, total: Total, *, secure: bool = True) -> Billboard:
@@ -120,36 +126,40 @@ class Agreement:
         Parameters
         ----------
         ratings : Ratings
-            The rows of this node's users; none for the server.
+            The rows of this node's users; none for the server. Rows without ratings are left out, so that
+            they contribute nothing.
         total : callable
             Adds up over the nodes.
         secure : bool
             False where noise was injected for a test: the statement then says NOT PRIVATE.
         """
-        if ratings.domain.fingerprint != self.domain.fingerprint:
-            raise InputError("These ratings were read over another domain than the agreement's.")
-        with one_blas_thread():
-            arrays = self.estimator.train(ratings, _SharedGate(self, total), self.seed)
-        return Billboard(self.estimator, self.domain, arrays, self._statement(secure))
+        if _identity(ratings.domain) != _identity(self.domain):
+            raise InputError(
+                "These ratings were read over another domain than the agreement's; read them with its"
+                " catalogue, rating range, cap and item features."
+            )
 
-    def _statement(self, secure: bool) -> PrivacyStatement:
+        def train(rows: Ratings, _: Gate, seed: int) -> dict[str, Any]:
+            return self.estimator.train(rows, _SharedGate(self, total), seed)
+
+        rated = ratings.where(np.ones(ratings.n_ratings, dtype=bool))
+        arrays, privacy = self.estimator.run(train, rated, Accountant(self.budget), self.seed)
+        return Billboard(self.estimator, self.domain, arrays, self._statement(privacy, secure))
+
+    def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:
+        """What an accountant says that released nothing itself, with what the nodes released."""
         public = (
-            *self.estimator.public_inputs,
+            *privacy.public,
             f"which of the {self.n_nodes} nodes took part (so a user is replaced by an empty contribution)",
             f"trusted: an honest-but-curious server, and all but {self.colluding} nodes",
         )
-        reasons = [] if secure else ["the noise came from an injected source"]
-        if not self.budget.private:
-            reasons.append("the budget is infinite")
-        return PrivacyStatement(
-            budget=self.budget,
+        injected = () if secure else ("the noise came from an injected source",)
+        return replace(
+            privacy,
             releases=self.plan.releases,
             public=public,
-            reasons=tuple(reasons),
+            reasons=(*injected, *privacy.reasons),
             secure_noise=secure,
-            ledger=None,
-            version=library_version(),
-            exact_arithmetic=True,
             exact_noise=secure,
         )
 
@@ -176,6 +186,14 @@ class _SharedGate(Gate):
         scaled = np.asarray(value, dtype=np.float64) * (1.0 if scale is None else scale)
         total = self._total(self._order[label], label, to_grid(scaled.ravel(), step), share)
         return from_grid(total, step).reshape(value.shape) / (1.0 if scale is None else scale)
+
+
+def _identity(domain: Domain) -> list[Any]:
+    """All that a training reads of a domain."""
+    features = domain.item_features
+    if features is None:
+        return [domain.fingerprint]
+    return [domain.fingerprint, *features.shape, hashlib.sha256(features.tobytes()).hexdigest()]
 
 
 def grid_step(noise_sd: float, sensitivity: float) -> float:

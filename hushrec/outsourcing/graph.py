@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from hushrec.errors import InputError
 
-#: Chance that colluding nodes hold enough shares of anybody's secrets, or that the graph falls apart.
+#: Chance that colluding nodes hold enough shares of anybody's secrets, and that the graph falls apart in any
+#: release of a training.
 SECURITY = 2.0**-40
 #: Chance that so many of a node's neighbours drop out that the training stops.
 CORRECTNESS = 2.0**-20
@@ -25,13 +26,15 @@ class Graph(NamedTuple):
     threshold: int
 
 
-def choose_graph(n_nodes: int, dropouts: int, colluding: int) -> Graph:
+def choose_graph(n_nodes: int, dropouts: int, colluding: int, releases: int) -> Graph:
     """The fewest neighbours that are safe, and then the largest threshold that survives the dropouts.
 
     Parameters
     ----------
     n_nodes, dropouts, colluding : int
         Nodes, and how many of them may drop out or collude with the server.
+    releases : int
+        Of the training: others may drop out of each, on one circle.
 
     Returns
     -------
@@ -40,7 +43,7 @@ def choose_graph(n_nodes: int, dropouts: int, colluding: int) -> Graph:
     """
     others = n_nodes - 1
     for degree in [*range(2, others, 2), others]:
-        if degree < others and _apart(n_nodes, dropouts + colluding, degree) > SECURITY:
+        if degree < others and releases * _apart(n_nodes, dropouts + colluding, degree) > SECURITY:
             continue
         threshold = _threshold(n_nodes, dropouts, degree)
         if threshold >= 2 and n_nodes * _at_least(threshold, others, colluding, degree) <= SECURITY:

@@ -3,15 +3,17 @@
 import math
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe
+from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe, base
 from hushrec.data import Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
 from hushrec.outsourcing.agreement import Agreement
+from hushrec.outsourcing.graph import choose_graph
 from hushrec.outsourcing.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
@@ -346,3 +348,72 @@ def test_ratings_over_another_domain():
     other = realistic(10, 20, 100, seed=0)
     with pytest.raises(InputError):
         agreed().train(Ratings.from_triples([], [], [], other.domain), lambda *_: None)
+
+
+def refused(agreement, ratings, words):
+    with pytest.raises(InputError, match=words):
+        agreement.train(ratings, lambda *_: pytest.fail("a sum left the node"))
+
+
+def test_a_domain_read_from_ratings_is_refused():
+    """Killed: the agreement's domain taken for that of the ratings, alike but for `declared`."""
+    observed = replace(RATINGS.domain, declared=False)
+    with pytest.raises(InputError, match="declare"):
+        replace(agreed(), domain=observed)
+    refused(agreed(), replace(PARTS[0], domain=observed), "declare")
+    assert replace(agreed(epsilon=math.inf), domain=observed).plan.releases
+
+
+def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
+    refused(agreed(seed=-1), PARTS[0], "seed=-1")
+    monkeypatch.setattr(base, "LARGEST_COUNT", 3)
+    refused(agreed(), PARTS[0], "exact for up to 3 users")
+
+
+def with_features(features):
+    return replace(RATINGS.domain, item_features=features)
+
+
+def test_the_fingerprint_holds_all_that_a_training_reads(monkeypatch):
+    """Killed: item features, their shape, or the version of the library left out."""
+    features = np.arange(60.0).reshape(30, 2)
+    domains = [RATINGS.domain, *map(with_features, (features, features + 1, features[:, :1]))]
+    agreements_made = [replace(agreed(), domain=domain) for domain in domains]
+    agreements_made += [agreed(seed=5), agreed(colluding=2), agreed(dropouts=0.2), agreed(epsilon=4.0)]
+    known = {agreement.fingerprint for agreement in agreements_made}
+    assert len(known) == 8
+    assert replace(agreed(), domain=with_features(features.copy())).fingerprint in known
+    monkeypatch.setattr(agreements, "library_version", lambda: "another")
+    assert agreed().fingerprint not in known
+
+
+def test_item_features_are_agreed_on_and_stated():
+    agreement = replace(agreed(), domain=with_features(np.ones((30, 3))))
+    refused(agreement, PARTS[0], "item features")
+    rows = replace(PARTS[0], domain=agreement.domain)
+    billboard = agreement.train(rows, lambda index, label, integers, noise_sd: integers)
+    assert "3 item features" in billboard.privacy.text()
+
+
+def test_every_release_counts_for_the_graph():
+    agreement = agreed(replace(SHARED, iterations=20), n_nodes=200, colluding=10)
+    releases = len(agreement.plan.releases)
+    assert agreement.graph == choose_graph(200, 66, 10, releases) != choose_graph(200, 66, 10, 1)
+    assert releases > 60
+
+
+@pytest.mark.parametrize("estimator", [SHARED, replace(SHARED, n_users=None), BY_ITEM, ItemBias()])
+def test_a_row_without_ratings_contributes_nothing(estimator):
+    """Killed: an empty row that votes for the level and is counted."""
+
+    def sent(ratings):
+        sums = []
+        agreed(estimator).train(
+            ratings, lambda index, label, integers, noise_sd: sums.append(integers) or integers
+        )
+        return sums
+
+    empty = PARTS[0].for_users([*PARTS[0].users, "nobody", "nobody else"])
+    assert empty.n_users == PARTS[0].n_users + 2
+    for one, other in zip(sent(PARTS[0]), sent(empty), strict=True):
+        np.testing.assert_array_equal(one, other)

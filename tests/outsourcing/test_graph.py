@@ -29,14 +29,17 @@ def test_circle_is_regular_and_mutual(n_nodes, degree):
 
 
 def test_small_groups_are_complete():
-    graph = choose_graph(8, 2, 1)
+    graph = choose_graph(8, 2, 1, 1)
     assert graph == (7, 5)
     assert all(len(others) == 7 for others in circle([str(node) for node in range(8)], 7).values())
 
 
-@pytest.mark.parametrize(("n_nodes", "dropouts", "colluding"), [(200, 66, 10), (400, 133, 40)])
-def test_chances_by_counting(n_nodes, dropouts, colluding):
-    degree, threshold = choose_graph(n_nodes, dropouts, colluding)
+@pytest.mark.parametrize(
+    ("n_nodes", "dropouts", "colluding", "releases"), [(200, 66, 10, 1), (400, 133, 40, 1), (200, 66, 10, 50)]
+)
+def test_chances_by_counting(n_nodes, dropouts, colluding, releases):
+    """Killed: a graph that may fall apart with the allowed chance in every release anew."""
+    degree, threshold = choose_graph(n_nodes, dropouts, colluding, releases)
     others, all_ways = n_nodes - 1, math.comb(n_nodes - 1, degree)
 
     def chance(marked, hits):
@@ -49,7 +52,7 @@ def test_chances_by_counting(n_nodes, dropouts, colluding):
     gone = dropouts + colluding
     reach = degree // 2
     row = math.prod((gone - step) / (n_nodes - step) for step in range(reach))
-    assert n_nodes * row <= SECURITY
+    assert releases * n_nodes * row <= SECURITY
 
 
 def test_what_is_left_stays_connected():
@@ -65,10 +68,10 @@ def test_what_is_left_stays_connected():
 
 
 def test_degree_grows_slowly():
-    degrees = [choose_graph(n, n // 3, n // 20).degree for n in (100, 200, 400, 800, 1600, 3200)]
+    degrees = [choose_graph(n, n // 3, n // 20, 10).degree for n in (100, 200, 400, 800, 1600, 3200)]
     assert all(b - a <= 8 for a, b in itertools.pairwise(degrees[2:])) and degrees[-1] < 100
 
 
 def test_too_few():
     with pytest.raises(InputError):
-        choose_graph(6, 2, 4)
+        choose_graph(6, 2, 4, 1)
