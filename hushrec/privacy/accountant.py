@@ -3,13 +3,14 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import name, shown
+from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.aggregate import Aggregate, check_scale_fits, numeric_array
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.ledger import Ledger
@@ -42,8 +43,8 @@ class Accountant:
     Privacy
     -------
     Under an adaptive choice of mechanisms, all releases together satisfy the budget; the proof is in
-    docs/proofs/accounting.md, section 4. An accountant belongs to the process that made it, since a fork
-    could spend the same budget again.
+    docs/proofs/accounting.md, section 4. An accountant and its streams belong to the process that made them,
+    since a fork could spend the same budget again.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Accountant:
     def check(self, plan: Plan) -> None:
         """Refuse a plan that does not fit beside what has been released; nothing is spent."""
         with self._lock:
-            check_fit(self.budget, self._releases, plan.releases)
+            self._check_fit(plan.releases)
             if self.ledger is not None:
                 self.ledger.check(self.dataset, plan.releases)
 
@@ -143,7 +144,7 @@ class Accountant:
         value = self._charge(release, aggregate._take)
         # the charge is durable: only now may noise be drawn
         if aggregate.streamed:
-            return (add_noise(block) for block in value)
+            return self._noisy_blocks(value, add_noise)
         return add_noise(value)
 
     def select(
@@ -159,6 +160,7 @@ class Accountant:
         run : callable
             One run: it gets an accountant with the budget of one run, through which all that it computes from
             private rows must pass, its score included, and returns its result and the score; the lowest wins.
+            That accountant adds up mu^2 only, also of pure releases, and refuses a selection.
 
         Returns
         -------
@@ -177,7 +179,8 @@ class Accountant:
         noise = None if self._secure else self._noise
         best: tuple[Result, float] | None = None
         for _ in range(mechanism.draw_number_of_runs()):
-            result, score = run(Accountant(budget, noise=noise, data_is_public=self.data_is_public))
+            self._check_process()
+            result, score = run(_RunAccountant(budget, noise=noise, data_is_public=self.data_is_public))
             if best is None or score < best[1]:
                 best = (result, score)
         assert best is not None
@@ -185,17 +188,31 @@ class Accountant:
 
     def _charge(self, release: Release, take: Callable[[], Any] = lambda: None) -> Any:
         """Check, take the value from its aggregate, record the charge; return the value."""
-        if os.getpid() != self._process:
-            raise BudgetError(
-                "This accountant was copied by a fork, where its budget could be spent twice; make a new one."
-            )
+        self._check_process()
         with self._lock:
-            check_fit(self.budget, self._releases, (release,))
+            self._check_fit((release,))
             value = take()
             if self.ledger is not None:
                 self.ledger.charge(self.dataset, self.run, release)
             self._releases.append(release)
         return value
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "This accountant was copied by a fork, where its budget could be spent twice; make a new one."
+            )
+
+    def _check_fit(self, coming: Iterable[Release]) -> None:
+        check_fit(self.budget, self._releases, coming)
+
+    def _noisy_blocks(
+        self, blocks: Iterable[np.ndarray], add_noise: Callable[[np.ndarray], np.ndarray]
+    ) -> Iterator[np.ndarray]:
+        """Both sides of a fork would draw noise for the same block: only the process that was charged may."""
+        for block in blocks:
+            self._check_process()
+            yield add_noise(block)
 
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
@@ -258,3 +275,19 @@ class Accountant:
             return add(array, amount, label)
 
         return add_noise
+
+
+class _RunAccountant(Accountant):
+    """Of one run of a selection, whose price holds for runs that are mu-GDP (docs/proofs/selection.md)."""
+
+    def _check_fit(self, coming: Iterable[Release]) -> None:
+        releases = (*self._releases, *coming)
+        if any(release.failure for release in releases):
+            raise BudgetError("A run of a selection cannot make a selection itself; choose once, outside.")
+        super()._check_fit(coming)
+        mu = Plan(self.budget, releases).mu
+        if mu * mu > self.budget.mu**2 * (1 + ROUNDING):
+            raise BudgetError(
+                f"The releases of a run of a selection would bring mu to {mu:.6g}, past the run's"
+                f" {self.budget.mu:.6g}, and pure epsilons do not count there; add more noise."
+            )

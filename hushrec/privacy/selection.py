@@ -22,13 +22,14 @@ from hushrec.privacy.budget import Budget
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
+_LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
 _LARGEST_SHAPE = 100.0
 _LEAST_MASS = 1e-30  # further runs are less likely than any double can tell
 
 
 @dataclass(frozen=True)
 class RepeatAndSelect:
-    """The best of a random number of runs, each (run_epsilon, delta)-DP by Gaussian composition.
+    """The best of a random number of runs, each as private as one Gaussian release of (run_epsilon, delta).
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ class RepeatAndSelect:
     delta : float
         In [1e-300, 1).
     mean_runs : float
-        Expected number of runs, greater than 1.
+        Expected number of runs, from 1.00001 to 1e6.
     shape : float
         Of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most uneven)
         over 1 (geometric) to 100.
@@ -53,8 +54,8 @@ class RepeatAndSelect:
         object.__setattr__(self, "run_epsilon", valid_epsilon(self.run_epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
         mean_runs = number("mean_runs", self.mean_runs, "pass how many runs to expect, for example 10")
-        if not 1 < mean_runs <= 1e6:
-            raise InputError(f"mean_runs must be greater than 1 and at most 1e6, not {mean_runs:g}.")
+        if not _LEAST_MEAN <= mean_runs <= _LARGEST_MEAN:
+            raise InputError(f"mean_runs must be from {_LEAST_MEAN} to {_LARGEST_MEAN:g}, not {mean_runs!r}.")
         shape = number("shape", self.shape, "pass 1.0 for a geometric number of runs")
         if not 0 <= shape <= _LARGEST_SHAPE:
             raise InputError(f"shape must be from 0 to {_LARGEST_SHAPE:g}, not {shape:g}.")
@@ -130,25 +131,33 @@ def success_rate(mean_runs: float, shape: float) -> float:
     """Gamma of the truncated negative binomial law with this mean (the paper's definition 1)."""
 
     def log_mean(log_gamma: float) -> float:
-        gamma = math.exp(log_gamma)
+        odds = math.expm1(-log_gamma)
         if shape == 0:
-            return math.log((1 / gamma - 1) / -log_gamma)
-        return math.log(shape * (1 - gamma) / gamma / -math.expm1(shape * log_gamma))
+            return math.log(odds / -log_gamma)
+        return math.log(shape * odds / -math.expm1(shape * log_gamma))
 
     target = math.log(mean_runs)
     return math.exp(brentq(lambda log_gamma: log_mean(log_gamma) - target, -60.0, -1e-9, xtol=1e-14))
 
 
 def number_of_runs(uniform: float, mean_runs: float, shape: float) -> int:
-    """Inverse of the truncated negative binomial distribution function, at least 1."""
+    """Inverse of the truncated negative binomial distribution function, at least 1.
+
+    Masses are kept as logarithms: for a large shape the first ones are too small for a double.
+    """
     gamma = success_rate(mean_runs, shape)
+    log_gamma = math.log(gamma)
+    log_mass = math.log1p(-gamma)
     if shape == 0:
-        mass = (1 - gamma) / -math.log(gamma)
+        log_mass -= math.log(-log_gamma)
     else:
-        mass = shape * (1 - gamma) / math.expm1(-shape * math.log(gamma))
+        log_mass += math.log(shape) + shape * log_gamma - math.log(-math.expm1(shape * log_gamma))
     runs = 1
-    while uniform > mass > _LEAST_MASS:
+    while uniform > (mass := math.exp(log_mass)):
+        growth = (1 - gamma) * (runs + shape) / (runs + 1)
+        if growth < 1 and mass < _LEAST_MASS:
+            break
         uniform -= mass
-        mass *= (1 - gamma) * (runs + shape) / (runs + 1)
+        log_mass += math.log(growth)
         runs += 1
     return runs

@@ -79,6 +79,7 @@ from tests.privacy import (
     test_ledger,
     test_noise,
     test_sampler,
+    test_selection,
 )
 
 Array = np.ndarray
@@ -529,6 +530,10 @@ def fork_not_noticed(monkeypatch: Any) -> None:
     monkeypatch.setattr(accountant_module, "os", Os)
 
 
+def blocks_noisy_in_any_process(self: Accountant, blocks: Any, add_noise: Any) -> Any:
+    return (add_noise(block) for block in blocks)
+
+
 def aggregate_shown(self: Aggregate) -> str:
     return f"Aggregate({self._value})"
 
@@ -854,5 +859,16 @@ MUTANTS = [
         "items learned by their exact weights (EigenRec)",
         items_learned_by_exact_weights,
         replayed("private-eigenrec"),
+    ),
+    # what the accountant lets through
+    Mutant(
+        "stream goes on after a fork",
+        set_to(Accountant, "_noisy_blocks", blocks_noisy_in_any_process),
+        Killer(test_accountant.test_a_fork_cannot_go_on_with_a_stream),
+    ),
+    Mutant(
+        "pure epsilons added up in a run of a selection",
+        set_to(accountant_module._RunAccountant, "_check_fit", Accountant._check_fit),
+        Killer(test_selection.test_a_run_must_be_gaussian_dp, {}, ("monkeypatch",)),
     ),
 ]

@@ -236,6 +236,27 @@ def test_a_fork_cannot_spend_the_same_budget_again():
     assert results.get() == "refused"
 
 
+def take_in_child(stream, results):
+    try:
+        next(stream)
+        results.put("released")
+    except BudgetError:
+        results.put("refused")
+
+
+def test_a_fork_cannot_go_on_with_a_stream():
+    """Killed: two draws of noise for the same block and one charge."""
+    stream = Accountant(BUDGET).release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.9), "a")
+    next(stream)
+    context = get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(target=take_in_child, args=(stream, results))
+    child.start()
+    child.join()
+    assert results.get() == "refused"
+    assert len(list(stream)) == 2
+
+
 def test_injected_noise_is_stamped_and_refused_by_a_ledger(tmp_path):
     """D7. Killed: the source's own word (an attribute `secure = True`) taken for it."""
 

@@ -2,10 +2,12 @@
 
 import itertools
 import math
+import os
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import (
@@ -14,11 +16,15 @@ from hushrec.privacy import (
     Budget,
     Gaussian,
     Ledger,
+    Plan,
+    RandomizedResponse,
     Release,
     RepeatAndSelect,
+    SystemNoise,
     epsilon_of,
 )
 from hushrec.privacy import selection as selection_module
+from hushrec.privacy.accounting import mu_of_pure
 from hushrec.privacy.selection import number_of_runs, selection_epsilon, success_rate
 from hushrec.privacy.testing import SeededNoise
 
@@ -60,6 +66,29 @@ def test_the_number_of_runs_has_its_law(mean_runs, shape):
     observed = np.bincount(np.minimum(drawn, 6), minlength=7)[1:]
     expected = np.append(mass[:5], 1 - mass[:5].sum()) * 2000
     assert stats.chisquare(observed, expected).pvalue > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("mean_runs", "shape"),
+    [*LAWS[:2], (1000.0, 50.0), (2e4, 100.0), (1e6, 100.0), (1e5, 0.5), (1.00001, 100.0)],
+)
+def test_the_law_against_scipy(mean_runs, shape):
+    """Killed: a loop that stops where the first masses are too small for a double; an overflow."""
+    law = stats.nbinom(shape, success_rate(mean_runs, shape))
+    counted = law.sf(0)
+    assert law.mean() / counted == pytest.approx(mean_runs, rel=1e-6)
+    for uniform in (1e-3, 0.4, 0.99):
+        runs = number_of_runs(uniform, mean_runs, shape)
+        below, upto = ((law.cdf(k) - law.cdf(0)) / counted for k in (runs - 1, runs))
+        assert below - 1e-7 <= uniform <= upto + 1e-7
+
+
+@pytest.mark.parametrize("mean_runs", [1.00001, 1.5, 1e3, 1e6])
+@pytest.mark.parametrize("shape", [0.0, 1e-300, 1e-9, 1.0, 30.0, 100.0])
+def test_every_law_that_is_accepted_can_be_drawn(mean_runs, shape):
+    assert RepeatAndSelect(1.0, 1e-6, mean_runs, shape).epsilon > 0
+    assert number_of_runs(1e-6, mean_runs, shape) >= 1
+    assert shape > 1 or number_of_runs(0.2, mean_runs, shape) < mean_runs + 1
 
 
 def test_the_best_within_a_budget_fits_it_and_not_by_much():
@@ -146,10 +175,91 @@ def test_select_returns_the_lowest_score_and_only_that(monkeypatch):
     assert not accountant.statement().private
 
 
+RATING = ("rating", "replace")
+
+
+def flipped(epsilon):
+    """A run that releases one label by randomized response."""
+
+    def run(accountant):
+        one = Aggregate(np.ones(1), sensitivity=1.0, unit=RATING[0], relation=RATING[1], norm="labels")
+        noisy = accountant.release(one, RandomizedResponse(epsilon), "label")
+        return noisy, -float(noisy[0])
+
+    return run
+
+
+def chosen(run):
+    return Accountant(Budget(50.0, 1e-5, *RATING)).select(RepeatAndSelect(5.0, 1e-6, 10.0), "best", run)
+
+
+def test_a_run_must_be_gaussian_dp(monkeypatch):
+    """Killed: the filter of a whole budget, which takes pure releases by the sum of their epsilons."""
+    mechanism = RepeatAndSelect(5.0, 1e-6, 10.0)
+    allowed = brentq(lambda epsilon: mu_of_pure(epsilon) - mechanism.run_mu, 0.01, 5.0) * (1 - 1e-9)
+    assert chosen(flipped(allowed))[0] in (-1, 1)
+    monkeypatch.setattr(SystemNoise, "flip", lambda *_: pytest.fail("noise was drawn"))
+    for epsilon in (allowed * 1.001, 5.0):
+        with pytest.raises(BudgetError, match="pure epsilons do not count"):
+            chosen(flipped(epsilon))
+    plan = Plan(Budget(5.0, 1e-6, *RATING), [Release("label", RandomizedResponse(5.0), 1.0, *RATING)])
+    with pytest.raises(BudgetError, match="pure epsilons do not count"):
+        chosen(lambda inner: inner.check(plan))
+
+
+def test_a_run_cannot_choose_itself():
+    with pytest.raises(BudgetError, match="selection"):
+        chosen(lambda inner: inner.select(RepeatAndSelect(0.01, 1e-9, 2.0), "again", flipped(0.001)))
+
+
+def test_the_price_covers_pure_runs_that_are_let_through():
+    """The exact delta of the worst run with three outcomes (best, second, others), at a geometric number.
+
+    One that spends run_epsilon as a pure epsilon costs 10,000 times the delta that is charged.
+    """
+    mechanism = RepeatAndSelect(5.0, 1e-6, 10.0)
+    gamma = success_rate(10.0, 1.0)
+
+    def second_wins(best, second):
+        """The best never comes, the second does; from the generating function of the number of runs."""
+        none = [gamma * rest / (1 - (1 - gamma) * rest) for rest in (1 - best, 1 - best - second)]
+        return none[0] - none[1]
+
+    def worst_delta(epsilon):
+        best, second = np.meshgrid(*2 * [np.geomspace(1e-5, 1, 1000)])
+        odds = math.exp(epsilon)
+        for_less = 1 - best - second
+        for_more = 1 - best * odds - second / odds
+        valid = (
+            (for_less >= 0) & (for_more >= 0) & (for_less <= odds * for_more) & (for_more <= odds * for_less)
+        )
+        more = second_wins(best * odds, second / odds)
+        return (second_wins(best, second) - math.exp(mechanism.epsilon) * more)[valid].max()
+
+    allowed = brentq(lambda epsilon: mu_of_pure(epsilon) - mechanism.run_mu, 0.01, 5.0)
+    assert worst_delta(allowed) <= mechanism.delta
+    assert worst_delta(5.0) > 1e4 * mechanism.delta
+
+
+def test_a_fork_makes_no_runs_of_its_own():
+    """Killed: a run that returns in both processes, after which each goes on to choose."""
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def run(inner):
+            patch.setattr(os, "getpid", lambda: -1)  # as in a child
+            return None, 0.0
+
+        patch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self: 2)
+        with pytest.raises(BudgetError, match="fork"):
+            chosen(run)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [(0.0, 1e-6, 10, 1), (1.0, 2.0, 10, 1), (1.0, 1e-6, 1.0, 1), (1.0, 1e-6, math.inf, 1),
      (1.0, 1e-6, "10", 1), (1.0, 1e-6, 10, -0.1),
+     (1.0, 1e-6, 1 + 1e-9, 100), (1.0, 1e-6, 1 + 1e-12, 0),
      (1.0, 1e-6, 10, math.nan), (1.0, 1e-6, 10, None), (1.0, 1e-6, 10, 1e3)],
 )  # fmt: skip
 def test_bad_parameters(wrong):
