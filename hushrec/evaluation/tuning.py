@@ -144,7 +144,9 @@ def tune(
 
     best = accountant.select(mechanism, _LABEL, run)
     public = (*best.privacy.public, "the settings to choose from")
-    statement = accountant.statement(public, exact_arithmetic=True)
+    statement = accountant.statement(
+        public, best.privacy.notes, exact_arithmetic=best.privacy.exact_arithmetic
+    )
     return replace(best, privacy=statement)
 
 

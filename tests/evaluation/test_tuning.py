@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -77,6 +78,12 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
         assert inner.budget.mu * (1 - 1e-9) < inner.spent_mu <= inner.budget.mu * (1 + 1e-12)
         score = inner.releases[-1]
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
+
+
+def test_the_statement_has_the_notes_of_the_model():
+    domain = replace(RATINGS.domain, item_features=np.ones((60, 3)))
+    model = tune(replace(RATINGS, domain=domain), "private-als", [{}], Accountant(BUDGET), mean_runs=1.5)
+    assert "3 item features" in " ".join(model.privacy.notes)
 
 
 def neighbours(count, relation):
