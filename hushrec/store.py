@@ -2,8 +2,9 @@
 
 A model file is ``magic (8 bytes) | header length (8 bytes, little-endian) | header (JSON, UTF-8) | arrays |
 SHA-256 of everything before (32 bytes)``. Reading checks the digest before it looks at anything else, so a
-damaged file is refused, never half understood. The digest is of released values: it tells nothing about
-the ratings.
+damaged file is refused, never half understood. Anyone can compute a digest, so what the header says of the
+arrays is checked too: they share no byte, fill the file and fit the catalogue. The digest is of released
+values: it tells nothing about the ratings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import tempfile
 from pathlib import Path
@@ -160,22 +160,34 @@ def _decode(body: memoryview) -> Billboard:
     header = json.loads(bytes(body[start : start + length]))
     if header["version"] != 1:
         raise ValueError(f"format version {header['version']}")
-    payload = body[start + length :]
-    arrays = {}
-    for entry in header["arrays"]:
-        shape = tuple(int(size) for size in entry["shape"])
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
-        if entry["bytes"] != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"array {entry['name']!r} has the wrong size")
-        chunk = payload[entry["offset"] : entry["offset"] + entry["bytes"]]
-        arrays[entry["name"]] = np.frombuffer(chunk, dtype=dtype).reshape(shape)
+    domain = Domain.from_dict(header["domain"])
+    arrays = _arrays(header["arrays"], body[start + length :])
+    shapes = [arrays["center"].shape, arrays["item_bias"].shape, arrays["item_factors"].shape[:-1]]
+    if shapes != [(), (domain.n_items,), (domain.n_items,)]:
+        raise ValueError("the arrays do not fit the catalogue")
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in header["hyper_parameters"].items()}
     return Billboard(
         estimator=ESTIMATORS[header["model"]](**settings),
-        domain=Domain.from_dict(header["domain"]),
+        domain=domain,
         arrays=arrays,
         privacy=PrivacyStatement.from_dict(header["privacy"]),
     )
+
+
+def _arrays(entries: list[dict[str, Any]], payload: memoryview) -> dict[str, Any]:
+    """Arrays that lie one after the other and fill the payload, so that no byte of it is read twice."""
+    arrays: dict[str, Any] = {}
+    end = 0
+    for entry in entries:
+        shape = tuple(int(size) for size in entry["shape"])
+        array: Any = np.ndarray(shape, _DTYPES[entry["dtype"]], buffer=payload, offset=end)
+        if entry["name"] in arrays or entry["offset"] != end or entry["bytes"] != array.nbytes:
+            raise ValueError(f"array {entry['name']!r} occurs twice or is not where its entry says")
+        arrays[entry["name"]] = array
+        end += array.nbytes
+    if end != len(payload):
+        raise ValueError("bytes that belong to no array")
+    return arrays
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """D6: a model file is whole or refused, with one kind of error, and holds no executable content."""
 
+import json
 import math
 import os
 import re
@@ -161,6 +162,99 @@ def test_other_files_are_refused(content: bytes, tmp_path) -> None:
     path = tmp_path / "model.hush"
     path.write_bytes(content)
     with pytest.raises(ModelFileError):
+        Billboard.load(path)
+
+
+def forged(change, path, added: bytes = b"") -> None:
+    """A model file of 60 kB with another header, and a digest that fits."""
+    PrivateALS(rank=200).fit(RATINGS, Accountant(Budget(2.0, 1e-6))).save(path)
+    good = path.read_bytes()
+    length = int.from_bytes(good[8:16], "little")
+    header = json.loads(good[16 : 16 + length])
+    change(header)
+    path.write_bytes(signed(json.dumps(header).encode(), good[16 + length : -32] + added))
+
+
+def sharing(header: dict) -> None:
+    """400 more arrays over the bytes of the first two."""
+    size = sum(entry["bytes"] for entry in header["arrays"])
+    entry = {"dtype": "uint8", "shape": [size], "offset": 0, "bytes": size}
+    header["arrays"] += [{"name": str(number), **entry} for number in range(400)]
+
+
+def there_and_back(header: dict) -> None:
+    """Arrays of negative size, each of which takes back the bytes of the one before."""
+    size = sum(entry["bytes"] for entry in header["arrays"])
+    for number in range(400):
+        taken, at = (-size, size) if number % 2 == 0 else (size, 0)
+        entry = {"name": str(number), "dtype": "uint8", "shape": [taken], "offset": at, "bytes": taken}
+        header["arrays"].append(entry)
+
+
+@pytest.mark.parametrize("change", [sharing, there_and_back])
+def test_memory_is_in_proportion_to_the_file(change, tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(change, path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError):
+            Billboard.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+def rename(header: dict) -> None:
+    header["arrays"][1]["name"] = header["arrays"][0]["name"]
+
+
+def exchange(header: dict) -> None:
+    header["arrays"][:2] = header["arrays"][1::-1]
+
+
+def widen(header: dict) -> None:
+    next(entry for entry in header["arrays"] if entry["name"] == "item_bias")["shape"] = [15, 2]
+
+
+def drop_last(header: dict) -> None:
+    header["arrays"].pop()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (rename, "occurs twice"),
+        (exchange, "not where"),
+        (widen, "fit the catalogue"),
+        (drop_last, "belong to no array"),
+        (lambda header: header.update(arrays=[]), "belong to no array"),
+        (lambda header: header["domain"].update(items=header["domain"]["items"][:20]), "fit the catalogue"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change, words, tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(lambda header: None, path)
+    Billboard.load(path)
+    forged(change, path)
+    with pytest.raises(ModelFileError, match=words) as error:
+        Billboard.load(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["center", "item_bias", "item_factors"])
+def test_a_file_without_a_needed_array_is_refused(name: str, tmp_path) -> None:
+    def hide(header: dict) -> None:
+        next(entry for entry in header["arrays"] if entry["name"] == name)["name"] = "other"
+
+    forged(hide, tmp_path / "model.hush")
+    with pytest.raises(ModelFileError, match=name):
+        Billboard.load(tmp_path / "model.hush")
+
+
+def test_bytes_behind_the_arrays_are_refused(tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(lambda header: None, path, added=b"\0")
+    with pytest.raises(ModelFileError, match="belong to no array"):
         Billboard.load(path)
 
 
