@@ -99,6 +99,16 @@ class Budget:
         pure = pure_epsilon(costs)
         return failure <= self.delta and pure is not None and pure <= self.epsilon * (1 + ROUNDING)
 
+    def left(self, costs: Iterable[Cost]) -> str:
+        """Say what still fits the budget beside these costs."""
+        costs = tuple(costs)
+        failure = math.fsum(cost.failure for cost in costs)
+        mu = mu_of(self.epsilon, self.delta - failure) if failure < self.delta else 0.0
+        square = mu**2 - math.fsum(cost.mu**2 for cost in costs)
+        epsilon = epsilon_of(math.sqrt(square), self.delta - failure) if square > 0 else 0.0
+        epsilon = math.floor(epsilon * 1000) / 1000
+        return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
+
     def spell(self, epsilon: float) -> str:
         """Say an epsilon at the budget's delta, with its unit and relation."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)

@@ -2,9 +2,9 @@
 
 One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
 survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
-Each charge carries the hash of the one before it, so a changed, lost or inserted row is found; like any file,
-the ledger cannot defend itself against an owner who deletes it or writes all of it anew. Whatever goes wrong
-raises LedgerError, and nothing is released.
+Each charge carries the hash of the one before it, and the head those of the budgets, so a changed, lost or
+inserted row is found when the ledger is opened; like any file, it cannot defend itself against an owner who
+deletes it or writes all of it anew. Whatever goes wrong raises LedgerError, and nothing is released.
 """
 
 import hashlib
@@ -28,8 +28,15 @@ from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
 
 _APPLICATION = 0x68757368  # "hush" in SQLite's application_id
-_VERSION = 2
+_VERSION = 3
 _GENESIS = "0" * 64
+
+
+def _digest(row: Iterable[Any]) -> str:
+    return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
+
+
+_NO_DATASETS = _digest([])
 
 _SCHEMA = f"""
 PRAGMA journal_mode = WAL;
@@ -37,7 +44,7 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 CREATE TABLE datasets (
     name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
-    epsilon REAL, delta REAL, closed INTEGER NOT NULL, hash TEXT NOT NULL
+    epsilon REAL, delta REAL, closed INTEGER NOT NULL
 );
 CREATE TABLE charges (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
@@ -46,8 +53,8 @@ CREATE TABLE charges (
     hash TEXT NOT NULL
 );
 CREATE INDEX charges_of_dataset ON charges (dataset);
-CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL);
-INSERT INTO head VALUES (0, '{_GENESIS}');
+CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, datasets TEXT NOT NULL);
+INSERT INTO head VALUES (0, '{_GENESIS}', '{_NO_DATASETS}');
 """
 
 
@@ -207,17 +214,17 @@ class Ledger:
         with self._transaction("IMMEDIATE") as connection:
             current = self._dataset(connection, dataset, budget.unit, budget.relation)
             self._refuse_closed(connection, dataset)
-            if current is not None and current.mu < budget.mu:
+            if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
                 raise BudgetError(
-                    f'The budget of data set "{dataset}" is {current} and can only be lowered; a larger one '
-                    "would break what its users were promised."
+                    f'The budget of data set "{dataset}" is {current}, and neither its epsilon nor its delta can '
+                    "be raised: that would break what its users were promised."
                 )
             charges = self._charges(connection, dataset)
             if not budget.allows(charges):
                 spent = budget.spell(composed_epsilon(charges, budget.delta))
                 raise BudgetError(
-                    f'Data set "{dataset}" has been charged {spent} already, past a budget of epsilon = '
-                    f"{budget.epsilon:g}; declare at least that."
+                    f'Data set "{dataset}" has been charged {spent} already, past a budget of {budget}; '
+                    "declare at least that."
                 )
             self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
 
@@ -340,7 +347,7 @@ class Ledger:
             total = composed_epsilon((*charges, *releases), budget.delta)
             raise BudgetError(
                 f'This would bring data set "{dataset}" to {budget.spell(total)} over all its runs, past its '
-                f"budget of epsilon = {budget.epsilon:g} in the ledger {self.path}."
+                f"budget of {budget} in the ledger {self.path}; {budget.left(charges)}."
             )
 
     def _dataset(
@@ -350,10 +357,6 @@ class Ledger:
         row = connection.execute("SELECT * FROM datasets WHERE name = ?", (dataset,)).fetchone()
         if row is None:
             return None
-        if _digest(row[:-1]) != row[-1]:
-            raise LedgerError(
-                f"The ledger {self.path} was changed by hand (data set {dataset!r}); restore it from a copy."
-            )
         if (row[1], row[2]) != (unit, relation):
             raise InputError(
                 f'Data set "{dataset}" of the ledger counts unit {row[1]!r} and relation {row[2]!r}; '
@@ -390,8 +393,8 @@ class Ledger:
     ) -> None:
         limits = (None, None) if budget is None else (budget.epsilon, budget.delta)
         row = (dataset, unit, relation, *limits, int(closed))
-        values = (*row, _digest(row))
-        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE head SET datasets = ?", (_digest(_datasets(connection)),))
 
     @staticmethod
     def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:
@@ -415,7 +418,8 @@ class Ledger:
             previous = row[-1]
         orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
         if (
-            connection.execute("SELECT * FROM head").fetchall() != [(count, previous)]
+            connection.execute("SELECT * FROM head").fetchall()
+            != [(count, previous, _digest(_datasets(connection)))]
             or connection.execute("SELECT COUNT(*) FROM charges").fetchone() != (count,)
             or connection.execute(orphans).fetchone() != (0,)
         ):
@@ -501,5 +505,5 @@ class Ledger:
             ) from error
 
 
-def _digest(row: tuple[Any, ...]) -> str:
-    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+def _datasets(connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()

@@ -1,6 +1,7 @@
 """D4: the grid of bad parameters; shares that fit; which costs a budget allows."""
 
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -183,3 +184,14 @@ def test_an_aggregate_shows_nothing():
     for store in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(InputError):
             store(aggregate)
+
+
+def test_what_is_left_fits():
+    budget = Budget(2.0, 1e-6)
+    spent = [Release("a", Budget(1.5, 1e-6).share(1.0), 1.0, "user", "add-remove")]
+    words = r"what is left of it is epsilon = (.*) at delta = 1e-06 \(unit: user, relation: add-remove\)"
+    left = float(re.fullmatch(words, budget.left(spent))[1])
+    rest = Release("b", Budget(left, 1e-6).share(1.0), 1.0, "user", "add-remove")
+    more = Release("b", Budget(left + 0.002, 1e-6).share(1.0), 1.0, "user", "add-remove")
+    assert budget.allows([*spent, rest]) and not budget.allows([*spent, more])
+    assert budget.left([*spent, rest, rest]) == "nothing is left of it"

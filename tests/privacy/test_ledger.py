@@ -96,8 +96,9 @@ def test_a_budget_can_only_be_lowered(path):
     ledger = Ledger(path)
     ledger.open_dataset("d", Budget(2.0, 1e-6))
     ledger.open_dataset("d", Budget(2.0, 1e-6))
-    for larger in (Budget(2.1, 1e-6), Budget(2.0, 1e-5)):
-        with pytest.raises(BudgetError, match="lowered"):
+    cheaper_as_gaussian = Budget(3.0, 1e-60), Budget(0.1, 0.05)
+    for larger in (Budget(2.1, 1e-6), Budget(2.0, 1e-5), *cheaper_as_gaussian):
+        with pytest.raises(BudgetError, match="neither its epsilon nor its delta can be raised"):
             ledger.open_dataset("d", larger)
     ledger.open_dataset("d", BUDGET)
     ledger.charge("d", "run", share(0.5))
@@ -259,8 +260,10 @@ TAMPERING = [
     "UPDATE datasets SET closed = 1",
     "UPDATE datasets SET epsilon = NULL, delta = NULL",
     "DELETE FROM datasets",
+    "DELETE FROM datasets WHERE name = 'without charges'",
+    "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0)",
     "DROP TABLE charges",
-    "PRAGMA user_version = 3",
+    "PRAGMA user_version = 99",
 ]  # fmt: skip
 
 
@@ -270,6 +273,8 @@ def test_tampering_is_found(path, tampering, reopen, no_noise, record_property):
     """In a new process and in one that has it open. Killed: no check of the head, of the data sets."""
     ledger = Ledger(path)
     ledger.open_dataset("default", BUDGET)
+    ledger.open_dataset("without charges", BUDGET)
+    ledger.open_dataset("lowered", Budget(0.5, 1e-6))
     for run in range(3):
         ledger.charge("default", f"run {run}", share(0.1))
     change(path, tampering)
