@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import io
 import math
 import os
+import re
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -50,6 +52,19 @@ _INPUTS = (
     "ledger_path",
 )  # fmt: skip
 _POSITIVE = click.IntRange(min=1)
+_ROLES = ("user", "item", "rating")
+
+#: What errors say to users of the library, and to users of the command line.
+_AS_OPTIONS = (
+    (r"columns=\{'(\w+)': NAME\}", r"--columns \1=NAME"),
+    (r"Budget\(\.\.\., unit='(\w+)', relation='([\w-]+)'\)", r"--unit \1 --relation \2"),
+    (r"Budget\(\.\.\., unit='(\w+)'\)", r"--unit \1"),
+    (r"\b(pass|finite) epsilon\b", r"\1 --epsilon"),
+    (r"--epsilon=inf\b", "--epsilon inf"),
+    (r"\bmath\.inf\b", "inf"),
+    (r"\bpass (\w+=(?:True|False|'[\w-]+'))(?=[ ,.;])", r"pass --set \1"),
+    (r", or allow it to be created", ""),
+)
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -86,9 +101,8 @@ class _Group(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except OSError as error:
-            _fail(
-                f"The system refused: {error.strerror or type(error).__name__} ({error.filename or '?'}).", 1
-            )
+            what = error.filename or "standard output"
+            _fail(f"The system refused: {error.strerror or type(error).__name__} ({what}).", 1)
         except MemoryError:
             _fail("Out of memory; what was charged before stays charged.", 1)
         except Exception as error:
@@ -103,11 +117,32 @@ class _Group(click.Group):
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    for words, options in _AS_OPTIONS:
+        message = re.sub(words, options, message)
     click.echo("Error: " + " ".join(message.split()), err=True)
     sys.exit(code)
 
 
 # ---------------------------------------------------------------------- from arguments to values
+
+
+class _Epsilon(click.ParamType):
+    """A number, or the explicit word for no privacy; a number too large for float64 is not that word."""
+
+    name = "float"
+
+    @staticmethod
+    def of(text: str) -> float:
+        value = float(text)
+        if math.isinf(value) and text.strip().lower() not in ("inf", "infinity"):
+            raise ValueError
+        return value
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return self.of(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor the word inf.", param, ctx)
 
 
 def _budget(epsilon: float | None, delta: float | None, relation: str | None, unit: str = "user") -> Budget:
@@ -201,6 +236,8 @@ def _check_features(model: str, domain: Domain) -> None:
 
 def _reader(columns: str | None, file_format: str | None, implicit: bool) -> Reader:
     names = None if columns is None else _pairs(columns.split(","), "--columns", "user=uid,item=movie")
+    if names and (unknown := sorted(set(names) - set(_ROLES))):
+        raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {', '.join(_ROLES)}.")
 
     def read(path: str, domain: Domain) -> Ratings:
         from hushrec.data import Ratings
@@ -274,7 +311,7 @@ def _numbers(epsilons: str | None) -> list[float]:
     if epsilons is None:
         raise InputError("--epsilons is missing: say which to compare, for example --epsilons 1,5,10.")
     try:
-        return [float(part) for part in epsilons.split(",")]
+        return [_Epsilon.of(part) for part in epsilons.split(",")]
     except ValueError:
         raise InputError(
             f"--epsilons {epsilons!r} is not a list of numbers; write for example 1,5,10,inf."
@@ -286,6 +323,10 @@ def _output_file(path: str | None, option: str) -> Path:
     if path is None:
         raise InputError(f"{option.split()[0]} is missing: say where the result goes, for example {option}.")
     target = Path(path)
+    if target.is_symlink():  # written through, not replaced
+        target = target.resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise InputError(f"{path!r} is not a regular file and would be replaced; pass another name.")
     if target.is_dir():
         raise InputError(f"{path!r} is a folder; pass the name of a file in it.")
     given = click.get_current_context().params
@@ -365,7 +406,7 @@ _budget_options = _bundle(
     _budget,
     click.option(
         "--epsilon",
-        type=float,
+        type=_Epsilon(),
         help="Privacy: smaller is safer, > 0; the word inf asks for none. No default.",
     ),
     _delta,
@@ -492,7 +533,7 @@ _progress = _bundle(
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input.",
+    epilog="Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.",
 )
 @click.version_option(__version__, message="hushrec %(version)s")
 def cli() -> None:
@@ -512,6 +553,9 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the ``hushrec`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an id that the terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")
     cli()
 
 
@@ -572,6 +616,7 @@ def train(
         model, ratings, accountant, n_users=n_users, settings=settings, seed=seed, progress=progress
     )
     _save(billboard, out)
+    _warn_of_the_number_of_users(billboard, n_users)
     if as_json:
         _print_json({"file": str(out), **_described(billboard)})
     else:
@@ -668,12 +713,16 @@ def recommend(
     """
     from hushrec.data import Domain
 
-    if (user is None) == (not all_users):
+    if user is not None and all_users:
+        raise InputError("Pass --user ID or --all-users, not both.")
+    if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
     if all_users and (out_dir is None) == (out_path is None):
         raise InputError(
             "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
         )
+    if out_path is not None and Path(out_path).suffix.lower() not in (".parquet", ".pq"):
+        raise InputError(f"--out {out_path!r} is written as Parquet; give it a name that ends in .parquet.")
     if user is not None and (out_dir or out_path):
         raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
     billboard = _model(model_path)
@@ -765,6 +814,8 @@ def plan(
         )
     result: dict[str, Any] = {"model": model}
     text = [f"Model:      {model}", f"Budget:     {budget}, mu = {_short(budget.mu)}"]
+    if not budget.private:
+        text[0] += "   NOT PRIVATE"
     if domain is not None:
         estimator = choose(model, budget, domain, n_users=n_users, settings=settings)
         planned = estimator.plan(budget, domain)
@@ -880,7 +931,7 @@ def compare(
         k=k,
         relevant_from=relevant_from,
         seed=seed,
-        on_run=_say_run if progress else None,
+        on_run=_say_run(budget) if progress else None,
         **charge_to(),
     )
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -1025,7 +1076,7 @@ def tune(
     model is written, and the whole is charged before the first run; how many were tried is told to nobody.
 
     \b
-    hushrec tune --generated 6000 --model private-als --try rank=4,8 --try regularization=10,20 \\
+    hushrec tune --generated 6000 --model private-als --try rank=4,8 --try user_variance=0.2,0.4 \\
                  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
     hushrec tune ratings.parquet --model item-bias --try clip=0.3,0.45,0.6 --epsilon 5 --delta 1e-6 \\
                  --rating-range 1 5 --catalogue items.txt --out model.hush
@@ -1034,7 +1085,11 @@ def tune(
     from hushrec.evaluation.tuning import tune as run
     from hushrec.privacy import Accountant
 
-    if (ratings_path is None) == (n_generated is None):
+    if ratings_path is not None and n_generated is not None:
+        raise InputError("Pass RATINGS or --generated USERS, not both.")
+    if out_path is not None and (n_generated or charge_to.data_is_public):
+        raise InputError("Nothing is trained for keeps where all is tried and listed; leave --out away.")
+    if ratings_path is None and n_generated is None:
         raise InputError("Pass RATINGS, or --generated USERS to try on generated ratings.")
     candidates = grid(choices)
     ratings = _generated(n_generated, domain, seed) if n_generated else None
@@ -1046,8 +1101,12 @@ def tune(
         if as_json:
             _print_json({"model": model, "epsilon": budget.epsilon, "trials": listed})
         else:
-            words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) for trial in trials]
-            click.echo(f"{model} on public ratings, no budget spent, budget of each run: {budget}")
+            words = [
+                ", ".join(f"{k}={v}" for k, v in trial.settings.items()) or "as planned" for trial in trials
+            ]
+            kind = "generated" if n_generated else "public"
+            click.echo(f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}")
+            click.echo("    RMSE  (best first)")
             click.echo("\n".join(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)))
         return
     assert ratings_path is not None
@@ -1076,7 +1135,10 @@ def _about(billboard: Billboard) -> str:
 
 
 def _settings_line(estimator: Estimator) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in estimator.hyper_parameters().items())
+    settings = ", ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in estimator.hyper_parameters().items()
+    )
     return textwrap.fill(settings or "none", 100, initial_indent="Settings:   ", subsequent_indent=" " * 12)
 
 
@@ -1097,6 +1159,27 @@ def _save(billboard: Billboard, out: Path) -> None:
         billboard.save(out)
     except InputError as error:  # too late for bad input: the budget is spent
         raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
+
+
+def _warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
+    """Say what the declared or released number of users tells of the run; nothing else is looked at."""
+    released = [each for each in billboard.privacy.releases if each.label == "number of users"]
+    number = declared if declared is not None else getattr(billboard.estimator, "n_users", None)
+    if number is None:
+        return
+    if released and declared is None and number <= 4 * released[0].noise_sd:
+        click.echo(
+            f"Warning: the released number of users, {number:,}, is no different from none. Do --columns,"
+            " --format, --catalogue and --rating-range fit the ratings?",
+            err=True,
+        )
+    delta = billboard.privacy.budget.delta
+    if billboard.privacy.private and delta * number >= 1:
+        click.echo(
+            f"Warning: delta = {delta:g} is not below one over the number of users, so the promise allows"
+            " somebody's rows to be told outright; 1e-6 or less is usual.",
+            err=True,
+        )
 
 
 def _growth(history: list[RunSummary]) -> str:
@@ -1244,8 +1327,12 @@ def _short(number: float | None) -> str:
     return "-" if number is None else f"{number:.4g}"
 
 
-def _say_run(model: str, epsilon: float, draw: int) -> None:
-    click.echo(f"training {model} at epsilon {epsilon:g}, draw {draw + 1}", err=True)
+def _say_run(budget: Budget) -> Callable[[str, float, int], None]:
+    def say(model: str, epsilon: float, draw: int) -> None:
+        words = "without privacy" if math.isinf(epsilon) else f"under {replace(budget, epsilon=epsilon)}"
+        click.echo(f"training {model} {words}, draw {draw + 1}", err=True)
+
+    return say
 
 
 def _recommend_one(
@@ -1265,7 +1352,13 @@ def _recommend_one(
         listed = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
         _print_json({"user": user, "known": known, "items": listed})
         return
-    what = "" if known else ", who has no ratings in the history: the list for newcomers"
+    domain = billboard.domain
+    what = (
+        ""
+        if known
+        else f", who has no ratings from {domain.low:g} to {domain.high:g} of items in the catalogue in the"
+        " history: the list for newcomers"
+    )
     click.echo(f"For user {user} alone{what}")
     width = max([4, *(len(str(row["item"])) for row in rows)])
     click.echo(f"rank  {'item':{width}}  score")
@@ -1274,8 +1367,6 @@ def _recommend_one(
 
 
 def _write_private_table(table: Any, out: Path) -> None:
-    import io
-
     import pyarrow.parquet as pq
 
     from hushrec.store import write_atomically
@@ -1299,7 +1390,7 @@ def _write_files(table: Any, folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
     names = _file_names([users[start] for start in starts])
-    for name, start, stop in zip(names, starts, [*starts[1:], len(users)], strict=True):
+    for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
         try:
             with (folder / name).open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)

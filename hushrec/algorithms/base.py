@@ -171,6 +171,15 @@ class Estimator:
         -------
         (what ``train`` returned, PrivacyStatement)
         """
+        if not isinstance(ratings, Ratings):
+            raise InputError(
+                f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
+                " domain), which takes files and data frames."
+            )
+        if not isinstance(accountant, Accountant):
+            raise InputError(
+                f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
+            )
         budget = accountant.budget
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")

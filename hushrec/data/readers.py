@@ -148,6 +148,8 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             raise InputError(
                 f"The table has no column {wanted} (found: {_listed(names)}); {_how_to_name(role)}{hint}."
             )
+        if matches[0] in chosen:
+            raise InputError(f"Column {matches[0]!r} has two roles; {_how_to_name(role)}, another column.")
         chosen.append(matches[0])
     return chosen
 

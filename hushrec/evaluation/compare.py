@@ -62,8 +62,9 @@ class Comparison:
         """What every table and plot of this comparison says about itself."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
+        stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
         return (
-            f"All runs together: epsilon = {_number(self.total_epsilon)} at delta = {self.delta:g}"
+            f"{stamp}All runs together: epsilon = {_number(self.total_epsilon)} at delta = {self.delta:g}"
             f" (unit: {self.unit}, relation: {self.relation}). The errors are a {PRIVATE_FIGURE}."
         )
 

@@ -170,15 +170,15 @@ def _of_taste(taste: str, mu: float, sizes: Array) -> dict[str, tuple[float, flo
     (free, mean), (free_error, mean_error) = _smooth(
         np.array([users, each, items]), curves.sizes, curves.levels
     )
-    private = bias = private_error = bias_error = 0.0
-    if math.isfinite(mu):
-        signal = np.clip(
-            math.log10(mu) + sizes[0] - sizes[2], curves.signal[:, 0].min(), curves.signal[:, 0].max()
-        )
-        (private, bias), (private_error, bias_error) = _smooth(
-            np.array([signal, each, items]), curves.signal, curves.excess
-        )
-        private = max(private, 0.0)
+    signal = np.clip(
+        math.log10(mu) + sizes[0] - sizes[2], curves.signal[:, 0].min(), curves.signal[:, 0].max()
+    )
+    (private, bias), (private_error, bias_error) = _smooth(
+        np.array([signal, each, items]), curves.signal, curves.excess
+    )
+    private = max(private, 0.0)
+    if math.isinf(mu):
+        private = private_error = 0.0
     gain = max(mean - free, UNIT)
     return {
         "non_private": (free, free_error),

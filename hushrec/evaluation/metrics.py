@@ -100,7 +100,8 @@ class Evaluation:
             figures = (
                 "       -   (nothing to measure)"
                 if math.isnan(metric.value)
-                else f"{metric.value:8.4f}   {metric.low:.4f} to {metric.high:.4f}"
+                else f"{metric.value:8.4f}"
+                + ("" if math.isnan(metric.low) else f"   {metric.low:.4f} to {metric.high:.4f}")
             )
             lines.append(f"{name:{width}}{figures}")
         relevant = (

@@ -216,7 +216,7 @@ class Ledger:
             self._refuse_closed(connection, dataset)
             if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
                 raise BudgetError(
-                    f'The budget of data set "{dataset}" is {current}, and neither its epsilon nor its delta can '
+                    f'The budget of data set "{dataset}" is {current}; neither its epsilon nor its delta can '
                     "be raised: that would break what its users were promised."
                 )
             charges = self._charges(connection, dataset)

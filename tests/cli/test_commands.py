@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -74,9 +75,38 @@ def test_the_documented_train_and_evaluate_forms(run, files):
     assert model.privacy.spent_epsilon <= 5 * (1 + 1e-9)
     figures = parsed(run("evaluate", "model.hush", files.train, files.test, "--json"))
     assert figures["rmse"] > 0 and figures["mae"] > 0
-    released = len(model.privacy.releases)
+    assert "number of users" in [release.label for release in model.privacy.releases]
     assert run(*line, *files.domain, "--users", "200", "--out", "declared.hush").exit_code == 0
-    assert len(hushrec.load("declared.hush").privacy.releases) < released
+    declared = hushrec.load("declared.hush").privacy.releases
+    assert "number of users" not in [release.label for release in declared]
+
+
+def test_a_link_is_written_through(run, files):
+    Path("real.hush").write_bytes(b"before")
+    Path("link.hush").symlink_to("real.hush")
+    line = ["train", files.train, "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", *files.domain]
+    assert run(*line, "--out", "link.hush").exit_code == 0
+    assert Path("link.hush").is_symlink() and hushrec.load("real.hush").estimator.name == "item-bias"
+
+
+def test_a_run_that_found_nobody_and_a_large_delta_are_told_of(run, files):
+    """From what was declared or released alone; on fitting ratings nothing is said."""
+    Path("nobody.csv").write_text("user,item,rating\n")
+    line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush"]
+    result = run("train", "nobody.csv", *line)
+    assert result.exit_code == 0 and "no different from none" in result.stderr
+    assert run("train", files.train, *line).stderr == ""
+    line[3] = "0.01"
+    assert "delta = 0.01 is not below" in run("train", files.train, *line).stderr
+    assert "delta = 0.01 is not below" in run("train", files.train, *line, "--users", "200").stderr
+
+
+def test_lists_for_nobody(run, files):
+    Path("nobody.csv").write_text("user,item,rating\n")
+    result = run("recommend", files.model, "nobody.csv", "--all-users", "--out-dir", "lists")
+    assert result.exit_code == 0 and "0 users" in result.stdout and not list(Path("lists").iterdir())
+    refused = run("recommend", files.model, files.train, "--all-users", "--out", "lists.csv")
+    assert refused.exit_code == 2 and "Parquet" in refused.stderr and not Path("lists.csv").exists()
 
 
 def test_no_privacy_has_its_word(run, files):
