@@ -981,7 +981,9 @@ def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_j
         runs = [asdict(run) for run in history]
         _print_json({"ledger": str(book.path), **summary.to_dict(), "history": runs})
     else:
-        click.echo(f"{summary}.\nLedger: {book.path}{_growth(history)}")
+        left = book.left(dataset)
+        rest = f"; {left}" if left and not summary.closed else ""
+        click.echo(f"{summary}{rest}.\nLedger: {book.path}{_growth(history)}")
 
 
 @ledger.command("open")

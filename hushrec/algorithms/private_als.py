@@ -82,7 +82,8 @@ _LARGEST_SPECTRAL = 4000
 class PrivateALS(Estimator):
     """Private alternating least squares: biases first, then factors.
 
-    Give ``rank`` and ``iterations`` or let :meth:`planned` choose everything from public quantities. Where
+    Let :meth:`planned` choose everything from public quantities, or give ``rank`` and ``iterations``: as it
+    stands it stops after the biases, with the two factors that these give for free. Where
     the domain has ``item_features``, the prior mean of item biases and factors is a regression on them
     (:mod:`hushrec.algorithms.item_features`), fitted to what is released anyway.
 

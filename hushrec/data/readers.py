@@ -142,6 +142,12 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             raise InputError(
                 f"Several columns could hold the {role}s ({_listed(matches)}); {_how_to_name(role)}."
             )
+        if not names:
+            raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
+        if not matches and _is_row(names):
+            raise InputError(
+                "The first line holds no column names; put one above it, for example user,item,rating."
+            )
         if not matches:
             wanted = f"named {asked[role]!r}" if role in asked else f"for the {role}s"
             hint = " (or implicit=True where there are no ratings)" if role == "rating" else ""
@@ -178,11 +184,13 @@ def _how_to_name(role: str) -> str:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    """Column names for an error message; a first line that holds numbers is a row, and is not shown."""
-    if any(not np.isnan(parse_rating(name)) for name in names):
-        return "a first line that holds no column names"
-    shown = [repr(name)[:40] for name in names[:12]]
-    return ", ".join(shown) + (", ..." if len(names) > 12 else "") if shown else "nothing"
+    """Column names for an error message."""
+    return ", ".join(repr(name)[:40] for name in names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+def _is_row(names: Sequence[Any]) -> bool:
+    """Whether the first line holds numbers: it is a row then, and must not be shown."""
+    return any(not np.isnan(parse_rating(name)) for name in names)
 
 
 def _guess_format(path: Path, magic: bytes) -> str:

@@ -112,6 +112,8 @@ def train(
     if released:
         from hushrec.algorithms.baselines import release_user_count
 
+        # any number of users costs all of the budget: what does not fit is refused before the first charge
+        accountant.check(choose(name, budget, domain, n_users=1, settings=settings).plan(budget, domain))
         n_users = release_user_count(ratings, accountant)
     estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
     return estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)

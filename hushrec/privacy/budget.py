@@ -102,6 +102,8 @@ class Budget:
     def left(self, costs: Iterable[Cost]) -> str:
         """Say what still fits the budget beside these costs."""
         costs = tuple(costs)
+        if not costs:
+            return "nothing of it is spent"
         failure = math.fsum(cost.failure for cost in costs)
         mu = mu_of(self.epsilon, self.delta - failure) if failure < self.delta else 0.0
         square = mu**2 - math.fsum(cost.mu**2 for cost in costs)

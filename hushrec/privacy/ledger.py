@@ -307,6 +307,12 @@ class Ledger:
                 closed=self._is_closed(connection, dataset),
             )
 
+    def left(self, dataset: str) -> str | None:
+        """Say what is left of a data set's budget; None where it has none."""
+        with self._transaction("DEFERRED") as connection:
+            budget = self._dataset(connection, dataset, *self._known(connection, dataset))
+            return None if budget is None else budget.left(self._charges(connection, dataset))
+
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
         """Return every run on a data set, in order, with the total that it brought.
 
@@ -368,7 +374,9 @@ class Ledger:
         """Return unit and relation of a data set that must be there."""
         row = connection.execute("SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)).fetchone()
         if row is None:
-            raise InputError(f'The ledger has no data set "{dataset}"; check its name.')
+            names = [each[0] for each in _datasets(connection)]
+            listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
+            raise InputError(f'The ledger has no data set "{dataset}"{listed}.')
         return row[0], row[1]
 
     @staticmethod

@@ -340,7 +340,16 @@ def test_ledger(run, files):
     text = run("ledger", "show", "--dataset", "shop").stdout
     assert "epsilon = 1 at delta = 1e-06" in text and str(run.ledger) in text
     assert run("ledger", "open", "--dataset", "shop", "--epsilon", "9", "--delta", "1e-6").exit_code == 1
-    assert run("ledger", "show", "--dataset", "other").exit_code == 2
+    missing = run("ledger", "show", "--dataset", "other")
+    assert missing.exit_code == 2 and "it has 'shop'." in missing.stderr
+
+
+def test_a_run_that_does_not_fit_releases_not_even_the_number_of_users(run, files):
+    assert run("ledger", "open", "--epsilon", "3", "--delta", "1e-6").exit_code == 0
+    line = ["--epsilon", "4", "--delta", "1e-6", *files.domain, "--out", "model.hush"]
+    result = run("train", files.train, *line)
+    assert result.exit_code == 1 and "nothing of it is spent" in result.stderr
+    assert Ledger(run.ledger).summary("default").charges == 0 and not any(run.folder.iterdir())
 
 
 def test_ledger_show_creates_nothing(run):

@@ -157,6 +157,12 @@ def test_wrong_tables(write, files, run, tmp_path):
     assert_refused(run(*arguments(files, ratings=str(path))), run)
 
 
+@pytest.mark.parametrize(("text", "says"), [("", "is empty"), ("1,2,5\n3,4,1\n", "no column names; put one")])
+def test_tables_without_a_header(text, says, files, run, tmp_path):
+    (tmp_path / "table.csv").write_text(text)
+    assert_refused(run(*arguments(files, ratings=str(tmp_path / "table.csv"))), run, says=says)
+
+
 def test_inputs_are_not_overwritten(files, run):
     for path in (files.ratings, files.catalogue):
         before = Path(path).read_bytes()
