@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from hushrec.algorithms import Billboard, GlobalMean, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
@@ -115,3 +116,11 @@ def test_runs_are_reproducible_but_for_the_noise() -> None:
     assert again.item_factors.tobytes() == MODEL.item_factors.tobytes()
     private = [PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(1.0, 1e-6)), seed=1) for _ in range(2)]
     assert np.all(private[0].item_bias != private[1].item_bias)
+
+
+def test_a_row_out_of_range_leaves_all_others_as_they_are():
+    """Added to a sparse matrix, where the float32 nearest to the range's end is above it."""
+    domain = Domain(["a", "b"], rating_range=(0.0, 4.8))
+    rows = np.array([[4.8, 1.0], [4.8, 4.8], [2.0, 9.0]], np.float32)
+    without, together = (Ratings.from_scipy(sp.csr_array(rows[:n]), domain).matrix for n in (2, 3))
+    assert np.array_equal(together[:2].toarray(), without.toarray())

@@ -6,6 +6,8 @@ the run fails. Nothing may be printed, and no warning given. Planting ``center =
 ratings.matrix.data.mean()`` in PrivateALS fails every case of it.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -78,4 +80,5 @@ def test_no_user_raises_a_warning(estimator, high) -> None:
         ("w", "b", high / 2),
     ]
     accountant = Accountant(Budget(1.0, 1e-6), noise=SeededNoise(1))
-    estimator.fit(Ratings.from_triples(*zip(*users, strict=True), domain), accountant)
+    with warnings.catch_warnings(action="error"):
+        estimator.fit(Ratings.from_triples(*zip(*users, strict=True), domain), accountant)

@@ -24,6 +24,7 @@ from hushrec.algorithms import (
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     baselines,
+    checks,
     contributions,
     dpals,
     oja,
@@ -34,7 +35,7 @@ from hushrec.algorithms import (
 from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
-from hushrec.errors import LedgerError
+from hushrec.errors import BudgetError, LedgerError
 from hushrec.kernels import residuals
 from hushrec.privacy import (
     Accountant,
@@ -55,6 +56,9 @@ from hushrec.privacy import (
     budget as budget_module,
 )
 from hushrec.privacy import (
+    ledger as ledger_module,
+)
+from hushrec.privacy import (
     release as release_module,
 )
 from hushrec.privacy import (
@@ -62,6 +66,8 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.noise import GeneratorNoise
 from tests.algorithms import (
+    test_bad_settings,
+    test_base,
     test_exact_sums,
     test_frank_wolfe,
     test_oja,
@@ -534,6 +540,22 @@ def blocks_noisy_in_any_process(self: Accountant, blocks: Any, add_noise: Any) -
     return (add_noise(block) for block in blocks)
 
 
+def factors_that_overflow_for_rows_of_zeros(norms: Array, bound: float) -> Array:
+    return np.minimum(1.0, bound * (1 - 2.0**-22) / np.maximum(norms, 1e-300))
+
+
+def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
+    with self._transaction("IMMEDIATE") as connection:
+        current = self._dataset(connection, dataset, budget.unit, budget.relation)
+        if current is not None and current.mu < budget.mu:
+            raise BudgetError("neither its epsilon nor its delta can be raised")
+        self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
+
+
+def usable_by_comparing_in_float32(matrix: Any, domain: Domain) -> bool:
+    return bool(matrix.data.min() >= domain.low and matrix.data.max() <= domain.high)
+
+
 def aggregate_shown(self: Aggregate) -> str:
     return f"Aggregate({self._value})"
 
@@ -870,5 +892,38 @@ MUTANTS = [
         "pure epsilons added up in a run of a selection",
         set_to(accountant_module._RunAccountant, "_check_fit", Accountant._check_fit),
         Killer(test_selection.test_a_run_must_be_gaussian_dp, {}, ("monkeypatch",)),
+    ),
+    Mutant(
+        "budget raised in epsilon, at a delta that makes its mu smaller",
+        set_to(Ledger, "open_dataset", budget_lowered_in_mu),
+        Killer(test_ledger.test_a_budget_can_only_be_lowered, {}, ("path",)),
+    ),
+    Mutant(
+        "budgets not under the hash of the head",
+        set_to(ledger_module, "_datasets", lambda _: []),
+        Killer(
+            test_ledger.test_tampering_is_found,
+            {"tampering": "DELETE FROM datasets WHERE name = 'without charges'", "reopen": True},
+            ("path", "no_noise"),
+        ),
+    ),
+    # what leaves beside the noise
+    Mutant(
+        "a clip whose square overflows is taken for none",
+        set_to(checks, "CLIPS", (0.0, 1.79e308)),
+        Killer(
+            test_bad_settings.test_a_clip_whose_square_overflows_is_not_taken_for_none,
+            {"estimator_class": DPALS, "bound": 1.79e308},
+        ),
+    ),
+    Mutant(
+        "a warning where somebody's row is clipped to zero",
+        set_to(baselines, "clip_factor", factors_that_overflow_for_rows_of_zeros),
+        Killer(test_replay.test_no_user_raises_a_warning, {"estimator": ItemBias(), "high": 1e9}),
+    ),
+    Mutant(
+        "one row out of the range decides how all others are rounded",
+        set_to(data_ratings, "_usable_as_is", usable_by_comparing_in_float32),
+        Killer(test_base.test_a_row_out_of_range_leaves_all_others_as_they_are),
     ),
 ]
