@@ -59,7 +59,7 @@ _AS_OPTIONS = (
     (r"columns=\{'(\w+)': NAME\}", r"--columns \1=NAME"),
     (r"Budget\(\.\.\., unit='(\w+)', relation='([\w-]+)'\)", r"--unit \1 --relation \2"),
     (r"Budget\(\.\.\., unit='(\w+)'\)", r"--unit \1"),
-    (r"\b(pass|finite) epsilon\b", r"\1 --epsilon"),
+    (r"\bpass epsilon\b", "pass --epsilon"),
     (r"--epsilon=inf\b", "--epsilon inf"),
     (r"\bmath\.inf\b", "inf"),
     (r"\bpass (\w+=(?:True|False|'[\w-]+'))(?=[ ,.;])", r"pass --set \1"),

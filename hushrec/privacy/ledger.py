@@ -209,8 +209,10 @@ class Ledger:
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
         name("dataset", dataset)
-        if not isinstance(budget, Budget) or not budget.private:
-            raise InputError(f"budget must be a Budget with a finite epsilon, not {shown(budget)}.")
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a Budget, not {shown(budget)}.")
+        if not budget.private:
+            raise InputError("An infinite epsilon is no budget; pass a finite one.")
         with self._transaction("IMMEDIATE") as connection:
             current = self._dataset(connection, dataset, budget.unit, budget.relation)
             self._refuse_closed(connection, dataset)
