@@ -3,7 +3,8 @@
 Users with random tastes are planted among the real or generated ones, half of them in the training data. The
 attacker has their ratings and the model file, nothing else, and scores a user by how well the model fits her
 ratings. The chance that a member scores above a non-member (AUC) is 1/2 where nothing leaks; a model without
-privacy is the control that shows what the attack can do. A picture of the leakage, not a test of the claim.
+privacy and with little regularisation is the control that shows what the attack can do. A picture of the
+leakage, not a test of the claim.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Array = NDArray[Any]
 
 _RATINGS_EACH = 40
 _CONTROL = "als"
+_CONTROL_RIDGE = 1.0  # the one chosen for accuracy hides members among ten million ratings: AUC 0.61
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def membership(
         raise InputError("Pass n_planted >= 20 and draws >= 1.")
     domain = ratings.domain
     runs = [(model, Budget(epsilon, delta, relation=relation), settings) for epsilon in epsilons]
-    runs.append((_CONTROL, Budget(math.inf, delta, relation=relation), None))
+    control = {"regularization": _CONTROL_RIDGE}
+    runs.append((_CONTROL, Budget(math.inf, delta, relation=relation), control))
     for name, budget, chosen in runs:
         check_run(name, budget, domain, None, chosen)
     areas: list[list[float]] = [[] for _ in runs]
