@@ -301,9 +301,9 @@ def run_tests(full: bool, again: bool) -> list[Outcome]:
     return outcomes
 
 
-def newest(full: bool) -> tuple[str, bool]:
-    """What came of the last run on the newest releases, and whether it failed."""
-    if full:
+def newest(full: bool, again: bool) -> tuple[str, bool]:
+    """What came of the last runs on the newest and the oldest releases, and whether one failed."""
+    if full and not (again and report_of("newest").exists()):
         subprocess.run([sys.executable, "-m", "benchmarks.dependencies", "newest"], cwd=ROOT, check=False)
     lines, failed = [], False
     for which in ("newest", "oldest"):
@@ -341,7 +341,7 @@ def main() -> int:
         failed = outcome.failed > 0 or outcome.passed == 0
         figure = outcome.figure(row.figure)
         if row.number == "D8":
-            text, newest_failed = newest(arguments.full)
+            text, newest_failed = newest(arguments.full, arguments.again)
             figure, failed = f"{figure}; {text}", failed or newest_failed
         for reason in sorted(outcome.skipped):
             figure += f". NOT RUN: {reason}"
