@@ -54,7 +54,10 @@ def main() -> int:
     xml = folder / "report.xml"
     command = [python, "-m", "pytest", *arguments.tests, f"--junitxml={xml}"]
     command += ["--numprocesses=logical", "--maxprocesses=4"]
-    failed = subprocess.run(command, cwd=ROOT, check=False).returncode
+    # pyarrow 18 has a package of the name benchmarks too
+    failed = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+    ).returncode
     suite = next(ElementTree.parse(xml).iter("testsuite"))
     report = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -119,7 +119,8 @@ class _Group(click.Group):
 def _fail(message: str, code: int) -> NoReturn:
     for words, options in _AS_OPTIONS:
         message = re.sub(words, options, message)
-    click.echo("Error: " + " ".join(message.split()), err=True)
+    message = " ".join(message.split())
+    click.echo(f"Error: {message}" + ("" if message.endswith((".", "?)")) else "."), err=True)
     sys.exit(code)
 
 

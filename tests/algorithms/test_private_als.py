@@ -12,6 +12,7 @@ from hushrec.algorithms.contributions import Contributions
 from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.twins import full, level, run, shown, small, start, surprise
 
 
@@ -148,10 +149,12 @@ def test_noise_alone_changes_no_prediction_by_much() -> None:
     """Where a handful of users tells nothing, the model is little else than a user's own mean."""
     train, test = split_ratings(realistic(300, 200, 9_000, seed=3), (0.8, 0.2), seed=0)
     budget = Budget(0.05, 1e-6)
-    model = PrivateALS.planned(budget, train.domain, train.n_users).fit(train, Accountant(budget))
+    model = PrivateALS.planned(budget, train.domain, train.n_users)
+    accountants = [Accountant(budget, noise=SeededNoise(seed)) for seed in range(9)]
+    errors = [rmse(model.fit(train, accountant), train, test) for accountant in accountants]
     means = train.matrix.sum(axis=1) / np.diff(train.matrix.indptr)
     own = means[train.user_index(test.users)][np.repeat(np.arange(test.n_users), np.diff(test.matrix.indptr))]
-    assert rmse(model, train, test) < 1.03 * math.sqrt(np.mean((own - test.matrix.data) ** 2))
+    assert np.median(errors) < 1.03 * math.sqrt(np.mean((own - test.matrix.data) ** 2))
 
 
 @pytest.mark.parametrize(
