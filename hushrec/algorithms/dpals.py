@@ -58,7 +58,7 @@ class DPALS(Estimator):
     Parameters
     ----------
     rank, iterations : int
-        Number of factors and of releases of the item factors (r and T of the paper), >= 1.
+        Number of factors, up to 900, and of releases of the item factors (r and T of the paper), >= 1.
     regularization : float
         Ridge on the factors of a user and of an item (lambda), > 0.
     clipping : {"rating", "user"}

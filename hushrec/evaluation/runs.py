@@ -112,8 +112,10 @@ def train(
     if released:
         from hushrec.algorithms.baselines import release_user_count
 
-        # any number of users costs all of the budget: what does not fit is refused before the first charge
-        accountant.check(choose(name, budget, domain, n_users=1, settings=settings).plan(budget, domain))
+        if left := share * accountant.remaining_fraction:
+            # any number of users costs all that is left: what does not fit is refused before a charge
+            anyone = choose(name, budget, domain, n_users=1, settings=settings)
+            accountant.check(anyone.releases(budget, domain, left))
         n_users = release_user_count(ratings, accountant)
     estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
     return estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)

@@ -9,6 +9,7 @@ from hushrec.data import Domain, realistic
 from hushrec.errors import InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
 from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
 
@@ -71,3 +72,14 @@ def test_als_is_trained_under_an_infinite_budget_only():
         train("als", ratings, Accountant(BUDGET), settings={"rank": 2})
     model = train("als", ratings, Accountant(Budget(math.inf, 1e-6)), settings={"rank": 2, "iterations": 2})
     assert not model.privacy.private
+
+
+def test_an_accountant_that_has_spent_a_part_trains_on_the_rest():
+    """The check before the number of users is released is of what is left, not of the whole budget."""
+    ratings = realistic(200, 40, 2000, seed=0)
+    budget = Budget(4.0, 1e-6)
+    accountant = Accountant(budget, noise=SeededNoise(0))
+    ItemBias().fit(ratings, accountant, share=0.5)
+    model = train("private-als", ratings, accountant)
+    assert "number of users" in [release.label for release in accountant.releases]
+    assert model.privacy.spent_mu == pytest.approx(budget.mu)
