@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 #: Users are served in blocks of about this many scores, so memory does not grow with the catalogue.
 _SCORES_PER_BLOCK = 1 << 22
 
-#: Taken off the scores of items that are recommended last: more than scores can differ by.
-_LAST = 1e6
-
 #: What every privacy statement says is assumed public.
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
 
@@ -492,6 +489,8 @@ class Billboard:
         count = min(_count(n), self.domain.n_items)
         allowed = None if items is None else self._columns(items)
         state = self.fold_in(history)
+        supported = self.arrays.get("supported")  # an item that is all noise comes after every other
+        first = None if supported is None else supported.astype(bool)
         block = max(1, _SCORES_PER_BLOCK // self.domain.n_items)
         for start in range(0, history.n_users, block):
             stop = min(start + block, history.n_users)
@@ -502,9 +501,9 @@ class Billboard:
                 scores = kept
             indptr = history.matrix.indptr[start : stop + 1]
             seen = history.matrix.indices[indptr[0] : indptr[-1]]
-            excluded = (indptr - indptr[0], seen) if exclude_seen else ()
-            columns, _ = top_k(self._ranked(scores), count, *excluded)
-            yield columns, self._clip(np.take_along_axis(scores, np.maximum(columns, 0), axis=1))
+            excluded = indptr - indptr[0] if exclude_seen else None
+            columns, best = top_k(scores, count, excluded, seen, first)
+            yield columns, self._clip(best)
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Items whose factors point the same way (cosine), most similar first; public.
@@ -563,14 +562,7 @@ class Billboard:
         base = float(self.arrays["center"]) + self.item_bias
         return state.offset[:, None] + base + state.factors @ np.asarray(self.item_factors, np.float64).T
 
-    def _ranked(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores to rank by: an item that is all noise comes after every other."""
-        supported = self.arrays.get("supported")
-        if supported is None:
-            return scores
-        return scores - np.where(supported, 0.0, _LAST)
-
-    def _clip(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _clip(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.estimator.implicit:
             return scores
         return np.clip(scores, self.domain.low, self.domain.high)

@@ -13,8 +13,11 @@ def top_k(
     count: int,
     exclude_indptr: NDArray[np.integer] | None = None,
     exclude_indices: NDArray[np.integer] | None = None,
+    first: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
-    """The `count` highest scores of each row, in descending order, equal scores by ascending item.
+    """The `count` best items of each row, those of `first` before the others, then by descending score.
+
+    Equal scores come by ascending item.
 
     Parameters
     ----------
@@ -24,6 +27,8 @@ def top_k(
         Items wanted of each row.
     exclude_indptr, exclude_indices : arrays, optional
         CSR structure of the items that each row must not get, in any order.
+    first : (n_items,) bool array, optional
+        Items that come before all others, whatever the scores; all by default.
 
     Returns
     -------
@@ -46,38 +51,44 @@ def top_k(
         raise ValueError("exclude_indptr does not fit the scores.")
     if len(indices) and indices.view(np.uint32).max() >= n_items:
         raise ValueError(f"an excluded item is not among the {n_items} items.")
+    leading = np.ones(n_items, np.bool_)
+    leading[:] = True if first is None else first
     items = np.empty((n_rows, count), np.int64)
     best = np.empty((n_rows, count), scores.dtype)
 
     def choose(start: int, stop: int) -> None:
-        _choose_range(scores, indptr, indices, start, stop, items, best)
+        _choose_range(scores, indptr, indices, leading, start, stop, items, best)
 
     threads.run(choose, np.full(n_rows, float(n_items)))
     return items, best
 
 
 @simd.compiled
-def _choose_range(scores, indptr, indices, start, stop, items, best):
+def _choose_range(scores, indptr, indices, leading, start, stop, items, best):
     n_items, count = scores.shape[1], items.shape[1]
     excluded = np.zeros(n_items, np.bool_)
     for row in range(start, stop):
         items[row, :] = -1
         best[row, :] = -np.inf
-        if count == 0:
-            continue
         for entry in range(indptr[row], indptr[row + 1]):
             excluded[np.int64(indices[entry])] = True
-        lowest = best[row, count - 1]
-        for item in range(n_items):
-            score = scores[row, item]
-            if score > lowest and not excluded[item]:
-                place = count - 1
-                while place > 0 and best[row, place - 1] < score:
-                    best[row, place] = best[row, place - 1]
-                    items[row, place] = items[row, place - 1]
-                    place -= 1
-                best[row, place] = score
-                items[row, place] = item
-                lowest = best[row, count - 1]
+        filled = 0  # places taken, those of the leading items once these are through
+        for group in (True, False):
+            begin = filled
+            if begin == count:
+                break
+            lowest = best[row, count - 1]
+            for item in range(n_items):
+                score = scores[row, item]
+                if score > lowest and leading[item] == group and not excluded[item]:
+                    place = min(filled, count - 1)
+                    while place > begin and best[row, place - 1] < score:
+                        best[row, place] = best[row, place - 1]
+                        items[row, place] = items[row, place - 1]
+                        place -= 1
+                    best[row, place] = score
+                    items[row, place] = item
+                    filled = min(filled + 1, count)
+                    lowest = best[row, count - 1]
         for entry in range(indptr[row], indptr[row + 1]):
             excluded[np.int64(indices[entry])] = False

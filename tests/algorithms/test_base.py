@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from hushrec.algorithms import Billboard, GlobalMean, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
+from hushrec.evaluation.metrics import evaluate
 from hushrec.privacy import Accountant, Budget
 
 RATINGS = realistic(200, 60, 5000, seed=0)
@@ -49,6 +50,24 @@ def test_filters() -> None:
     best = MODEL.recommend(history, 50, items=allowed, exclude_seen=False)
     assert {item for item, _ in best} == set(allowed)
     assert len(MODEL.recommend(history, 50, items=allowed)) == 9 - len(set(allowed) & set(history))
+
+
+@pytest.mark.parametrize("width", [4.0, 1e7, 1e30])
+def test_unsupported_items_come_last_whatever_they_score(width: float) -> None:
+    domain = Domain(items=list("abcde"), rating_range=(0.0, width))
+    arrays = {
+        "center": np.float64(width / 2),
+        "item_bias": np.array([0.5, -0.4, 0.3, -0.5, 0.1]) * width,
+        "item_factors": np.zeros((5, 0)),
+        "supported": np.array([0, 1, 0, 1, 1], dtype=np.uint8),
+    }
+    model = Billboard(estimator=GlobalMean(), domain=domain, arrays=arrays, privacy=MODEL.privacy)
+    assert [item for item, _ in model.recommend({})] == list("ebdac")
+    assert [item for item, _ in model.recommend({}, 2, items=["a", "d"])] == ["d", "a"]
+    ratings = Ratings.from_triples(["u", "u"], ["e", "a"], [0.0, width], domain)
+    assert model.recommend_batch(ratings, 3)["item"].to_pylist() == ["b", "d", "c"]
+    held_out = Ratings.from_triples(["u"], ["b"], [width], domain)
+    assert evaluate(model, ratings, held_out, k=1, resamples=0)["recall@1"].value == 1.0
 
 
 def test_a_new_user_without_history_gets_the_released_values() -> None:

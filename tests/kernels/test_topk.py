@@ -10,12 +10,12 @@ from hushrec.kernels.topk import top_k
 from tests.kernels.random_csr import random_csr
 
 
-def slow_top_k(scores, count, indptr, indices):
+def slow_top_k(scores, count, indptr, indices, first):
     items = np.full((len(scores), count), -1)
     best = np.full((len(scores), count), -np.inf)
     for row, line in enumerate(scores):
         seen = set(indices[indptr[row] : indptr[row + 1]].tolist())
-        order = np.argsort(-line, kind="stable")
+        order = np.lexsort((-line, ~first))
         order = [item for item in order if item not in seen and line[item] > -np.inf][:count]
         items[row, : len(order)], best[row, : len(order)] = order, line[order]
     return items, best
@@ -23,21 +23,31 @@ def slow_top_k(scores, count, indptr, indices):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("count", [0, 1, 7, 45])
-def test_equals_a_full_sort_with_ties_and_exclusions(count, dtype):
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.6, 1.0])
+def test_equals_a_full_sort_with_ties_and_exclusions(count, dtype, part):
     random = np.random.default_rng(count)
     scores = random.integers(0, 12, size=(36, 40)).astype(dtype)  # many ties
     scores[3], scores[7, ::2] = -np.inf, -np.inf
     indptr, indices, _ = random_csr(random, 36, 40, 0.5)
+    first = random.random(40) < part
     for exclude in ((indptr, indices), (np.zeros(37, np.int64), indices[:0])):
         for n_threads in (1, 2):
             with threads.limit(n_threads):
-                items, best = top_k(scores, count, *exclude)
-            expected_items, expected_best = slow_top_k(scores, count, *exclude)
+                items, best = top_k(scores, count, *exclude, first)
+            expected_items, expected_best = slow_top_k(scores, count, *exclude, first)
             assert best.dtype == dtype and items.dtype == np.int64
             np.testing.assert_array_equal(items, expected_items)
             np.testing.assert_array_equal(best, expected_best)
-    items, best = top_k(scores, count)
-    np.testing.assert_array_equal(items, expected_items)
+    if first.all():
+        items, best = top_k(scores, count)
+        np.testing.assert_array_equal(items, expected_items)
+
+
+def test_no_score_is_too_large_for_the_first_items():
+    scores = np.array([[1e308, -1e308, np.nan, 3.0, -np.inf]])
+    items, best = top_k(scores, 4, first=np.array([False, True, True, False, True]))
+    assert items.tolist() == [[1, 0, 3, -1]]
+    assert best.tolist() == [[-1e308, 1e308, 3.0, -np.inf]]
 
 
 def test_no_rows():

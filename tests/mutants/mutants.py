@@ -36,7 +36,7 @@ from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
-from hushrec.kernels import residuals
+from hushrec.kernels import residuals, topk
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -580,6 +580,17 @@ def domain_from_the_ratings_allowed(monkeypatch: Any) -> None:
 LEDGER = ("path",)
 EXACT = sampler.Margins()
 
+
+def scores_less_a_constant(
+    scores: Array, count: int, indptr: Any = None, indices: Any = None, first: Any = None
+) -> tuple[Array, Array]:
+    later = 0.0 if first is None else np.where(first, 0.0, 1e6)
+    return _TOP_K(scores - later, count, indptr, indices)
+
+
+_TOP_K = topk.top_k
+
+
 MUTANTS = [
     # the contribution of a user is not bounded as declared
     Mutant(
@@ -925,5 +936,11 @@ MUTANTS = [
         "one row out of the range decides how all others are rounded",
         set_to(data_ratings, "_usable_as_is", usable_by_comparing_in_float32),
         Killer(test_base.test_a_row_out_of_range_leaves_all_others_as_they_are),
+    ),
+    # numbers at the edges of float32
+    Mutant(
+        "items that are all noise put last by a constant off their scores",
+        set_to(topk, "top_k", scores_less_a_constant),
+        Killer(test_base.test_unsupported_items_come_last_whatever_they_score, {"width": 1e7}),
     ),
 ]
