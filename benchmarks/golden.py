@@ -4,8 +4,8 @@
 
 checks BASE out beside this tree, runs both in one go on every configuration of ``tests/algorithms/cases.py``
 under seeded test noise, both relations, and compares what passes the gate, the billboards and the JSON of
-command line calls. Prints a line a configuration, PASS or what differs; exits 1 if anything does. It goes when
-the redesign is done.
+command line calls. Prints a line a configuration, PASS or what differs; exits 1 if anything does. It goes
+when the redesign is done.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _commands(folder: Path) -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     items = [f"i{n}" for n in range(30)]
-    rows = [(f"u{u}", items[i], float(rng.integers(1, 6))) for u in range(60) for i in rng.permutation(30)[:9]]
+    cells = [(user, item) for user in range(60) for item in rng.permutation(30)[:9]]
+    rows = [(f"u{user}", items[item], float(rng.integers(1, 6))) for user, item in cells]
     (folder / "items.txt").write_text("\n".join(items) + "\n")
     (folder / "ratings.csv").write_text(
         "user,item,rating\n" + "\n".join(",".join(map(str, row)) for row in rows)
@@ -118,7 +119,7 @@ def compare(base: dict[str, Any], new: dict[str, Any]) -> int:
 def main() -> None:
     """Compare this tree with a commit."""
     if sys.argv[1] == "--dump":
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, str(Path.cwd()))
         dump(Path(sys.argv[2]))
         return
     here = Path(__file__).resolve().parent.parent
