@@ -39,10 +39,10 @@ from hushrec.algorithms import (
     PrivateSVD,
     ProjectedGradient,
 )
-from hushrec.algorithms.base import Gate
 from hushrec.algorithms.frank_wolfe import Iterates
 from hushrec.algorithms.oja import CovarianceSolver, OjaSolver, PowerSolver, random_block
 from hushrec.data import Domain, Ratings, jtt18_matrix, split_ratings
+from hushrec.gate import Gate
 from hushrec.privacy import Accountant, Budget, Plan, epsilon_of, mu_of
 
 DELTA = 1e-6

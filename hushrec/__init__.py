@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
     from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError, ModelFileError
     from hushrec.evaluation import compare, evaluate
+    from hushrec.modelfile import load
     from hushrec.privacy import Accountant, Budget, Ledger, Plan
-    from hushrec.store import load
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ _ROOM_OF = {
     ),
     **dict.fromkeys(("compare", "evaluate"), "hushrec.evaluation"),
     **dict.fromkeys(("Accountant", "Budget", "Ledger", "Plan"), "hushrec.privacy"),
-    "load": "hushrec.store",
+    "load": "hushrec.modelfile",
 }
 
 __all__ = [

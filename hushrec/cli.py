@@ -249,7 +249,7 @@ def _reader(columns: str | None, file_format: str | None, implicit: bool) -> Rea
 
 
 def _model(path: str) -> Billboard:
-    from hushrec.store import load
+    from hushrec.modelfile import load
 
     return load(path)
 
@@ -1372,7 +1372,7 @@ def _recommend_one(
 def _write_private_table(table: Any, out: Path) -> None:
     import pyarrow.parquet as pq
 
-    from hushrec.store import write_atomically
+    from hushrec.modelfile import write_atomically
 
     buffer = io.BytesIO()
     marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": _PRIVATE_TABLE})

@@ -1,41 +1,51 @@
-"""One paper algorithm = one file. A new one is a new file and a new row in ``ESTIMATORS``."""
+"""One algorithm = one file. A new one is a new file and a new row in :mod:`hushrec.registry`."""
 
-from hushrec.algorithms.als import ALS
-from hushrec.algorithms.base import Billboard, Estimator, Gate, UserState
-from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
-from hushrec.algorithms.cleansed_svd import CleansedSVD
-from hushrec.algorithms.corrective_frank_wolfe import CorrectiveFrankWolfe
-from hushrec.algorithms.dpals import DPALS
-from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
-from hushrec.algorithms.oja import private_pca
-from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
-from hushrec.algorithms.one_bit_user import UserLevelOneBit
-from hushrec.algorithms.private_als import PrivateALS
-from hushrec.algorithms.private_eigenrec import PrivateEigenRec
-from hushrec.algorithms.private_svd import PrivateSVD
-from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
+from __future__ import annotations
 
-#: Every estimator by the name it has on the command line and in model files.
-ESTIMATORS: dict[str, type[Estimator]] = {
-    cls.name: cls
-    for cls in (
-        ALS,
-        PrivateALS,
-        DPALS,
-        FrankWolfe,
-        PrivateFrankWolfe,
-        CorrectiveFrankWolfe,
-        PrivateSVD,
-        ProjectedGradient,
-        PrivateProjectedGradient,
-        CleansedSVD,
-        OneBitCompletion,
-        UserLevelOneBit,
-        PrivateEigenRec,
-        ItemBias,
-        GlobalMean,
-        Popular,
-    )
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushrec.algorithms.als import ALS
+    from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
+    from hushrec.algorithms.cleansed_svd import CleansedSVD
+    from hushrec.algorithms.corrective_frank_wolfe import CorrectiveFrankWolfe
+    from hushrec.algorithms.dpals import DPALS
+    from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
+    from hushrec.algorithms.oja import private_pca
+    from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
+    from hushrec.algorithms.one_bit_user import UserLevelOneBit
+    from hushrec.algorithms.private_als import PrivateALS
+    from hushrec.algorithms.private_eigenrec import PrivateEigenRec
+    from hushrec.algorithms.private_svd import PrivateSVD
+    from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
+    from hushrec.billboard import Billboard, UserState
+    from hushrec.estimator import Estimator
+    from hushrec.gate import Gate
+    from hushrec.registry import ESTIMATORS
+
+_ROOM_OF = {
+    "ALS": "hushrec.algorithms.als",
+    "CleansedSVD": "hushrec.algorithms.cleansed_svd",
+    "CorrectiveFrankWolfe": "hushrec.algorithms.corrective_frank_wolfe",
+    "DPALS": "hushrec.algorithms.dpals",
+    "FrankWolfe": "hushrec.algorithms.frank_wolfe",
+    "PrivateFrankWolfe": "hushrec.algorithms.frank_wolfe",
+    "PrivateALS": "hushrec.algorithms.private_als",
+    "PrivateEigenRec": "hushrec.algorithms.private_eigenrec",
+    "PrivateSVD": "hushrec.algorithms.private_svd",
+    "UserLevelOneBit": "hushrec.algorithms.one_bit_user",
+    "private_pca": "hushrec.algorithms.oja",
+    "Billboard": "hushrec.billboard",
+    "UserState": "hushrec.billboard",
+    "Estimator": "hushrec.estimator",
+    "Gate": "hushrec.gate",
+    "ESTIMATORS": "hushrec.registry",
+    **dict.fromkeys(("GlobalMean", "ItemBias", "Popular"), "hushrec.algorithms.baselines"),
+    **dict.fromkeys(("Completion", "OneBitCompletion", "randomize_labels"), "hushrec.algorithms.one_bit"),
+    **dict.fromkeys(
+        ("PrivateProjectedGradient", "ProjectedGradient"), "hushrec.algorithms.projected_gradient"
+    ),
 }
 
 __all__ = [
@@ -64,3 +74,9 @@ __all__ = [
     "private_pca",
     "randomize_labels",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'hushrec.algorithms' has no attribute {name!r}")
+    return getattr(import_module(_ROOM_OF[name]), name)

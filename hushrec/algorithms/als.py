@@ -20,10 +20,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import Estimator, Gate, UserState
-from hushrec.algorithms.checks import check_numbers
+from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.privacy import Budget, Gaussian, Plan, Release
 
 #: Rows of a Gramian that are weighted at a time.

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
-from hushrec.algorithms.base import Estimator, Gate, UserState
-from hushrec.algorithms.checks import CLIPS, check_numbers, check_within
+from hushrec.checks import CLIPS, check_numbers, check_within
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import SAFE, spacing, truncated
 from hushrec.privacy import Accountant, Budget, Plan, Release
 

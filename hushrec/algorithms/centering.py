@@ -16,12 +16,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import user_means
-from hushrec.algorithms.base import Estimator, Gate
-from hushrec.algorithms.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.algorithms.private_als import PrivateALS
+from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator
+from hushrec.gate import Gate
 from hushrec.privacy import Budget, Gaussian, Release
 
 Array = NDArray[Any]

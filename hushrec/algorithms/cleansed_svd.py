@@ -16,13 +16,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import csr
-from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import item_weights, unit_weights
 from hushrec.algorithms.centering import row_sums, with_values
-from hushrec.algorithms.checks import check_choice, check_numbers
 from hushrec.algorithms.private_svd import ridge_fit
+from hushrec.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, SAFE, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release

@@ -17,13 +17,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import with_values
-from hushrec.algorithms.checks import check_numbers
 from hushrec.algorithms.frank_wolfe import PrivateSteps
 from hushrec.algorithms.oja import CovarianceSolver, Eigenpairs, Solver, random_block
 from hushrec.algorithms.private_svd import ridge_fit
+from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import UserState
+from hushrec.gate import Gate
 from hushrec.privacy import Budget
 
 Array = NDArray[Any]

@@ -27,9 +27,7 @@ from hushrec.algorithms.als import (
     solve_statistics,
     user_means,
 )
-from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import item_weights, level, level_aggregate, level_release, level_scale
-from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.algorithms.contributions import (
     Contributions,
     adaptive_weights,
@@ -39,9 +37,12 @@ from hushrec.algorithms.contributions import (
     less_user_means,
     usable_weights,
 )
+from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.privacy import Budget, Plan, Release
 

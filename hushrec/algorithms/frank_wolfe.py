@@ -20,9 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import CentredEstimator, clipped, exact_release, with_values
-from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths
 from hushrec.algorithms.oja import (
     CovarianceSolver,
     Eigenpairs,
@@ -31,7 +29,10 @@ from hushrec.algorithms.oja import (
     Solver,
     random_block,
 )
+from hushrec.checks import check_choice, check_clips, check_numbers, check_truths
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import UserState
+from hushrec.gate import Gate
 from hushrec.privacy import Budget, Plan
 
 Array = NDArray[Any]

@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import Gate
 from hushrec.algorithms.centering import clipped, with_values
-from hushrec.algorithms.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
+from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.errors import InputError
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs
 from hushrec.privacy import Accountant, Budget, Plan, Release

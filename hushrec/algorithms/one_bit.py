@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import PUBLIC_INPUTS, Estimator, Gate, UserState
-from hushrec.algorithms.checks import (
+from hushrec.checks import (
     check_choice,
     check_numbers,
     check_truths,
@@ -30,6 +29,8 @@ from hushrec.algorithms.checks import (
 )
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.privacy import (
     Accountant,
     Aggregate,

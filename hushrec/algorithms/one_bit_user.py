@@ -18,11 +18,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings
-from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.contributions import Contributions, finite_or_zero
 from hushrec.algorithms.one_bit import check_optional_threshold, likes
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import UserState
+from hushrec.gate import Gate
 from hushrec.privacy import Budget, Plan
 
 Array = NDArray[Any]

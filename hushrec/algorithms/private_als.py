@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items, user_means
-from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import (
     item_weights,
     level,
@@ -29,11 +28,13 @@ from hushrec.algorithms.baselines import (
     level_scale,
     weights_release,
 )
-from hushrec.algorithms.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
+from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import SAFE, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.privacy import Budget, Plan, Release

@@ -24,11 +24,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.algorithms.base import Estimator, Gate, UserState
 from hushrec.algorithms.baselines import item_weights, weight_sums, weights_release
-from hushrec.algorithms.checks import check_numbers, check_within
 from hushrec.algorithms.contributions import norms
+from hushrec.checks import check_numbers, check_within
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import SAFE, spacing
 from hushrec.privacy import Budget, Plan, Release
 

@@ -19,11 +19,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.base import Gate, UserState
 from hushrec.algorithms.centering import CentredEstimator, exact_release
-from hushrec.algorithms.checks import check_clips, check_numbers, check_within
 from hushrec.algorithms.private_svd import symmetric_sensitivity
+from hushrec.checks import check_clips, check_numbers, check_within
 from hushrec.data import Domain, Ratings
+from hushrec.estimator import UserState
+from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Budget, Plan, Release

@@ -13,9 +13,9 @@ import pytest
 
 from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe, PrivateProjectedGradient
 from hushrec.data import Domain, Ratings
+from hushrec.modelfile import to_bytes
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from hushrec.store import to_bytes
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of, rows_of
 from tests.algorithms.neighbours import recorded_fit, replayed_fit
 

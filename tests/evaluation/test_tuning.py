@@ -14,9 +14,9 @@ from hushrec.data import leave_k_out, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import evaluate, tuning
 from hushrec.evaluation.tuning import grid, rank, score_aggregate, tune
+from hushrec.modelfile import to_bytes
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
-from hushrec.store import to_bytes
 from tests.algorithms.cases import hostile_data, ratings_of, rows_of
 
 BUDGET = Budget(10.0, 1e-6)

@@ -32,10 +32,10 @@ from hushrec.algorithms import (
     private_eigenrec,
     private_svd,
 )
-from hushrec.algorithms.base import Gate
 from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
+from hushrec.gate import Gate
 from hushrec.kernels import residuals, topk
 from hushrec.privacy import (
     Accountant,

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.modelfile import write_atomically
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -27,7 +28,6 @@ from hushrec.privacy import (
     default_path,
     epsilon_of,
 )
-from hushrec.store import write_atomically
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = get_context("fork")

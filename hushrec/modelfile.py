@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import ESTIMATORS, Billboard
+from hushrec.billboard import Billboard
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import PrivacyStatement
+from hushrec.registry import ESTIMATORS
 
 MAGIC = b"HUSHREC1"
 _DIGEST_BYTES = 32

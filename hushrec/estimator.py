@@ -1,0 +1,179 @@
+"""What every algorithm is: frozen hyper-parameters, a plan of releases, a training through a gate.
+
+Left of the gate everything is privileged; what the gate returns is public and ends in
+the :class:`~hushrec.billboard.Billboard`, from which any user, known or new, is served by folding her own
+ratings in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.billboard import Billboard, UserState
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.gate import Gate
+from hushrec.kernels.fixed_point import LARGEST_COUNT
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
+
+#: What every privacy statement says is assumed public.
+PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
+
+#: What a training returns.
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimator:
+    """Hyper-parameters of one algorithm; frozen, so training never changes them.
+
+    Subclasses write four things: ``name``, :meth:`releases` (what will pass the gate, computable
+    without data), :meth:`train` (the loop: local steps, aggregates, gate, global steps) and
+    :meth:`fold_in` (the local step that serves a user from the billboard).
+    """
+
+    #: Name on the command line and in model files.
+    name: ClassVar[str] = ""
+    #: Units of privacy that its sensitivities are derived for.
+    units: ClassVar[tuple[str, ...]] = ("user",)
+    #: What its privacy statement says is assumed public.
+    public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
+    #: True where it makes use of the domain's item features.
+    uses_item_features: ClassVar[bool] = False
+    #: True where the data are likes rather than ratings: scores are then not clipped to the range.
+    implicit: ClassVar[bool] = False
+    #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
+    exact_arithmetic: ClassVar[bool] = True
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """Every release of a run that spends ``fraction`` of the budget's mu squared."""
+        raise NotImplementedError
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """Run the algorithm; return the released arrays ``center``, ``item_bias``, ``item_factors``, ..."""
+        raise NotImplementedError
+
+    def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
+        """Local step: what each user computes from the released arrays and her own rows."""
+        raise NotImplementedError
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        """What else its privacy statement must say, in words."""
+        return ()
+
+    def plan(self, budget: Budget, domain: Domain) -> Plan:
+        """What a run under ``budget`` releases, with the noise of each release; needs no data.
+
+        Parameters
+        ----------
+        budget : Budget
+            The whole budget of the run.
+        domain : Domain
+            The declared catalogue, rating range and cap per user.
+
+        Returns
+        -------
+        Plan
+            The releases in order. After :meth:`fit` with a fresh accountant of the same budget,
+            ``accountant.releases == plan.releases``.
+        """
+        return self.releases(budget, domain, 1.0)
+
+    def fit(
+        self,
+        ratings: Ratings,
+        accountant: Accountant,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        share: float = 1.0,
+    ) -> Billboard:
+        """Train, spending whatever is left of the accountant's budget.
+
+        Parameters
+        ----------
+        ratings : Ratings
+            The private rows.
+        accountant : Accountant
+            The only way out for anything computed from the rows.
+        seed : int
+            Governs initialisation and sampling, never privacy noise.
+        progress : bool
+            Show a bar with the number of releases made and the time, nothing else.
+        share : float
+            Part of what is left (of mu squared) to spend, in (0, 1].
+
+        Returns
+        -------
+        Billboard
+            Released values only.
+
+        Raises
+        ------
+        InputError
+            If a declaration is missing or a hyper-parameter is out of range; nothing is spent.
+        BudgetError
+            If the plan does not fit into the budget or the ledger; nothing is spent.
+        """
+        arrays, privacy = self.run(self.train, ratings, accountant, seed, progress, share)
+        return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
+
+    def run(
+        self,
+        train: Callable[[Ratings, Gate, int], Result],
+        ratings: Ratings,
+        accountant: Accountant,
+        seed: int,
+        progress: bool = False,
+        share: float = 1.0,
+    ) -> tuple[Result, PrivacyStatement]:
+        """Check everything that can be checked beforehand, then train through a gate.
+
+        Returns
+        -------
+        (what ``train`` returned, PrivacyStatement)
+        """
+        if not isinstance(ratings, Ratings):
+            raise InputError(
+                f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
+                " domain), which takes files and data frames."
+            )
+        if not isinstance(accountant, Accountant):
+            raise InputError(
+                f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
+            )
+        budget = accountant.budget
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+            raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")
+        if budget.private and not ratings.domain.declared:
+            raise InputError(
+                "The catalogue and rating range of these ratings were read from the ratings themselves, which"
+                " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
+            )
+        if ratings.n_users > LARGEST_COUNT:
+            raise InputError(
+                f"Sums are exact for up to {LARGEST_COUNT:,} users and these are more; train on a part."
+            )
+        if budget.unit not in self.units:
+            raise InputError(
+                f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
+                f" {budget.unit!r}; pass Budget(..., unit={self.units[0]!r})."
+            )
+        plan = self.releases(budget, ratings.domain, share * accountant.remaining_fraction)
+        accountant.check(plan)
+        gate = Gate(accountant, plan, progress)
+        with gate, one_blas_thread():
+            result = train(ratings, gate, int(seed))
+        notes = self.notes(budget, ratings.domain)
+        exact = self.exact_arithmetic and budget.private
+        return result, accountant.statement(self.public_inputs, notes, exact_arithmetic=exact)
+
+    def hyper_parameters(self) -> dict[str, Any]:
+        """The settings by name, as stored in a model file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

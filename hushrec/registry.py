@@ -1,0 +1,51 @@
+"""Every estimator by name, imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushrec.estimator import Estimator
+
+_PLACES = {
+    "als": "hushrec.algorithms.als.ALS",
+    "private-als": "hushrec.algorithms.private_als.PrivateALS",
+    "dpals": "hushrec.algorithms.dpals.DPALS",
+    "frank-wolfe": "hushrec.algorithms.frank_wolfe.FrankWolfe",
+    "private-frank-wolfe": "hushrec.algorithms.frank_wolfe.PrivateFrankWolfe",
+    "corrective-frank-wolfe": "hushrec.algorithms.corrective_frank_wolfe.CorrectiveFrankWolfe",
+    "private-svd": "hushrec.algorithms.private_svd.PrivateSVD",
+    "projected-gradient": "hushrec.algorithms.projected_gradient.ProjectedGradient",
+    "private-projected-gradient": "hushrec.algorithms.projected_gradient.PrivateProjectedGradient",
+    "cleansed-svd": "hushrec.algorithms.cleansed_svd.CleansedSVD",
+    "one-bit": "hushrec.algorithms.one_bit.OneBitCompletion",
+    "one-bit-user": "hushrec.algorithms.one_bit_user.UserLevelOneBit",
+    "private-eigenrec": "hushrec.algorithms.private_eigenrec.PrivateEigenRec",
+    "item-bias": "hushrec.algorithms.baselines.ItemBias",
+    "global-mean": "hushrec.algorithms.baselines.GlobalMean",
+    "popular": "hushrec.algorithms.baselines.Popular",
+}
+
+
+class _Registry(Mapping[str, "type[Estimator]"]):
+    """Names are known at once; a class is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> type[Estimator]:
+        room, _, cls = _PLACES[name].rpartition(".")
+        found: Any = getattr(import_module(room), cls)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _PLACES
+
+
+#: The name that an estimator has on the command line and in model files -> its class.
+ESTIMATORS: Mapping[str, type[Estimator]] = _Registry()
