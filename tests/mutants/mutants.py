@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hushrec import checks
 from hushrec.algorithms import (
     DPALS,
     Estimator,
@@ -24,7 +25,6 @@ from hushrec.algorithms import (
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     baselines,
-    checks,
     contributions,
     dpals,
     oja,
