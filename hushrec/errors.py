@@ -19,3 +19,10 @@ class BudgetError(HushrecError):
 
 class LedgerError(HushrecError):
     """The ledger cannot be opened, read or written, so nothing was released (exit code 1)."""
+
+
+class MissingPackageError(HushrecError, ImportError):
+    """What was asked for needs packages of an extra that is not installed (exit code 1)."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs more packages; install them with: pip install 'hushrec[{extra}]'")

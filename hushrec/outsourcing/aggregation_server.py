@@ -39,12 +39,12 @@ from hushrec.outsourcing.messages import (
     Message,
     Neighbours,
     Prepared,
+    Refusal,
     Sum,
     Survivors,
     Unmasking,
     from_json,
 )
-from hushrec.outsourcing.service import Refusal
 
 _SHORTEST_TOKEN = 32
 

@@ -24,6 +24,11 @@ _catalogue = click.option(
 _server = click.option(
     "--server", required=True, metavar="URL", help="Address that serve-completion printed."
 )
+_ca = click.option(
+    "--ca",
+    metavar="FILE",
+    help="Authority that signed the server's certificate, PEM.  [default: the system's]",
+)
 _key = click.option(
     "--key",
     "key_path",
@@ -74,6 +79,8 @@ _patience = click.option(
 @click.option("--database", default="completion.sqlite", show_default=True, help="What is received, durably.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: a free one.")
+@click.option("--certificate", metavar="FILE", help="Of the server and its chain, PEM: serves HTTPS.")
+@click.option("--certificate-key", metavar="FILE", help="Its private key, PEM.  [default: in --certificate]")
 def serve_completion(
     catalogue: str,
     nodes: int,
@@ -88,11 +95,13 @@ def serve_completion(
     database: str,
     host: str,
     port: int,
+    certificate: str | None,
+    certificate_key: str | None,
 ) -> None:
     """Complete the matrix of many nodes from masked columns. Obfuscation, not privacy: epsilon is None.
 
-    Started again with the same options and database, it goes on where it was. Plain HTTP: put a TLS proxy in
-    front of it before it listens on another address than the loopback one.
+    Started again with the same options and database, it goes on where it was. Give it a certificate before it
+    listens on another address than the loopback one.
 
     \b
     hushrec serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
@@ -118,7 +127,8 @@ def serve_completion(
     )
     server = CompletionServer(settings, Store(database, settings))
     limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
-    with Service(server.answer, host=host, port=port, limits=limits) as service:
+    tls = {"certificate": certificate, "key": certificate_key}
+    with Service(server.answer, host=host, port=port, limits=limits, **tls) as service:
         click.echo(MaskingStatement(mask_rank, rounds).text())
         click.echo(f"Serving on {service.url}")
         while True:
@@ -139,6 +149,7 @@ def node() -> None:
 @node.command()
 @click.argument("ratings_path", metavar="RATINGS")
 @_server
+@_ca
 @_catalogue
 @click.option(
     "--rating-range", type=(float, float), required=True, metavar="LOW HIGH", help="Declared range."
@@ -154,6 +165,7 @@ def node() -> None:
 def submit(
     ratings_path: str,
     server: str,
+    ca: str | None,
     catalogue: str,
     rating_range: tuple[float, float],
     user: str | None,
@@ -188,7 +200,7 @@ def submit(
             raise InputError(f"The key file {key_path!r} is that of node {key.node!r}; leave out --name.")
     else:
         key = PrivateKey.create(key_path, name or secrets.token_hex(8), fingerprint(domain.items))
-    task, sent = submit(_connection(server, patience), key, items, values)
+    task, sent = submit(_connection(server, ca, patience), key, items, values)
     if record is not None:
         rows = np.hstack([public[items] for public in task.keys])
         write_private(Path(record), Record(sent.values, rows).to_json().decode())
@@ -214,12 +226,21 @@ def submit(
 
 @node.command()
 @_server
+@_ca
 @_catalogue
 @_key
 @click.option("--out", "out_path", required=True, metavar="FILE", help="CSV of items and completed ratings.")
 @_patience
 @_json
-def fetch(server: str, catalogue: str, key_path: str, out_path: str, patience: float, as_json: bool) -> None:
+def fetch(
+    server: str,
+    ca: str | None,
+    catalogue: str,
+    key_path: str,
+    out_path: str,
+    patience: float,
+    as_json: bool,
+) -> None:
     """Fetch the node's completed column, decrypt it, and write it for the node's owner alone.
 
     \b
@@ -235,7 +256,7 @@ def fetch(server: str, catalogue: str, key_path: str, out_path: str, patience: f
     key = PrivateKey.load(key_path)
     if fingerprint(items) != key.catalogue:
         raise InputError("This is not the catalogue that the key file was made for; pass that one.")
-    column = fetch(_connection(server, patience), key)
+    column = fetch(_connection(server, ca, patience), key)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["item", "rating"])
@@ -252,10 +273,10 @@ def fingerprint(items: Iterable[object]) -> str:
     return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()
 
 
-def _connection(url: str, patience: float) -> Connection:
+def _connection(url: str, ca: str | None, patience: float) -> Connection:
     from hushrec.outsourcing.transport import Connection
 
-    return Connection(url, patience=patience)
+    return Connection(url, patience=patience, ca=ca)
 
 
 def _domain(catalogue: str, rating_range: tuple[float, float]) -> Domain:

@@ -19,11 +19,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 
 Array = NDArray[Any]
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
 _LONGEST_NAME = 200
+
+
+class Refusal(HushrecError):
+    """A server's answer that is another HTTP code than 200, and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class Message:

@@ -30,8 +30,7 @@ from hushrec.kernels.completion import (
     nuclear_norm_minimization,
 )
 from hushrec.outsourcing.masking import column_space, public_key
-from hushrec.outsourcing.messages import Accepted, Column, Message, Task, Upload, from_json
-from hushrec.outsourcing.service import Refusal
+from hushrec.outsourcing.messages import Accepted, Column, Message, Refusal, Task, Upload, from_json
 
 Array = NDArray[Any]
 _SHORTEST_TOKEN = 32

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing.messages import Message, Problem
+from hushrec.errors import InputError, MissingPackageError
+from hushrec.outsourcing.messages import Message, Problem, Refusal
+
+try:
+    import anyio
+    import h11
+    import uvicorn
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError:
+    raise MissingPackageError("Serving nodes", "outsourcing") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +39,7 @@ class Limits:
     connections : int
         Of all clients together, open at the same time; more are turned away.
     idle_seconds : float
-        A connection that says nothing for so long is closed.
+        A connection that says nothing, and takes nothing, for so long is closed.
     """
 
     body_bytes: int = 16 << 20
@@ -37,154 +48,195 @@ class Limits:
     idle_seconds: float = 30.0
 
 
-class Refusal(HushrecError):
-    """A request that is answered with another HTTP code than 200 and one sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
 #: ``answer(method, path parts, token, body)`` returns the reply or raises Refusal or InputError.
 Answer = Callable[[str, list[str], str, bytes], Message]
 
 
-class Service(ThreadingHTTPServer):
+class Service:
     """Serves ``answer`` over HTTP, on the loopback address by default; `url` says where.
+
+    Nothing is logged: it would tell who took part when.
 
     Parameters
     ----------
     answer : callable
-        Called with the method, the parts of the path, the bearer token and the body.
+        Called in a thread, with the method, the parts of the path, the bearer token and the body.
     host, port : str and int
         Port 0 takes a free one.
     limits : Limits
+    certificate, key : path, optional
+        PEM files, for HTTPS: the certificate with its chain, and its private key, where that is not in the
+        same file.
     """
 
-    daemon_threads = True
-    request_queue_size = 512
-
     def __init__(
-        self, answer: Answer, *, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
+        self,
+        answer: Answer,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: Limits | None = None,
+        certificate: str | None = None,
+        key: str | None = None,
     ) -> None:
-        self.answer = answer
-        self.limits = limits or Limits()
-        self._slots = threading.BoundedSemaphore(self.limits.connections)
-        self._buckets: dict[str, tuple[float, float]] = {}
-        self._lock = threading.Lock()
+        limits = limits or Limits()
+        if key is not None and certificate is None:
+            raise InputError("A TLS key is of no use without its certificate; pass both.")
+        config = uvicorn.Config(
+            _application(answer, limits),
+            http=_Protocol,
+            loop="asyncio",
+            interface="asgi3",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,  # whoever connects could say that he is another
+            server_header=False,
+            limit_concurrency=limits.connections
+            + 1,  # of requests; of connections too, but for those of _Protocol
+            timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
+            timeout_graceful_shutdown=5,
+            backlog=512,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
         try:
-            super().__init__((host, port), _Handler)
+            config.load()
+        except OSError as error:
+            raise InputError(
+                f"Cannot serve TLS with certificate {certificate!r} ({error.strerror}); pass PEM files of a"
+                " certificate and of its key."
+            ) from None
+        try:
+            self._socket = socket.create_server((host, port))
         except OSError as error:
             raise InputError(
                 f"Cannot listen on {host}:{port} ({error.strerror}); pass a free port."
             ) from None
-
-    @property
-    def url(self) -> str:
-        """Address of the service."""
-        host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}"
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        address = self._socket.getsockname()
+        self.url = f"{'https' if config.ssl else 'http'}://{address[0]}:{address[1]}"
 
     def __enter__(self) -> Service:
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.005)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.shutdown()
-        self.server_close()
+        self._server.should_exit = True
+        self._thread.join()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)  # the client retries
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._slots.release()
-            raise
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
+class Rates:
+    """How many requests each address has left."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is the client's affair; nothing is logged."""
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._buckets: dict[str, tuple[float, float]] = {}
 
     def admit(self, address: str) -> None:
         """Take a request from the address's bucket, or refuse."""
-        rate, now = self.limits.requests_per_second, time.monotonic()
-        with self._lock:
-            if len(self._buckets) > 10_000:
-                self._buckets.clear()
-            left, then = self._buckets.get(address, (10 * rate, now))
-            left = min(10 * rate, left + (now - then) * rate)
-            self._buckets[address] = (left - 1 if left >= 1 else left, now)
+        now, most = time.monotonic(), 10 * self._rate
+        if len(self._buckets) > 10_000:
+            self._buckets.clear()
+        left, then = self._buckets.get(address, (most, now))
+        left = min(most, left + (now - then) * self._rate)
+        self._buckets[address] = (left - 1 if left >= 1 else left, now)
         if left < 1:
             raise Refusal(429, "Too many requests from this address; try again in a second.")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "hushrec", ""
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: Service
+def _application(answer: Answer, limits: Limits) -> Any:
+    """``answer`` as an ASGI application."""
+    rates, threads = Rates(limits.requests_per_second), anyio.CapacityLimiter(limits.connections)
 
-    def setup(self) -> None:
-        super().setup()
-        self.connection.settimeout(self.server.limits.idle_seconds)
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
         try:
-            self.server.admit(self.client_address[0])
-            body = self._body()
-            parts = [unquote(part) for part in self.path.split("/") if part]
-            kind, _, token = self.headers.get("Authorization", "").partition(" ")
-            reply = self.server.answer(self.command, parts, token if kind == "Bearer" else "", body)
-            self._send(200, reply)
+            rates.admit(request.client.host if request.client else "")
+            _check(request, limits.body_bytes)
+            body = await request.body()
+            parts = [unquote(part) for part in scope["raw_path"].decode().split("/") if part]
+            kind, _, token = request.headers.get("Authorization", "").partition(" ")
+            status, raw = (
+                200,
+                await anyio.to_thread.run_sync(
+                    lambda: answer(request.method, parts, token if kind == "Bearer" else "", body).to_json(),
+                    abandon_on_cancel=True,
+                    limiter=threads,
+                ),
+            )
+        except ClientDisconnect:
+            return
         except Refusal as refusal:
-            self._send(refusal.status, Problem(str(refusal)))
+            status, raw = refusal.status, Problem(str(refusal)).to_json()
         except InputError as error:
-            self._send(400, Problem(str(error)))
-        except (ConnectionError, TimeoutError):
-            self.close_connection = True
+            status, raw = 400, Problem(str(error)).to_json()
         except Exception as error:  # its words may hold somebody's data
-            self._send(500, Problem(f"The server failed ({type(error).__name__})."))
+            status, raw = 500, Problem(f"The server failed ({type(error).__name__}).").to_json()
+        headers = {"Connection": "close"} if status >= 400 else {}  # what is left of the request was not read
+        if status in (425, 429, 503):
+            headers["Retry-After"] = "1"
+        await Response(raw, status, headers, "application/json")(scope, receive, send)
 
-    def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
-        if not length.isdecimal():
-            raise Refusal(411, "A POST request needs a Content-Length.")
-        if len(length) > 18 or int(length) > self.server.limits.body_bytes:  # int() refuses 5,000 digits
-            raise Refusal(413, f"A request has at most {self.server.limits.body_bytes:,} bytes.")
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise ConnectionError
-        return body
+    return application
 
-    def _send(self, status: int, message: Message) -> None:
-        body = message.to_json()
-        if status >= 400:  # what is left of the request was not read
-            self.close_connection = True
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            if status >= 400:
-                self.send_header("Connection", "close")
-            if status in (425, 429, 503):
-                self.send_header("Retry-After", "1")
-            self.end_headers()
-            self.wfile.write(body)
-            self.wfile.flush()
 
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """No log: it would tell who took part when."""
+def _check(request: Request, longest: int) -> None:
+    """Refuse a request before its body is read."""
+    if request.method not in ("GET", "POST"):
+        raise Refusal(501, "A request is GET or POST.")
+    length = request.headers.get("Content-Length", "0" if request.method == "GET" else "")
+    if not length.isdecimal() or "Transfer-Encoding" in request.headers:
+        raise Refusal(411, "A POST request needs a Content-Length.")
+    if int(length) > longest:
+        raise Refusal(413, f"A request has at most {longest:,} bytes.")
+
+
+class _Protocol(H11Protocol):
+    """A connection that is turned away where there are too many, and closed where nothing moves on it."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._received, self._unsent, self._moved = b"", 0, self.loop.time()
+        assert self.limit_concurrency is not None
+        if len(self.connections) >= self.limit_concurrency:
+            transport.close()  # the client retries
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        self._received, self._moved = data, self.loop.time()
+        super().data_received(data)
+
+    def _watch(self) -> None:
+        """Hang up if the client was awaited for too long; look again soon."""
+        if self not in self.connections:
+            return
+        now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
+        answering = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
+        if unsent != self._unsent or (answering and not unsent):
+            self._unsent, self._moved = unsent, now
+        if now - self._moved >= self.timeout_keep_alive:
+            self.transport.abort()
+        else:
+            self.loop.call_later(self.timeout_keep_alive / 4, self._watch)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, and lengths that are endless or no numbers as other wrong lengths are."""
+        found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
+        length = b"0" if found is None else found[1].strip()
+        status = 411 if not length.isdigit() else 413 if len(length) > 18 else 400
+        raw = Problem("This is no HTTP request with a sensible Content-Length.").to_json()
+        headers = [("Content-Type", "application/json"), ("Connection", "close")]
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer is on its way already
+            for event in (
+                h11.Response(status_code=status, headers=headers),
+                h11.Data(data=raw),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import http.client
+import logging
 import math
 import random
+import ssl
 import time
 from urllib.parse import quote, urlsplit
 
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import HushrecError, InputError, MissingPackageError
 from hushrec.outsourcing.messages import Kind, Message, Problem, from_json
+
+try:
+    import httpx
+except ImportError:
+    raise MissingPackageError("Talking to a server", "outsourcing") from None
 
 #: Code of an answer that waits for others: the request is made again at once, as often as the server says so.
 WAITING = 202
 #: Codes that mean "not now": the request is made again, within the patience.
 NOT_NOW = (425, 429, 500, 502, 503)
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every path, and node names are in them
 
 
 class TransportError(HushrecError):
@@ -41,23 +49,34 @@ class Connection:
     Parameters
     ----------
     url : str
-        ``http://host:port``. Plain HTTP: put a TLS proxy in front of a server that is not on this machine.
+        ``https://host:port``, or ``http://`` for a server on this machine or behind a TLS proxy.
     patience : float
         Seconds to keep trying from when the server first does not answer or says "not now".
     timeout : float
         Seconds to wait for one answer.
+    ca : path, optional
+        PEM file of the authority that signed the server's certificate; the system's authorities if None.
     """
 
-    def __init__(self, url: str, *, patience: float = 30.0, timeout: float = 60.0) -> None:
-        parts = urlsplit(url)
+    def __init__(
+        self, url: str, *, patience: float = 30.0, timeout: float = 60.0, ca: str | None = None
+    ) -> None:
         try:
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host = None
-        if parts.scheme not in ("http", "https") or not host:
-            raise InputError(f"{url!r} is no server's address; write for example http://127.0.0.1:8765.")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._http = kind(host, port, timeout=timeout)
+            parts = urlsplit(url)
+            server = httpx.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port)
+        except (ValueError, httpx.InvalidURL):
+            server = httpx.URL()
+        if server.scheme not in ("http", "https") or not server.host:
+            raise InputError(f"{url!r} is no server's address; write for example https://example.org:8765.")
+        self._http = httpx.Client(
+            base_url=server,
+            verify=_trusting(ca)
+            if ca or server.scheme == "https"
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
+            trust_env=False,
+        )
         self.url, self.patience = url, patience
 
     def close(self) -> None:
@@ -66,29 +85,32 @@ class Connection:
 
     def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
         """Ask for a message."""
-        return self._call("GET", path, b"", reply, token)
+        return self._call("GET", path, None, reply, token)
 
     def post(self, message: Message, reply: type[Kind], *path: str, token: str = "") -> Kind:
         """Send a message and return the answer."""
         return self._call("POST", path, message.to_json(), reply, token)
 
-    def _call(self, method: str, path: tuple[str, ...], body: bytes, reply: type[Kind], token: str) -> Kind:
+    def _call(
+        self, method: str, path: tuple[str, ...], body: bytes | None, reply: type[Kind], token: str
+    ) -> Kind:
         """Make the request, again and again while the server is away, within the patience."""
-        target = "/" + "/".join(quote(part, safe="") for part in path)
-        headers = {"Content-Type": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        # a node may be called "..", which would lead elsewhere
+        target = "/".join(quote(part, safe="").replace(".", "%2E") for part in path)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         deadline, pause = math.inf, 0.05
         while True:
             try:
-                self._http.request(method, target, body, headers)
-                response = self._http.getresponse()
-                raw = response.read()
-                if response.status == 200:
-                    return from_json(reply, raw)
-                trouble, status = _sentence(raw), response.status
-            except (OSError, http.client.HTTPException) as error:
-                self._http.close()
+                response = self._http.request(method, target, content=body, headers=headers)
+                if response.status_code == 200:
+                    return from_json(reply, response.content)
+                trouble, status = _sentence(response.content), response.status_code
+            except httpx.RequestError as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    raise TransportError(
+                        f"The certificate of {self.url} is not trusted; pass the file of the authority that"
+                        " signed it (ca)."
+                    ) from None
                 trouble, status = f"{self.url} does not answer ({type(error).__name__}).", 0
             if status == WAITING:
                 deadline, pause = math.inf, 0.05
@@ -100,6 +122,13 @@ class Connection:
                 raise TransportError(trouble)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, 2.0)
+
+
+def _trusting(ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InputError(f"Cannot read the authority's certificate {ca!r} ({error.strerror}).") from None
 
 
 def _sentence(raw: bytes) -> str:

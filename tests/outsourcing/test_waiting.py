@@ -7,8 +7,8 @@ import pytest
 
 from hushrec.algorithms import ItemBias
 from hushrec.errors import HushrecError
-from hushrec.outsourcing.messages import Enrolment, Masked, Prepared
-from hushrec.outsourcing.service import Refusal, Service
+from hushrec.outsourcing.messages import Enrolment, Masked, Prepared, Refusal
+from hushrec.outsourcing.service import Service
 from hushrec.outsourcing.transport import Connection, RefusedError, TransportError
 from tests.outsourcing.test_aggregation import N_NODES, PARTS, agreed, assert_equal, stop_at
 
@@ -161,6 +161,5 @@ def test_patience_begins_with_the_first_trouble():
                 Prepared("n0", bytes(32), {}), Prepared, "x"
             )
         assert len(asked) == 2
-        service.shutdown()
     with pytest.raises(TransportError, match="does not answer"):
         Connection(service.url, timeout=0.5, patience=0.3).get(Prepared, "x")
