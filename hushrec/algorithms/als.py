@@ -161,9 +161,10 @@ def csr(matrix: Any) -> CSR:
 
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
     """Each user's mean rating, shape (n_users,); a function of her own rows only."""
+    from hushrec.kernels.sparse_rows import row_sums
+
     matrix = ratings.matrix
-    counts = np.maximum(np.diff(matrix.indptr), 1)
-    return np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel() / counts
+    return row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
 
 
 def mean_of_user_means(means: NDArray[np.float64], domain: Domain) -> float:

@@ -110,6 +110,8 @@ class CentredEstimator(Estimator):
 
     def _rows(self, arrays: Mapping[str, Array], ratings: Ratings) -> CentredRows:
         """Local: every user's sample less its level; the same in training and in serving."""
+        from hushrec.kernels.sparse_rows import row_sums
+
         sampled = sample_per_user(ratings, self.max_ratings_per_user, int(arrays["sampling_seed"]))
         matrix = sampled.matrix
         counts = np.diff(matrix.indptr)
@@ -154,12 +156,3 @@ def _item_averages(ratings: Ratings) -> NDArray[np.float64]:
     deviation = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
     sums = np.bincount(matrix.indices, deviation, minlength=n_items)
     return sums / np.maximum(np.bincount(matrix.indices, minlength=n_items), 1)
-
-
-def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
-    """Sum of each row's values, from her own entries alone (a running total would mix in the others')."""
-    sums = np.zeros(len(indptr) - 1)
-    filled = np.flatnonzero(np.diff(indptr))
-    if len(filled):
-        sums[filled] = np.add.reduceat(values, indptr[filled])
-    return sums

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.als import csr
 from hushrec.algorithms.baselines import item_weights, unit_weights
-from hushrec.algorithms.centering import row_sums, with_values
+from hushrec.algorithms.centering import with_values
 from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
@@ -147,18 +147,21 @@ class CleansedSVD(Estimator):
         """Server side: item averages shrunk to the global one, both from one release."""
         matrix, n_items = sampled.matrix, domain.n_items
         weights = np.repeat(unit_weights(sampled), np.diff(matrix.indptr))
-        deviations = truncated((matrix.data - domain.midpoint) * weights, spacing(domain.half_width))
+        half = domain.half_width
+        deviations = truncated(_deviations(sampled) * weights, spacing(half))
         sums = with_values(matrix, deviations).T @ np.ones(sampled.n_users)
-        scale = np.repeat([1 / domain.half_width, 1.0], n_items)
+        scale = np.repeat([1 / half, 1.0], n_items)
         noisy = gate.release("item means", np.concatenate([sums, item_weights(sampled)]), scale=scale)
         sums, counts = noisy[:n_items], np.maximum(noisy[n_items:], 0.0)
-        average = np.clip(sums.sum() / max(counts.sum(), 1.0), -domain.half_width, domain.half_width)
+        average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
         means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)
-        means = np.clip(means, -domain.half_width, domain.half_width)
-        return {"center": np.float64(domain.midpoint), "item_bias": means, "item_weight": counts}
+        center = np.float64(domain.midpoint)
+        return {"center": center, "item_bias": np.clip(means, -half, half), "item_weight": counts}
 
     def _residuals(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
         """Local: ratings less item and user averages, clamped; and the user averages."""
+        from hushrec.kernels.sparse_rows import row_sums
+
         matrix = self._sample(arrays, ratings).matrix
         counts = np.diff(matrix.indptr)
         level = float(arrays["center"]) + arrays["item_bias"].astype(np.float64)
@@ -180,6 +183,12 @@ class CleansedSVD(Estimator):
         covariance = unpacked(gate.release("covariance", sums, scale=scale))
         places = outer_sums(*csr(with_values(residuals, truncated(root, spacing(1.0, FACTOR_BITS)))), n_items)
         return covariance, unpacked(gate.release("weights", places, scale=scale))
+
+
+def _deviations(ratings: Ratings) -> NDArray[np.float64]:
+    """Local: ratings less the middle of the range, at most half of it in size."""
+    half = ratings.domain.half_width
+    return np.clip(ratings.matrix.data.astype(np.float64) - ratings.domain.midpoint, -half, half)
 
 
 def _cleansed(covariance: Array, weights: Array, shrinkage: float) -> NDArray[np.float64]:

@@ -75,7 +75,7 @@ def norms(factors: Array) -> Array:
 def less_user_means(ratings: Ratings) -> Ratings:
     """Every user's ratings less their mean: local, hence free (Chien et al. 2021, section 5.2)."""
     matrix = ratings.matrix.copy()
-    matrix.data -= np.repeat(user_means(ratings), np.diff(matrix.indptr)).astype(matrix.data.dtype)
+    matrix.data[:] = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
     return replace(ratings, matrix=matrix)
 
 
@@ -241,7 +241,7 @@ class Contributions:
 
         matrix = self.rows.matrix
         cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
-        residual = matrix.data - self.center - items[matrix.indices, -1] - users[cells, -1]
+        residual = matrix.data.astype(np.float64) - self.center - items[matrix.indices, -1] - users[cells, -1]
         if items.shape[1] > 1:
             residual = residual - predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
         return cells, residual

@@ -24,6 +24,10 @@ from hushrec.errors import InputError
 #: no maximum of the data at hand. Keep it unless a cap is known from elsewhere than the private rows.
 DEFAULT_MAX_RATINGS_PER_USER = 10_000
 
+#: No range goes beyond: squares of ratings and sums of them stay far from the largest float64, and their
+#: differences within float32.
+_LARGEST_RATING = 1e30
+
 HOW_TO_DECLARE = (
     "declare the public catalogue and rating range with Domain(items, rating_range=(low, high)), "
     "or on the command line with --catalogue FILE --rating-range LOW HIGH"
@@ -274,13 +278,15 @@ def _check_range(rating_range: Any) -> tuple[float, float]:
         raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.") from None
     if not (is_number(low) and is_number(high)):
         raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.")
-    largest = float(np.finfo(np.float32).max)
     try:
         low, high = float(low), float(high)
     except OverflowError:
         low = high = math.inf
-    if not (math.isfinite(low) and math.isfinite(high)) or max(abs(low), abs(high)) > largest:
-        raise InputError(f"The rating range must be finite, not ({low:g}, {high:g}).")
+    if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
+        raise InputError(
+            f"The rating range must lie between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
+            f" ({low:g}, {high:g}); give the ratings in a larger unit."
+        )
     if not np.float32(low) < np.float32(high):
         raise InputError(f"The rating range must increase from low to high, not ({low:g}, {high:g}).")
     return low, high

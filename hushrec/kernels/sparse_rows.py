@@ -1,4 +1,4 @@
-"""Rows of a sparse matrix: their norms, and the local step of Frank-Wolfe on them.
+"""Rows of a sparse matrix: their sums and norms, and the local step of Frank-Wolfe on them.
 
 Everything is in float64. A row belongs to one thread and is summed in the order of its entries.
 """
@@ -65,6 +65,30 @@ def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.flo
     return sums
 
 
+def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
+    """Sum of each row's values, in float64, a function of her own entries alone; 0 for a row without any.
+
+    NumPy and SciPy sum float32 in float32, which overflows, and where they convert they do it by blocks that
+    begin in any row.
+
+    Parameters
+    ----------
+    indptr : (n_rows + 1,) array
+    values : (n_entries,) float32 or float64 array
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    sums = np.empty(len(indptr) - 1)
+
+    def accumulate(start: int, stop: int) -> None:
+        _value_sum_range(indptr, values, start, stop, sums)
+
+    threads.run(accumulate, np.diff(indptr) + 1.0)
+    return sums
+
+
 def frank_wolfe_rows(
     indptr: Array,
     indices: Array,
@@ -103,6 +127,15 @@ def frank_wolfe_rows(
 
     threads.run(step, np.diff(indptr) * 4.0 + 1.0)
     return scale, coefficient
+
+
+@simd.compiled
+def _value_sum_range(indptr, values, start, stop, sums):
+    for row in range(start, stop):
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            total += values[k]
+        sums[row] = total
 
 
 @simd.compiled

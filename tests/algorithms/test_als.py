@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ALS, DPALS
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items
+from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items, user_means
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
@@ -23,6 +23,20 @@ def small(seed: int = 0) -> Ratings:
     ]
     domain = Domain(items=[f"i{i}" for i in range(25)], rating_range=(1, 5))
     return Ratings.from_triples(*map(list, zip(*rows)), domain)
+
+
+@pytest.mark.parametrize("rating_range", [(0, 1e30), (-1e30, 1e30), (16777216, 16777219), (0.1, 0.7)])
+def test_user_means_are_summed_in_float64(rating_range: tuple[float, float]) -> None:
+    domain, rng = Domain(range(4000), rating_range), np.random.default_rng(5)
+    rows = [(user, item, rng.uniform(*rating_range)) for user in range(5) for item in range(1000 * user + 1)]
+    rows += [("x", item, end) for item, end in zip(range(600), rating_range * 300)]
+    rows += [("y", item, rating_range[1]) for item in range(1001)]
+    ratings = Ratings.from_triples(*map(list, zip(*rows)), domain)
+    matrix = ratings.matrix
+    for start, stop, mean in zip(matrix.indptr, matrix.indptr[1:], user_means(ratings)):
+        values = matrix.data[start:stop].tolist()
+        exact = math.fsum(values) / len(values)
+        assert abs(mean - exact) <= 1e-13 * max(map(abs, rating_range))
 
 
 def slow_solve(

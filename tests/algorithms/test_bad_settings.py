@@ -73,7 +73,7 @@ def test_a_clip_whose_square_overflows_is_not_taken_for_none(estimator_class, bo
 
 @pytest.mark.parametrize("bound", [1e30, 1e-30])
 @pytest.mark.parametrize("estimator_class", CLIPPED)
-@pytest.mark.parametrize("rating_range", [(-3e38, 3e38), (0.0, 1e-38)])
+@pytest.mark.parametrize("rating_range", [(-1e30, 1e30), (0.0, 1e-38)])
 def test_the_widest_clips_and_ranges_have_finite_sensitivities(estimator_class, bound, rating_range) -> None:
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
     estimator = estimator_class(**needed | {CLIPPED[estimator_class]: bound})

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import CleansedSVD
+from hushrec.audit.distinguish import replay, transcript
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Budget
+from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
+from tests.algorithms.neighbours import moves
 
 BETA_M, BETA_P, BETA, CLAMP = 0.7, 2.0, 0.4, 0.5
 
@@ -117,3 +121,23 @@ def test_bad_settings_are_refused() -> None:
         CleansedSVD(prediction="trees")
     with pytest.raises(InputError):
         CleansedSVD(rank=0)
+
+
+@pytest.mark.parametrize(
+    "rating_range",
+    [(1, 5), (16777216, 16777219), (273.15, 310.15), (1.6e9, 1.6e9 + 86400), (100000.3, 100001.7), (0, 1e30)],
+)
+def test_one_user_moves_the_item_means_by_no_more_than_declared(rating_range) -> None:
+    """Where the range is far from 0 float32 cannot hold its middle, nor always its end."""
+    items, nobody = range(6), ([], [], [])
+    domain = Domain(items, rating_range)
+    estimator = CleansedSVD(rank=2)
+    plan = estimator.plan(Budget(1.0, 1e-6), domain)
+    releases = {release.label: release for release in plan.releases}
+    moved = []
+    for end in rating_range:
+        ratings = Ratings.from_triples(["u"] * 6, items, [float(end)] * 6, domain)
+        calls = transcript(estimator, plan, ratings, 1, SeededNoise(1))
+        again = replay(estimator, plan, Ratings.from_triples(*nobody, domain), 1, calls)
+        moved.append(moves(calls, again, releases)["item means"])
+    assert 0.99 < max(moved) <= 1

@@ -127,11 +127,17 @@ def test_a_catalogue_that_cannot_number_items_is_refused(items, words):
     "bad",
     [None, 5, "15", (1,), (1, 2, 3), (5, 1), (1, 1), (math.nan, 5), (1, math.nan), (-math.inf, 5),
      (1, math.inf),
-     ("1", "5"), (True, 5), (None, 5), (1, 10**400), (-1e308, 1e308), (1.0, 1.0 + 1e-12), (1j, 5)],
+     ("1", "5"), (True, 5), (None, 5), (1, 10**400), (-1e308, 1e308), (1.0, 1.0 + 1e-12), (1j, 5),
+     (0, 1.01e30), (-3e38, 3e38), (-1.01e30, 0)],
 )  # fmt: skip
 def test_a_range_that_bounds_nothing_is_refused(bad):
-    with pytest.raises(InputError, match="rating range"):
+    with pytest.raises(InputError, match="rating range") as caught:
         Domain(["a"], rating_range=bad)
+    assert str(caught.value).count(". ") == 0
+
+
+def test_the_widest_range():
+    assert Domain(["a"], rating_range=(-1e30, 1e30)).half_width == 1e30
 
 
 @pytest.mark.parametrize("cap", [0, -1, 1.5, "9", None, True, math.nan, math.inf])

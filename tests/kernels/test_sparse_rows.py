@@ -1,8 +1,11 @@
 """Clips and Frank-Wolfe steps of sparse rows against dense NumPy."""
 
-import numpy as np
+import math
 
-from hushrec.kernels.sparse_rows import clipped_rows, frank_wolfe_rows
+import numpy as np
+import pytest
+
+from hushrec.kernels.sparse_rows import clipped_rows, frank_wolfe_rows, row_sums
 from tests.kernels.test_symmetric import sparse
 
 
@@ -36,3 +39,18 @@ def test_a_step_is_the_papers() -> None:
     expected *= np.minimum(1.0, 1.1 / np.maximum(norms, 1e-300))[:, None]
     np.testing.assert_allclose(scale[:, None] * full + np.outer(coefficient, vector), expected, atol=1e-12)
     np.testing.assert_allclose(iterate, expected[seen], atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("largest", [1.0, 3e38])
+def test_rows_are_summed_in_float64(dtype, largest) -> None:
+    """Each row alone: the others' entries change no bit of its sum, wherever it begins."""
+    rng = np.random.default_rng(4)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 3, 40) * rng.integers(0, 3000, 40))])
+    values = (rng.uniform(0.5, 1.0, indptr[-1]) * largest).astype(dtype)
+    sums = row_sums(indptr, values)
+    assert sums.dtype == np.float64
+    for row, (start, stop) in enumerate(zip(indptr, indptr[1:])):
+        exact = math.fsum(values[start:stop].tolist())
+        assert sums[row] == pytest.approx(exact, rel=1e-13, abs=0.0)
+        assert sums[row] == row_sums(np.array([0, stop - start]), values[start:stop].copy())[0]

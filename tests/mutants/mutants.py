@@ -25,6 +25,7 @@ from hushrec.algorithms import (
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     baselines,
+    cleansed_svd,
     contributions,
     dpals,
     oja,
@@ -36,7 +37,7 @@ from hushrec.data import Domain
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
 from hushrec.gate import Gate
-from hushrec.kernels import residuals, topk
+from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -66,8 +67,10 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.noise import GeneratorNoise
 from tests.algorithms import (
+    test_als,
     test_bad_settings,
     test_base,
+    test_cleansed_svd,
     test_exact_sums,
     test_frank_wolfe,
     test_oja,
@@ -581,6 +584,15 @@ LEDGER = ("path",)
 EXACT = sampler.Margins()
 
 
+def sums_in_the_type_of_the_values(indptr: Array, values: Array) -> Array:
+    ends = np.minimum(indptr[:-1], len(values) - 1)
+    return np.where(np.diff(indptr) > 0, np.add.reduceat(values, ends), 0).astype(np.float64)
+
+
+def deviations_in_float32(ratings: Any) -> Array:
+    return ratings.matrix.data - ratings.domain.midpoint
+
+
 def scores_less_a_constant(
     scores: Array, count: int, indptr: Any = None, indices: Any = None, first: Any = None
 ) -> tuple[Array, Array]:
@@ -938,6 +950,19 @@ MUTANTS = [
         Killer(test_base.test_a_row_out_of_range_leaves_all_others_as_they_are),
     ),
     # numbers at the edges of float32
+    Mutant(
+        "users' means summed in float32",
+        set_to(sparse_rows, "row_sums", sums_in_the_type_of_the_values),
+        Killer(test_als.test_user_means_are_summed_in_float64, {"rating_range": (0, 1e30)}),
+    ),
+    Mutant(
+        "middle of the range subtracted in float32",
+        set_to(cleansed_svd, "_deviations", deviations_in_float32),
+        Killer(
+            test_cleansed_svd.test_one_user_moves_the_item_means_by_no_more_than_declared,
+            {"rating_range": (16777216, 16777219)},
+        ),
+    ),
     Mutant(
         "items that are all noise put last by a constant off their scores",
         set_to(topk, "top_k", scores_less_a_constant),
