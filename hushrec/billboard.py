@@ -80,6 +80,11 @@ class Billboard:
         return f"Billboard({self.estimator!r}, {self.domain!r})"
 
     @property
+    def scores(self) -> str:
+        """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``; only ratings keep to the range."""
+        return self.estimator.scores
+
+    @property
     def item_factors(self) -> NDArray[Any]:
         """Released item factors, shape (n_items, rank)."""
         return self.arrays["item_factors"]
@@ -322,7 +327,7 @@ class Billboard:
         return state.offset[:, None] + base + state.factors @ np.asarray(self.item_factors, np.float64).T
 
     def _clip(self, scores: NDArray[Any]) -> NDArray[Any]:
-        if self.estimator.implicit:
+        if self.scores != "ratings":
             return scores
         return np.clip(scores, self.domain.low, self.domain.high)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,29 @@ class Estimator:
     public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
     #: True where it makes use of the domain's item features.
     uses_item_features: ClassVar[bool] = False
-    #: True where the data are likes rather than ratings: scores are then not clipped to the range.
-    implicit: ClassVar[bool] = False
+    #: What its scores are: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
+    scores: ClassVar[str] = "ratings"
+    #: True where :meth:`planned` chooses settings by the number of users.
+    uses_user_count: ClassVar[bool] = False
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Settings chosen from public quantities alone: the defaults, unless an estimator knows better.
+
+        Parameters
+        ----------
+        budget : Budget
+            The whole budget of the run.
+        domain : Domain
+            The declared catalogue, rating range and cap per user.
+        n_users : int
+            The declared or released number of users.
+        **changes
+            Settings that override the choice.
+        """
+        return cls(**changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""

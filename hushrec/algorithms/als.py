@@ -81,9 +81,9 @@ class ALS(Estimator):
             raise InputError(f"dtype={self.dtype!r} is not known; pass 'float32' or 'float64'.")
 
     @property
-    def implicit(self) -> bool:  # type: ignore[override]
-        """True where the data are likes."""
-        return self.unobserved_weight > 0
+    def scores(self) -> str:  # type: ignore[override]
+        """Likes where unobserved cells count as dislikes, ratings otherwise."""
+        return "likes" if self.unobserved_weight > 0 else "ratings"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""
@@ -98,7 +98,7 @@ class ALS(Estimator):
         """Alternate the two half sweeps from a random start."""
         regularization = self._regularization(ratings)
         settings = self._settings(regularization)
-        center = 0.0 if self.implicit else mean_of_user_means(user_means(ratings), ratings.domain)
+        center = 0.0 if self.scores == "likes" else mean_of_user_means(user_means(ratings), ratings.domain)
         items = initial_items(ratings.domain.n_items, self.rank, seed, self.dtype)
         for _ in range(self.iterations):
             users = half_sweep(csr(ratings.matrix), center, items, settings)
@@ -121,7 +121,7 @@ class ALS(Estimator):
     def _regularization(self, ratings: Ratings) -> float:
         if self.regularization is not None:
             return self.regularization
-        if self.implicit or not ratings.n_ratings:
+        if self.scores == "likes" or not ratings.n_ratings:
             return 20.0
         items = max(1, len(np.unique(ratings.matrix.indices)))
         spread = math.sqrt(ratings.n_ratings / ratings.n_users) + math.sqrt(ratings.n_ratings / items)
@@ -130,7 +130,7 @@ class ALS(Estimator):
     def _settings(self, regularization: float) -> SweepSettings:
         return SweepSettings(
             regularization=regularization,
-            bias_regularization=None if self.implicit else self.bias_regularization,
+            bias_regularization=None if self.scores == "likes" else self.bias_regularization,
             unobserved_weight=self.unobserved_weight,
         )
 

@@ -173,7 +173,7 @@ class Popular(Estimator):
     """
 
     name: ClassVar[str] = "popular"
-    implicit: ClassVar[bool] = True
+    scores: ClassVar[str] = "likes"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return Plan(budget, (weights_release(budget, fraction),))

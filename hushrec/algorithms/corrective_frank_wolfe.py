@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,6 +57,7 @@ class CorrectiveFrankWolfe(PrivateSteps):
     """
 
     name: ClassVar[str] = "corrective-frank-wolfe"
+    uses_user_count: ClassVar[bool] = True
 
     regularization: float = 10.0
     iterations: int = 1
@@ -69,7 +70,7 @@ class CorrectiveFrankWolfe(PrivateSteps):
         check_numbers(regularization=(self.regularization, float, 0, None))
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> CorrectiveFrankWolfe:
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """More for the biases, or a second step, by what users and budget can tell of the items."""
         check_numbers(n_users=(n_users, int, 1, None))
         signal = budget.mu * n_users / domain.n_items

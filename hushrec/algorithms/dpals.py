@@ -144,9 +144,9 @@ class DPALS(Estimator):
         )
 
     @property
-    def implicit(self) -> bool:  # type: ignore[override]
-        """True where the data are likes."""
-        return self.unobserved_weight > 0
+    def scores(self) -> str:  # type: ignore[override]
+        """Likes where unobserved cells count as dislikes, ratings otherwise."""
+        return "likes" if self.unobserved_weight > 0 else "ratings"
 
     # ------------------------------------------------------------------ plan
 
@@ -170,7 +170,7 @@ class DPALS(Estimator):
     def _parts(self) -> dict[str, float]:
         """Every release's part of the budget, before scaling to 1, in order of release."""
         parts = {}
-        if self.center == "level" and not self.implicit:
+        if self.center == "level" and self.scores == "ratings":
             parts["level"] = self.level_share
         if (
             self.sampling == "tail"
@@ -321,7 +321,7 @@ class DPALS(Estimator):
         if gate.plans("level"):
             noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
             return level(noisy, domain)[0]
-        return 0.0 if self.center == "user" or self.implicit else domain.midpoint
+        return 0.0 if self.center == "user" or self.scores == "likes" else domain.midpoint
 
     def _item_weights(self, sampled: Ratings, gate: Gate) -> tuple[Array, NDArray[np.bool_]]:
         """Released weight of every item, a sum of the users' weights or sampled counts, and its support."""

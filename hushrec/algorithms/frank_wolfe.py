@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,6 +58,7 @@ class FrankWolfe(CentredEstimator):
     """
 
     name: ClassVar[str] = "frank-wolfe"
+    uses_user_count: ClassVar[bool] = True
 
     nuclear_norm: float
     iterations: int = 400
@@ -76,7 +77,7 @@ class FrankWolfe(CentredEstimator):
         check_truths(line_search=self.line_search)
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> FrankWolfe:
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls(**({"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
 
@@ -234,6 +235,7 @@ class PrivateFrankWolfe(PrivateSteps):
     """
 
     name: ClassVar[str] = "private-frank-wolfe"
+    uses_user_count: ClassVar[bool] = True
 
     nuclear_norm: float
     row_clip: float | None = None
@@ -248,7 +250,7 @@ class PrivateFrankWolfe(PrivateSteps):
         check_clips(row_clip=self.row_clip)
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> PrivateFrankWolfe:
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls(**(settings | {"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))

@@ -128,7 +128,7 @@ class OneBitCompletion(Estimator):
     name: ClassVar[str] = "one-bit"
     units: ClassVar[tuple[str, ...]] = ("rating",)
     public_inputs: ClassVar[tuple[str, ...]] = (*PUBLIC_INPUTS, "which cells are observed")
-    implicit: ClassVar[bool] = True  # scores are log-odds, not ratings
+    scores: ClassVar[str] = "log-odds"
 
     threshold: float | None = None
     mechanism: str = "input"

@@ -48,7 +48,8 @@ class UserLevelOneBit(PrivateALS):
     """
 
     name: ClassVar[str] = "one-bit-user"
-    implicit: ClassVar[bool] = True  # scores are log-odds, not ratings
+    scores: ClassVar[str] = "log-odds"
+    link: ClassVar[str] = "logistic"
 
     threshold: float | None = None
 

@@ -144,6 +144,7 @@ class PrivateALS(Estimator):
     """
 
     name: ClassVar[str] = "private-als"
+    uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
 
     rank: int = 2
@@ -288,7 +289,7 @@ class PrivateALS(Estimator):
     def _parts(self) -> dict[str, float]:
         """Every release's part of the budget, before scaling to 1, in order of release."""
         parts = {"level": _LEVEL_SHARE, "spreads": _SPREADS_SHARE, "item weights": self.weights_share}
-        if self.implicit and self.n_users is not None:
+        if self.scores != "ratings" and self.n_users is not None:
             del parts["level"]
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
             parts[f"item biases {step}"] = self.bias_share * part
@@ -416,7 +417,7 @@ class PrivateALS(Estimator):
         within, offsets = (usual + _shown(usual, noise_sd) * (squares - usual)).tolist()
         within = min(max(within, 1 / 400), 1.0)
         ridge = float(np.clip(within / max(offsets, 1e-9), *_OFFSET_RIDGES))
-        center = 0.0 if self.implicit else domain.midpoint + center
+        center = domain.midpoint + center if self.scores == "ratings" else 0.0
         return _Level(center, n_users, half * math.sqrt(within), ridge)
 
     def _item_weights(self, ratings: Ratings, gate: Gate) -> Array:

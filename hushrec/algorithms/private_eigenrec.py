@@ -85,7 +85,8 @@ class PrivateEigenRec(Estimator):
     """
 
     name: ClassVar[str] = "private-eigenrec"
-    implicit: ClassVar[bool] = True
+    uses_user_count: ClassVar[bool] = True
+    scores: ClassVar[str] = "likes"
 
     rank: int = 16
     iterations: int = 4

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,7 +68,7 @@ class _ProjectedGradient(CentredEstimator):
         check_within(step_decay=(self.step_decay, 0, 10))
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Any:
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         check_numbers(n_users=(n_users, int, 1, None))
         return cls(**({"nuclear_norm": math.sqrt(n_users * domain.n_items)} | changes))
@@ -172,6 +172,7 @@ class ProjectedGradient(_ProjectedGradient):
     """
 
     name: ClassVar[str] = "projected-gradient"
+    uses_user_count: ClassVar[bool] = True
 
     iterations: int = 50
     max_ratings_per_user: int = 10_000
@@ -215,6 +216,7 @@ class PrivateProjectedGradient(_ProjectedGradient):
     """
 
     name: ClassVar[str] = "private-projected-gradient"
+    uses_user_count: ClassVar[bool] = True
 
     row_clip: float | None = None
 

@@ -285,9 +285,8 @@ def _grid(
     if unknown:
         raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
     likes = {
-        choose(
-            name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name)
-        ).implicit
+        choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name)).scores
+        != "ratings"
         for name in wanted
     }
     baselines = [name for kind in sorted(likes) for name in BASELINES[kind] if name not in wanted]

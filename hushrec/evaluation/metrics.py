@@ -170,7 +170,7 @@ def evaluate(
     history = history.aligned_to(targets)
     error_sums = np.zeros((targets.n_users, 3))
     signs = _sign_metrics(billboard, history, targets, resamples, seed)
-    if not billboard.estimator.implicit:
+    if billboard.scores == "ratings":
         error_sums = user_errors(
             billboard.predict_pairs(history, targets), targets.matrix.data, targets.matrix.indptr
         )
@@ -192,13 +192,12 @@ def _sign_metrics(
     """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
     from hushrec.evaluation.one_bit import sign_metrics
 
-    estimator = billboard.estimator
-    if not hasattr(estimator, "threshold"):
+    if billboard.scores != "log-odds":
         return {}
+    estimator: Any = billboard.estimator
     threshold = targets.domain.midpoint if estimator.threshold is None else estimator.threshold
     scores, liked = billboard.predict_pairs(history, targets), targets.matrix.data > threshold
-    link = getattr(estimator, "link", "logistic")
-    return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, link)
+    return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, estimator.link)
 
 
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:

@@ -57,18 +57,18 @@ def choose(
             raise InputError(
                 f"{name} has no setting {setting!r}; it has {', '.join(known) if known else 'none'}."
             )
-    if needs_user_count(name):
-        if n_users is None:
+    if n_users is None:
+        if cls.uses_user_count:
             raise InputError(f"{name} is tuned to the number of users; declare it or release it.")
-        return cls.planned(budget, domain, n_users, **given)  # type: ignore[attr-defined]
-    return cls(**given)
+        return cls(**given)
+    return cls.planned(budget, domain, n_users, **given)
 
 
 def needs_user_count(name: str) -> bool:
     """Whether a model's settings are chosen from the number of users."""
     from hushrec.algorithms import ESTIMATORS
 
-    return name in ESTIMATORS and hasattr(ESTIMATORS[name], "planned")
+    return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
 
 
 def check_run(

@@ -103,7 +103,7 @@ def test_likes_match_a_slow_twin() -> None:
     estimator = ALS(rank=rank, iterations=2, regularization=ridge, unobserved_weight=weight, dtype="float64")
     model = estimator.fit(likes, no_privacy(), seed=1)
     np.testing.assert_allclose(model.item_factors, right, rtol=1e-5, atol=1e-6)
-    assert model.estimator.implicit
+    assert model.scores == "likes"
     assert np.all(model.item_bias == 0)
 
 

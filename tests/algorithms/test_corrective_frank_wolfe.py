@@ -92,9 +92,7 @@ def test_every_algorithm_of_the_paper_in_a_comparison_and_a_file(tmp_path) -> No
         private = name in PRIVATE
         budget = Budget(1.0 if private else math.inf, 1e-6)
         settings = {} if private else {"iterations": 3}
-        planned = getattr(cls, "planned", None)
-        estimator = planned(budget, train.domain, 300, **settings) if planned else cls(**settings)
-        model = estimator.fit(train, Accountant(budget))
+        model = cls.planned(budget, train.domain, 300, **settings).fit(train, Accountant(budget))
         model.save(tmp_path / name)
         again = Billboard.load(tmp_path / name)
         items = list(train.domain.items)[:5]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hushrec.algorithms import ESTIMATORS, ItemBias
+from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
 from hushrec.data import Domain, realistic
 from hushrec.errors import InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
@@ -44,6 +44,15 @@ def test_models_that_are_tuned_to_the_number_of_users_need_it():
     )
     with pytest.raises(InputError, match="number of users"):
         choose("private-als", BUDGET, Domain(["a"], rating_range=(1, 5)))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_declares_its_scores_and_how_it_is_planned(name):
+    cls = ESTIMATORS[name]
+    planned = cls.planned(BUDGET, Domain(range(50), rating_range=(1, 5)), 1000)
+    assert planned.scores in {"ratings", "likes", "log-odds"}
+    assert cls.uses_user_count == (cls.planned.__func__ is not Estimator.planned.__func__)
+    assert cls.uses_user_count or planned == cls()
 
 
 @pytest.mark.parametrize(
