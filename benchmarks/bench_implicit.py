@@ -156,13 +156,13 @@ def likes(name: str) -> Ratings:
 def test_users(name: str) -> HeldOutUsers:
     """The test's users, set aside first."""
     ratings = likes(name)
-    return strong_generalization(ratings, ratings.n_users // 10, seed=0)
+    return strong_generalization(ratings, 0.1, seed=0)
 
 
 def validation_users(name: str) -> HeldOutUsers:
     """Other users, set aside among those who train."""
     train = test_users(name).train
-    return strong_generalization(train, train.n_users // 9, seed=100)
+    return strong_generalization(train, 1 / 9, seed=100)
 
 
 # ---------------------------------------------------------------------- models

@@ -62,7 +62,7 @@ def movielens(draws: int) -> None:
 
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
     history = train.history(valid)
-    print("## MovieLens-1M, random 80/10/10, user-level add/remove, delta 1e-5, catalogue 1 to 3952\n")
+    print("## MovieLens-1M, 80/10/10 by hashes, user-level add/remove, delta 1e-5, catalogue 1 to 3952\n")
     print(f"mean of {draws} noise draws (largest)\n")
     print("| epsilon | private ALS | target | DPALS | mean + bias | global mean | reference* |")
     print("|---|---|---|---|---|---|---|")

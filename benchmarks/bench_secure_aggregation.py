@@ -111,7 +111,9 @@ def run(agreement: Agreement, ratings: Ratings, drop: int | None) -> Run:
     server.start()
     url = address.get()
     n_nodes = agreement.n_nodes
-    parts = [ratings.rows(np.arange(ratings.n_users) % n_nodes == node) for node in range(n_nodes)]
+    parts = [
+        ratings.rows(np.arange(ratings.n_users) % n_nodes == node, keyed=True) for node in range(n_nodes)
+    ]
     shares = [
         [(node, parts[node]) for node in range(start, n_nodes, PROCESSES)] for start in range(PROCESSES)
     ]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.data import Ratings
+    from hushrec.privacy import Accountant
 
 #: In there no square of a bound, in whatever units, overflows: an infinite one would pass for no clip.
 CLIPS = (1e-30, 1e30)
@@ -82,3 +86,16 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer of more digits than Python writes
         text = "a huge integer"
     return text if len(text) <= 60 else text[:60] + "..."
+
+
+def check_users(ratings: Ratings, accountant: Accountant) -> None:
+    """Refuse ratings in which a user is not one row of her own, chosen without regard to the others."""
+    if not ratings.users_differ:
+        raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
+    if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
+        raise InputError(
+            "These users or ratings were chosen by a rule of your own (where, rows, for_users), in which"
+            " one user may decide what others have; train on all, on parts by split_ratings, leave_k_out or"
+            " strong_generalization, say keyed=True there if each user was chosen by herself alone, or"
+            " declare public data with Accountant(..., data_is_public=True)."
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard, UserState
+from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.gate import Gate
@@ -168,6 +169,7 @@ class Estimator:
                 f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
             )
         budget = accountant.budget
+        check_users(ratings, accountant)
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")
         if budget.private and not ratings.domain.declared:

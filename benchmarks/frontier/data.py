@@ -108,7 +108,7 @@ def split(name: str) -> Split:
 
 
 def by_ratings(ratings: Ratings) -> Split:
-    """Random 80/10/10 over ratings; the test's history is training and validation part."""
+    """80/10/10 of the ratings by their hashes; the test's history is training and validation part."""
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
     return Split(train, train.history(valid), {"rmse": test}, (train, valid))
 
@@ -148,12 +148,14 @@ def _likes(file: str, n_items: int) -> Split:
     likes = table.filter(pc.greater_equal(table["rating"], LIKED))
     domain = Domain(items=range(1, n_items + 1), rating_range=(0, 1))
     ratings = Ratings.from_arrow(likes, domain, implicit=True)
-    test = strong_generalization(ratings, ratings.n_users // 10, seed=0)
-    valid = strong_generalization(test.train, ratings.n_users // 10, seed=100)
+    test = strong_generalization(ratings, 0.1, seed=0)
+    valid = strong_generalization(test.train, 1 / 9, seed=100)
     return Split(test.train, test.fold_in, {"recall@20": test.target}, (valid.fold_in, valid.target))
 
 
-_RATINGS = "Random 80/10/10 over ratings (seed 0); users are folded in from training and validation part."
+_RATINGS = (
+    "80/10/10 by a hash of user and item (seed 0); users are folded in from training and validation part."
+)
 _ITEMS = (
     "Likes: ratings of 4 or 5. A tenth of the users is held out, folded in from 80% of their likes, and"
     " judged on the rest; the others train."

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
-from hushrec.checks import CLIPS, check_numbers, check_within
+from hushrec.checks import CLIPS, check_numbers, check_users, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate
@@ -270,6 +270,7 @@ def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 
     One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
     user's rows may be replaced by rows of which none can be used.
     """
+    check_users(ratings, accountant)
     budget = accountant.budget
     planned = Release("number of users", budget.share(share), 1.0, budget.unit, budget.relation)
     gate = Gate(accountant, Plan(budget, (planned,)))

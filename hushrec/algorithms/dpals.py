@@ -346,7 +346,7 @@ class DPALS(Estimator):
         """Rows that enter the statistics: frequent items only, sampled uniformly or from the tail."""
         if self.item_fraction == 1 and self.sampling != "tail":
             return sampled
-        rows = ratings.where(frequent[ratings.matrix.indices], drop_empty=False)
+        rows = ratings.where(frequent[ratings.matrix.indices], drop_empty=False, keyed=True)
         if self.sampling == "weights":
             return rows
         priority = weights if self.sampling == "tail" else None

@@ -8,7 +8,7 @@ These choices are reproducible and public, never a source of privacy noise.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -58,6 +58,43 @@ def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
     return mix(user_keys ^ mix(salt))
 
 
+def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """The hash of a user's base (from `stream_base`) with each of her items, as uint64."""
+    return mix(base + _GOLDEN * (items.astype(np.uint64) + np.uint64(1)))
+
+
+def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
+    """The part that each hash falls into: fractions of all uint64, one after the other."""
+    ends = [min(int(end * 2.0**64), (1 << 64) - 1) for end in np.cumsum(fractions)[:-1].tolist()]
+    return np.searchsorted(np.array(ends, dtype=np.uint64), keys, side="right")
+
+
+def parts_of_cells(
+    indptr: np.ndarray, indices: np.ndarray, base: np.ndarray, fractions: Sequence[float]
+) -> np.ndarray:
+    """The part that each entry of the rows falls into by its own hash, whatever else there is.
+
+    Parameters
+    ----------
+    indptr, indices, base
+        As for `smallest_per_row`.
+    fractions : sequence of float
+        Of the parts; they hold in expectation.
+
+    Returns
+    -------
+    ndarray of int, shape (n_entries,)
+    """
+    parts = np.empty(len(indices), dtype=np.int8 if len(fractions) < 128 else np.int32)
+    for start in range(0, len(indices), _CELLS):
+        stop = min(start + _CELLS, len(indices))
+        first, last = np.searchsorted(indptr, (start, stop - 1), side="right") - 1
+        ends = np.clip(indptr[first : last + 2], start, stop)
+        keys = cell_keys(np.repeat(base[first : last + 1], np.diff(ends)), indices[start:stop])
+        parts[start:stop] = part_of(keys, fractions)
+    return parts
+
+
 def smallest_per_row(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -100,7 +137,7 @@ def smallest_per_row(
         valid = np.arange(width) < lengths[rows][:, None]
         position = np.where(valid, indptr[rows][:, None] + np.arange(width), 0)
         items = indices[position]
-        key = mix(base[rows][:, None] + _GOLDEN * (items.astype(np.uint64) + np.uint64(1)))
+        key = cell_keys(base[rows][:, None], items)
         if rank is not None:
             key = (key >> np.uint64(bits)) | (rank[items].astype(np.uint64) << np.uint64(64 - bits))
         key[~valid] = np.uint64(0xFFFFFFFFFFFFFFFF)

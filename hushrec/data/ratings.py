@@ -37,6 +37,10 @@ class Ratings:
         Private. Items ascend within a user and none occurs twice; a stored zero is a rating of zero.
     user_values, user_texts : arrays with one entry per user
         Private. The ids as given and in canonical form; `users` shows the former as a NumPy array.
+    hand_picked : bool
+        Public. Whether users or ratings were chosen by a rule that may look at several users at once
+        (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a
+        private training refuses.
 
     Notes
     -----
@@ -60,6 +64,7 @@ class Ratings:
     matrix: sp.csr_array
     user_values: np.ndarray | pa.Array
     user_texts: pa.Array
+    hand_picked: bool = False
 
     # ---- building
 
@@ -207,7 +212,7 @@ class Ratings:
                 "A user's ratings must be a mapping from item to rating, or pairs of both."
             ) from None
         table = readers.from_triples(["user"] * len(items), items, values, implicit)
-        return cls._build(table, domain, implicit).for_users(["user"])
+        return replace(cls._build(table, domain, implicit).for_users(["user"]), hand_picked=False)
 
     @classmethod
     def _build(cls, table: readers.Columns, domain: Domain, implicit: bool) -> Ratings:
@@ -280,6 +285,11 @@ class Ratings:
         return text_keys(self.user_texts.to_pylist())
 
     @cached_property
+    def users_differ(self) -> bool:
+        """Whether every row is another user's, as it must be for training."""
+        return len(self.user_texts.unique()) == self.n_users
+
+    @cached_property
     def transposed(self) -> sp.csr_array:
         """The matrix with items as rows, shape (n_items, n_users), in CSR form; computed once."""
         return self.matrix.T.tocsr()
@@ -307,13 +317,15 @@ class Ratings:
 
     # ---- selecting
 
-    def rows(self, selection: Any) -> Ratings:
+    def rows(self, selection: Any, *, keyed: bool = False) -> Ratings:
         """The chosen rows, in the order asked for.
 
         Parameters
         ----------
         selection : slice, mask of bool or row numbers
             Row numbers come from `user_index`; -1 is refused (see `for_users`).
+        keyed : bool
+            As in `where`.
         """
         chosen = np.arange(self.n_users)[selection] if isinstance(selection, slice) else np.asarray(selection)
         if chosen.dtype == bool:
@@ -323,37 +335,52 @@ class Ratings:
         chosen = np.atleast_1d(chosen).astype(np.int64)
         if len(chosen) and (chosen.min() < 0 or chosen.max() >= self.n_users):
             raise InputError("A row number is out of range; rows are numbered from 0 to n_users - 1.")
-        return self._at(chosen, _take(self.user_values, chosen), self.user_texts.take(pa.array(chosen)))
+        if np.bincount(chosen).max(initial=0) > 1:
+            raise InputError("A row is asked for more than once; a user has one row, so name each once.")
+        users = Encoded(chosen, _take(self.user_values, chosen), self.user_texts.take(pa.array(chosen)))
+        return self._at(chosen, users, hand_picked=not keyed)
 
-    def select_users(self, mask: np.ndarray) -> Ratings:
-        """The users for whom the mask (bool, shape (n_users,)) is true."""
-        return self.rows(np.asarray(mask, dtype=bool))
+    def select_users(self, mask: np.ndarray, *, keyed: bool = False) -> Ratings:
+        """The users for whom the mask (bool, shape (n_users,)) is true; ``keyed`` as in `where`."""
+        return self.rows(np.asarray(mask, dtype=bool), keyed=keyed)
 
     def for_users(self, ids: Any) -> Ratings:
         """One row for each id, in that order; empty where she is not among the users.
 
-        For serving and evaluation. To train, use ratings in which every user has a row of her own.
+        For serving and evaluation; the result is ``hand_picked``.
         """
         wanted = encode_ids(ids)
         if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
             raise InputError("User ids must be given once each, none missing.")
-        return self._at(lookup(wanted.texts, self.user_texts), wanted.values, wanted.texts)
+        return self._at(lookup(wanted.texts, self.user_texts), wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
         """This object's ratings of the other's users, row by row; empty for users who have none here."""
-        return self._at(lookup(other.user_texts, self.user_texts), other.user_values, other.user_texts)
+        users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
+        return self._at(lookup(other.user_texts, self.user_texts), users, hand_picked=other.hand_picked)
 
-    def where(self, mask: np.ndarray, *, drop_empty: bool = True) -> Ratings:
+    def where(self, mask: np.ndarray, *, drop_empty: bool = True, keyed: bool = False) -> Ratings:
         """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
 
         Users left without a rating are dropped, unless ``drop_empty`` is False.
+
+        Parameters
+        ----------
+        mask : ndarray of bool
+        drop_empty : bool
+        keyed : bool
+            Declares that each user's part of the mask was made from her own rows, her id and public values
+            only, as `split_ratings` does it; the result is ``hand_picked`` without it.
         """
         counts = np.diff(_running_total(mask)[self.matrix.indptr])
         present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)
         indptr = _running_total(counts[present])
-        matrix = _csr(self.matrix.data[mask], self.matrix.indices[mask], indptr, self.n_items)
-        return Ratings(
-            self.domain, matrix, _take(self.user_values, present), self.user_texts.take(pa.array(present))
+        return replace(
+            self,
+            matrix=_csr(self.matrix.data[mask], self.matrix.indices[mask], indptr, self.n_items),
+            user_values=_take(self.user_values, present),
+            user_texts=self.user_texts.take(pa.array(present)),
+            hand_picked=self.hand_picked or not keyed,
         )
 
     def history(self, other: Ratings) -> Ratings:
@@ -371,16 +398,22 @@ class Ratings:
         values = _joined(self.user_values, _take(other.user_values, added))
         items = np.concatenate([self.matrix.indices, other.matrix.indices])
         ratings = np.concatenate([self.matrix.data, other.matrix.data])
-        return Ratings.assemble(self.domain, Encoded(codes, values, texts), items, ratings)
+        both = Ratings.assemble(self.domain, Encoded(codes, values, texts), items, ratings)
+        return replace(both, hand_picked=self.hand_picked or other.hand_picked)
 
-    def _at(self, positions: np.ndarray, values: np.ndarray | pa.Array, texts: pa.Array) -> Ratings:
+    def _at(self, positions: np.ndarray, users: Encoded, hand_picked: bool = False) -> Ratings:
         """Rows at positions (-1 = an empty row) under the ids given."""
         starts = np.append(self.matrix.indptr[:-1], 0).astype(np.int64)[positions]
         counts = np.append(np.diff(self.matrix.indptr), 0)[positions]
         indptr = _running_total(counts)
         entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
-        matrix = _csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items)
-        return Ratings(self.domain, matrix, values, texts)
+        return replace(
+            self,
+            matrix=_csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items),
+            user_values=users.values,
+            user_texts=users.texts,
+            hand_picked=self.hand_picked or hand_picked,
+        )
 
 
 def _usable_as_is(matrix: Any, domain: Domain) -> bool:

@@ -44,9 +44,8 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     matrix = ratings.matrix
     if np.diff(matrix.indptr).max(initial=0) <= count:
         return ratings
-    return ratings.where(
-        smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank), drop_empty=False
-    )
+    mask = smallest_per_row(matrix.indptr, matrix.indices, base, counts, rank)
+    return ratings.where(mask, drop_empty=False, keyed=True)
 
 
 def _dense_rank(priority: np.ndarray, n_items: int) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Training and test parts, for evaluation only: a split is not part of a private training."""
+"""Training and test parts, each user's chosen by hashes of her own id and items.
+
+Adding or removing a user changes no other user's part, so a part may be trained on privately. What is already
+a part needs another seed to be split again: the same one would choose by the same hashes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushrec.data.ids import is_number
-from hushrec.data.keys import check_seed, smallest_per_row, stream_base
+from hushrec.data.keys import part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 
@@ -24,15 +28,15 @@ class HeldOutUsers(NamedTuple):
 def split_ratings(
     ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int
 ) -> tuple[Ratings, ...]:
-    """Random parts of the ratings, whoever they belong to.
+    """Random parts of the ratings, by a hash of (seed, user, item).
 
     Parameters
     ----------
     ratings : Ratings
     fractions : sequence of float
-        Positive, adding up to 1; by default training, validation and test.
+        Positive, adding up to 1; by default training, validation and test. They hold in expectation.
     seed : int
-        The same file and seed give the same split.
+        The same user, item and seed give the same part.
 
     Returns
     -------
@@ -42,12 +46,9 @@ def split_ratings(
     """
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
-    n_ratings = ratings.n_ratings
-    order = np.random.default_rng(check_seed(seed)).permutation(n_ratings)
-    ends = np.round(np.cumsum(fractions) * n_ratings).astype(np.int64)
-    part = np.empty(n_ratings, dtype=np.int8 if len(ends) < 128 else np.int32)
-    part[order] = np.searchsorted(ends, np.arange(n_ratings), side="right")
-    return tuple(ratings.where(part == number) for number in range(len(ends)))
+    base = stream_base(ratings.user_keys, seed, "split")
+    part = parts_of_cells(ratings.matrix.indptr, ratings.matrix.indices, base, fractions)
+    return tuple(ratings.where(part == number, keyed=True) for number in range(len(fractions)))
 
 
 def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ratings]:
@@ -64,22 +65,23 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
         raise InputError(f"k must be a positive integer, not {k!r}.")
     lengths = np.diff(ratings.matrix.indptr)
     test = _keyed_choice(ratings, np.where(lengths > k, int(k), 0), seed, "leave-k-out")
-    return ratings.where(~test), ratings.where(test)
+    return ratings.where(~test, keyed=True), ratings.where(test, keyed=True)
 
 
 def strong_generalization(
-    ratings: Ratings, n_heldout: int, *, fold_in: float = 0.8, seed: int
+    ratings: Ratings, heldout: float = 0.1, *, fold_in: float = 0.8, seed: int
 ) -> HeldOutUsers:
     """Hold out whole users, who are folded in from part of their ratings and judged on the rest.
 
     The protocol of Liang, Krishnan, Hoffman and Jebara 2018 (arXiv 1802.05814, section 4.2). Call it again on
-    ``train`` for validation users.
+    ``train``, with another seed, for validation users.
 
     Parameters
     ----------
     ratings : Ratings
-    n_heldout : int
-        Number of held-out users, from 1 to n_users - 1.
+    heldout : float
+        Share of the users that is held out, in (0, 1). It holds in expectation: a hash of a user's id decides
+        about her.
     fold_in : float
         Share of a held-out user's ratings from which she is folded in, in (0, 1). The number of target
         ratings is rounded down, so a user with few ratings may have none and is then in ``fold_in`` only.
@@ -90,20 +92,21 @@ def strong_generalization(
     HeldOutUsers
         ``train`` (the other users), ``fold_in`` and ``target`` (of the held-out ones).
     """
-    if isinstance(n_heldout, (bool, np.bool_)) or not isinstance(n_heldout, (int, np.integer)):
-        raise InputError(f"n_heldout must be an integer, not {n_heldout!r}.")
-    if not 1 <= n_heldout < ratings.n_users:
-        raise InputError("n_heldout must be at least 1 and leave at least one user to train on.")
+    if not is_number(heldout) or not 0 < heldout < 1:
+        raise InputError(f"heldout must be a share strictly between 0 and 1, not {heldout!r}.")
     if not is_number(fold_in) or not 0 < fold_in < 1:
         raise InputError(f"fold_in must be a share strictly between 0 and 1, not {fold_in!r}.")
-    order = np.argsort(stream_base(ratings.user_keys, seed, "held-out users"), kind="stable")
-    held = np.zeros(ratings.n_users, dtype=bool)
-    held[order[:n_heldout]] = True
-    heldout = ratings.select_users(held)
-    lengths = np.diff(heldout.matrix.indptr)
+    keys = stream_base(ratings.user_keys, seed, "held-out users")
+    held = part_of(keys, (heldout, 1 - heldout)) == 0
+    judged = ratings.select_users(held, keyed=True)
+    lengths = np.diff(judged.matrix.indptr)
     n_target = np.floor((1 - fold_in) * lengths + 1e-9).astype(np.int64)
-    target = _keyed_choice(heldout, n_target, seed, "held-out ratings")
-    return HeldOutUsers(ratings.select_users(~held), heldout.where(~target), heldout.where(target))
+    target = _keyed_choice(judged, n_target, seed, "held-out ratings")
+    return HeldOutUsers(
+        ratings.select_users(~held, keyed=True),
+        judged.where(~target, keyed=True),
+        judged.where(target, keyed=True),
+    )
 
 
 def _keyed_choice(ratings: Ratings, counts: np.ndarray, seed: int, purpose: str) -> np.ndarray:

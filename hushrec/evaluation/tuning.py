@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushrec.checks import check_users
 from hushrec.data.splits import leave_k_out
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import user_errors
@@ -133,6 +134,7 @@ def tune(
     budget = accountant.budget
     mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
     part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
+    check_users(ratings, accountant)
     _check_candidates(ratings, model, candidates, part)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
 

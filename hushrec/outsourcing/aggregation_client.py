@@ -67,6 +67,7 @@ def take_part(
     HushrecError
         The server refused, went away, or too few nodes are left. Nothing but what was released is known.
     """
+    agreement.check(ratings)
     member = Member(connection, agreement, node, noise or SystemNoise())
     member.enrol()
     return agreement.train(ratings, member.total, secure=noise is None)

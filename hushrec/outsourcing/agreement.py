@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms import Billboard, Estimator, Gate
+from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.outsourcing.graph import Graph, choose_graph
@@ -120,6 +121,15 @@ class Agreement:
         text = json.dumps(public, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def check(self, ratings: Ratings) -> None:
+        """Refuse rows that this training cannot be made on; a node does so before it enrols."""
+        if _identity(ratings.domain) != _identity(self.domain):
+            raise InputError(
+                "These ratings were read over another domain than the agreement's; read them with its"
+                " catalogue, rating range, cap and item features."
+            )
+        check_users(ratings, Accountant(self.budget))
+
     def train(self, ratings: Ratings, total: Total, *, secure: bool = True) -> Billboard:
         """Run the estimator's training with totals over all nodes in place of its own sums.
 
@@ -133,16 +143,12 @@ class Agreement:
         secure : bool
             False where noise was injected for a test: the statement then says NOT PRIVATE.
         """
-        if _identity(ratings.domain) != _identity(self.domain):
-            raise InputError(
-                "These ratings were read over another domain than the agreement's; read them with its"
-                " catalogue, rating range, cap and item features."
-            )
+        self.check(ratings)
 
         def train(rows: Ratings, _: Gate, seed: int) -> dict[str, Any]:
             return self.estimator.train(rows, _SharedGate(self, total), seed)
 
-        rated = ratings.where(np.ones(ratings.n_ratings, dtype=bool))
+        rated = ratings.where(np.ones(ratings.n_ratings, dtype=bool), keyed=True)
         arrays, privacy = self.estimator.run(train, rated, Accountant(self.budget), self.seed)
         return Billboard(self.estimator, self.domain, arrays, self._statement(privacy, secure))
 

@@ -78,7 +78,7 @@ def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratin
 
 
 def test_it_finds_tastes_where_popularity_does_not() -> None:
-    parts = strong_generalization(likes_of_groups(3000, 120, 4, 0), 300, seed=1)
+    parts = strong_generalization(likes_of_groups(3000, 120, 4, 0), 0.1, seed=1)
     budget = Budget(5.0, 1e-6)
     figures = []
     for estimator in (PrivateEigenRec.planned(budget, parts.train.domain, 2700), Popular()):

@@ -49,10 +49,18 @@ def text_key(text):
     return int.from_bytes(digest, "little")
 
 
+def user_base(user, seed, purpose):
+    return splitmix(text_key(user) ^ splitmix(text_key(f"{purpose}:{seed}")))
+
+
+def item_key(user, item, seed, purpose):
+    """A hash of her id, the item, the seed and nothing else."""
+    return splitmix((user_base(user, seed, purpose) + 0x9E3779B97F4A7C15 * (item + 1)) & MASK)
+
+
 def item_order(user, items, seed, purpose):
-    """One user's items in her keyed order: depends on her id, her items, the seed and nothing else."""
-    base = splitmix(text_key(user) ^ splitmix(text_key(f"{purpose}:{seed}")))
-    return sorted(items, key=lambda item: splitmix((base + 0x9E3779B97F4A7C15 * (item + 1)) & MASK))
+    """One user's items in her keyed order."""
+    return sorted(items, key=lambda item: item_key(user, item, seed, purpose))
 
 
 def lines(data):

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from hostile_cells import ITEMS, LINES, RATINGS, USERS
 
-from hushrec.data import Domain, Ratings, leave_k_out, sample_per_user
+from hushrec.data import (
+    Domain,
+    Ratings,
+    leave_k_out,
+    sample_per_user,
+    split_ratings,
+    strong_generalization,
+)
 
 N_ITEMS = 12
 DOMAIN = Domain(range(1, N_ITEMS + 1), rating_range=(1, 5), max_ratings_per_user=9)
@@ -36,6 +43,8 @@ def state(ratings, without=()):
         sample_per_user(ratings, 4, seed=1),
         sample_per_user(ratings, 4, seed=1, priority=PRIORITY),
         *leave_k_out(ratings, 2, seed=1),
+        *split_ratings(ratings, (0.5, 0.3, 0.2), seed=1),
+        *strong_generalization(ratings, 0.4, seed=1),
     ]
     rows = {}
     for number, part in enumerate(samples):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from data_oracle import as_dictionary, item_order
+from data_oracle import as_dictionary, item_key, item_order, user_base
 from test_sampling import some_ratings
 
 from hushrec.data import leave_k_out, split_ratings, strong_generalization
@@ -26,8 +26,23 @@ class TestSplitRatings:
         ratings = some_ratings()
         parts = split_ratings(ratings, seed=0)
         assert together(*parts) == as_dictionary(ratings)
-        sizes = [part.n_ratings for part in parts]
-        assert np.abs(np.array(sizes) - np.array([0.8, 0.1, 0.1]) * ratings.n_ratings).max() <= 1
+        assert not any(part.hand_picked for part in parts)
+
+    @pytest.mark.parametrize("cells", [1, 7, 64, 1 << 21])
+    def test_a_hash_of_user_and_item_decides(self, cells, monkeypatch):
+        monkeypatch.setattr("hushrec.data.keys._CELLS", cells)
+        ratings = some_ratings()
+        parts = [as_dictionary(part) for part in split_ratings(ratings, (0.5, 0.25, 0.25), seed=7)]
+        for user, own in as_dictionary(ratings).items():
+            for item in own:
+                share = item_key(user, item, 7, "split") / 2**64
+                assert item in parts[int(share >= 0.5) + int(share >= 0.75)][user]
+
+    def test_fractions_hold_in_expectation(self):
+        sizes = np.array([part.n_ratings for part in split_ratings(some_ratings(500), seed=0)])
+        chances, n_ratings = np.array([0.8, 0.1, 0.1]), sizes.sum()
+        deviation = (sizes - chances * n_ratings) / np.sqrt(n_ratings * chances * (1 - chances))
+        assert 0 < np.abs(deviation).max() < 4
 
     def test_seeds(self):
         ratings = some_ratings()
@@ -76,38 +91,28 @@ class TestLeaveKOut:
 class TestStrongGeneralization:
     def test_protocol(self):
         ratings = some_ratings()
-        parts = strong_generalization(ratings, 20, fold_in=0.8, seed=2)
+        parts = strong_generalization(ratings, 1 / 3, fold_in=0.8, seed=2)
         train, fold_in, target = map(as_dictionary, parts)
         assert together(*parts) == as_dictionary(ratings)
-        assert len(train) == 40
-        assert len(fold_in) == 20
+        for user in as_dictionary(ratings):
+            assert (user in fold_in) == (user_base(user, 2, "held-out users") / 2**64 < 1 / 3)
+        assert 10 <= len(fold_in) <= 30
         assert not train.keys() & fold_in.keys()
         assert target.keys() <= fold_in.keys()
+        assert not any(part.hand_picked for part in parts)
         for user, own in fold_in.items():
             n_all = len(own) + len(target.get(user, {}))
             assert len(target.get(user, {})) == n_all // 5  # rounded down, as in Liang et al.'s code
 
     def test_twice_for_validation_users(self):
-        ratings = some_ratings()
-        test = strong_generalization(ratings, 10, seed=0)
-        validation = strong_generalization(test.train, 10, seed=0)
-        assert validation.train.n_users == 40
+        test = strong_generalization(some_ratings(2000), 0.2, seed=0)
+        validation = strong_generalization(test.train, 0.25, seed=1)
+        assert abs(validation.fold_in.n_users - 400) < 4 * math.sqrt(2000 * 0.2 * 0.8)
         assert together(*validation) == as_dictionary(test.train)
 
-    def test_users_do_not_depend_on_their_order(self):
-        ratings = some_ratings()
-        shuffled = ratings.rows(np.random.default_rng(0).permutation(ratings.n_users))
-        for one, two in zip(
-            strong_generalization(ratings, 9, seed=1), strong_generalization(shuffled, 9, seed=1), strict=True
-        ):
-            assert as_dictionary(one) == as_dictionary(two)
-
-    @pytest.mark.parametrize("bad", [0, 60, 61, -1, 1.5, True, None])
-    def test_bad_numbers_of_users(self, bad):
-        with pytest.raises(InputError, match="n_heldout"):
-            strong_generalization(some_ratings(), bad, seed=0)
-
-    @pytest.mark.parametrize("bad", [0, 1, -0.5, 1.5, math.nan, "0.8", None, True])
+    @pytest.mark.parametrize("bad", [0, 1, 5, -0.5, 1.5, math.nan, "0.8", None, True])
     def test_bad_shares(self, bad):
         with pytest.raises(InputError, match="fold_in"):
-            strong_generalization(some_ratings(), 5, fold_in=bad, seed=0)
+            strong_generalization(some_ratings(), 0.1, fold_in=bad, seed=0)
+        with pytest.raises(InputError, match="heldout"):
+            strong_generalization(some_ratings(), bad, seed=0)

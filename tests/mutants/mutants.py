@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hushrec import checks
+from hushrec import checks, estimator
 from hushrec.algorithms import (
     DPALS,
     Estimator,
@@ -33,9 +33,10 @@ from hushrec.algorithms import (
     private_eigenrec,
     private_svd,
 )
-from hushrec.data import Domain
+from hushrec.data import Domain, Ratings, splits
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
+from hushrec.evaluation import tuning
 from hushrec.gate import Gate
 from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.privacy import (
@@ -80,6 +81,7 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
+from tests.evaluation import test_parts
 from tests.kernels import test_residuals
 from tests.privacy import (
     test_accountant,
@@ -217,6 +219,26 @@ def sample_by_one_generator(ratings: Any, count: int, seed: int, priority: Any =
     for start, stop in zip(ratings.matrix.indptr[:-1], ratings.matrix.indptr[1:]):
         keep[start + np.argsort(order[start:stop])[:count]] = True
     return ratings.where(keep, drop_empty=False)
+
+
+def parts_by_one_permutation(indptr: Array, indices: Array, base: Array, fractions: Any) -> Array:
+    order = np.random.default_rng(0).permutation(len(indices))
+    return splits.part_of((order * (2.0**64 / len(order))).astype(np.uint64), fractions)
+
+
+def parts_by_rank(keys: Array, fractions: Any) -> Array:
+    ranks = np.argsort(np.argsort(keys))
+    return (ranks >= round(fractions[0] * len(keys))).astype(int)
+
+
+def any_users(monkeypatch: Any) -> None:
+    for module in (estimator, baselines, tuning):
+        monkeypatch.setattr(module, "check_users", lambda *_: None)
+
+
+def unions_forget(monkeypatch: Any) -> None:
+    history = Ratings.history
+    monkeypatch.setattr(Ratings, "history", lambda *both: replace(history(*both), hand_picked=False))
 
 
 def keep_duplicates(
@@ -967,5 +989,34 @@ MUTANTS = [
         "items that are all noise put last by a constant off their scores",
         set_to(topk, "top_k", scores_less_a_constant),
         Killer(test_base.test_unsupported_items_come_last_whatever_they_score, {"width": 1e7}),
+    ),
+    # which rows reach training
+    Mutant(
+        "parts of a split by one permutation of all ratings",
+        set_to(splits, "parts_of_cells", parts_by_one_permutation),
+        Killer(test_parts.test_a_part_of_a_split, {"estimator": ItemBias()}),
+    ),
+    Mutant(
+        "held-out users: the smallest hashes",
+        set_to(splits, "part_of", parts_by_rank),
+        Killer(test_parts.test_held_out_users),
+    ),
+    Mutant(
+        "ratings chosen by a rule of the caller's allowed",
+        any_users,
+        Killer(test_parts.test_a_choice_of_the_callers_is_refused_in_a_private_run, {"choice": "where"}),
+    ),
+    Mutant(
+        "a union forgets that its ratings were chosen by a rule of the caller's",
+        unions_forget,
+        Killer(
+            test_parts.test_a_choice_of_the_callers_is_refused_in_a_private_run,
+            {"choice": "carried by a union"},
+        ),
+    ),
+    Mutant(
+        "a user with several rows charged as one",
+        set_to(Ratings, "users_differ", True),
+        Killer(test_parts.test_users_who_are_not_all_different_are_refused, {"public": False}),
     ),
 ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe, base
+from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe
 from hushrec.data import Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
@@ -25,7 +25,7 @@ server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=
 
 N_NODES = 9
 RATINGS = realistic(36, 30, 400, seed=3)
-PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node) for node in range(N_NODES)]
+PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node, keyed=True) for node in range(N_NODES)]
 SHARED = PrivateALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
 BY_ITEM = DPALS(rank=2, iterations=1, max_ratings_per_user=10, user_norm=0.5, clip=1.0, regularization=5.0)
 
@@ -141,7 +141,7 @@ def test_equals_the_central_run_bit_for_bit(estimator):
 def test_two_hundred_nodes_with_a_third_gone():
     """MovieLens-100K's shape, one full training; the same bits as the central run of the survivors."""
     ratings = realistic(943, 1682, 100_000, seed=0)
-    parts = [ratings.rows(np.arange(943) % 200 == node) for node in range(200)]
+    parts = [ratings.rows(np.arange(943) % 200 == node, keyed=True) for node in range(200)]
     budget = Budget(5.0, 1e-6)
     agreement = Agreement(
         estimator=PrivateALS.planned(budget, ratings.domain, 943),
@@ -366,7 +366,7 @@ def test_a_domain_read_from_ratings_is_refused():
 
 def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
     refused(agreed(seed=-1), PARTS[0], "seed=-1")
-    monkeypatch.setattr(base, "LARGEST_COUNT", 3)
+    monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", 3)
     refused(agreed(), PARTS[0], "exact for up to 3 users")
 
 
@@ -413,7 +413,7 @@ def test_a_row_without_ratings_contributes_nothing(estimator):
         )
         return sums
 
-    empty = PARTS[0].for_users([*PARTS[0].users, "nobody", "nobody else"])
+    empty = replace(PARTS[0].for_users([*PARTS[0].users, "nobody", "nobody else"]), hand_picked=False)
     assert empty.n_users == PARTS[0].n_users + 2
     for one, other in zip(sent(PARTS[0]), sent(empty), strict=True):
         np.testing.assert_array_equal(one, other)
