@@ -25,6 +25,8 @@ from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
 
 #: What every privacy statement says is assumed public.
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
+#: What it says besides where user ids are row numbers.
+PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying her row)"
 
 #: What a training returns.
 Result = TypeVar("Result")
@@ -141,7 +143,11 @@ class Estimator:
         BudgetError
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
-        arrays, privacy = self.run(self.train, ratings, accountant, seed, progress, share)
+
+        def train(rows: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+            return self.train(rows.rated(), gate, seed)
+
+        arrays, privacy = self.run(train, ratings, accountant, seed, progress, share)
         return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
 
     def run(
@@ -193,7 +199,8 @@ class Estimator:
             result = train(ratings, gate, int(seed))
         notes = self.notes(budget, ratings.domain)
         exact = self.exact_arithmetic and budget.private
-        return result, accountant.statement(self.public_inputs, notes, exact_arithmetic=exact)
+        public = (*self.public_inputs, PUBLIC_ROWS) if ratings.by_position else self.public_inputs
+        return result, accountant.statement(public, notes, exact_arithmetic=exact)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

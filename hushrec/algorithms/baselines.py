@@ -274,5 +274,5 @@ def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 
     budget = accountant.budget
     planned = Release("number of users", budget.share(share), 1.0, budget.unit, budget.relation)
     gate = Gate(accountant, Plan(budget, (planned,)))
-    noisy = gate.release("number of users", np.array([float(ratings.n_users)]))
+    noisy = gate.release("number of users", np.array([float(ratings.rated().n_users)]))
     return max(1, round(float(noisy[0])))

@@ -187,7 +187,7 @@ class Domain:
         """
         from hushrec.data.readers import read_columns
 
-        _, items, ratings = read_columns(source, columns, format, implicit)
+        _, items, ratings, _ = read_columns(source, columns, format, implicit)
         encoded = encode_ids(items)
         usable = ratings[np.isfinite(ratings)]
         if not len(usable) or not len(encoded.texts):

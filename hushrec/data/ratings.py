@@ -41,6 +41,9 @@ class Ratings:
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
         (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a
         private training refuses.
+    by_position : bool
+        Public. Whether user ids are row numbers (Jester files, `from_scipy` without users). A user is then
+        removed by emptying her row, which leaves all others their numbers, and the number of rows is public.
 
     Notes
     -----
@@ -65,6 +68,7 @@ class Ratings:
     user_values: np.ndarray | pa.Array
     user_texts: pa.Array
     hand_picked: bool = False
+    by_position: bool = False
 
     # ---- building
 
@@ -168,7 +172,8 @@ class Ratings:
             Stored entries are ratings, explicit zeros too; of an entry stored twice the last one counts.
         domain : Domain
         users : sequence of ids, optional
-            The id of each row; by default the row number.
+            The id of each row; by default its number. The number of rows is then public, and a user is left
+            out by emptying her row: without it all after her would be taken for others.
         implicit : bool
             Every stored entry counts as 1.
         """
@@ -187,9 +192,10 @@ class Ratings:
             raise InputError("users must hold one id for each row of the matrix.")
         if not implicit and _usable_as_is(matrix, domain) and len(ids.texts) == matrix.shape[0]:
             own = _csr(matrix.data.copy(), matrix.indices.copy(), matrix.indptr, domain.n_items)
-            return cls(domain, own, ids.values, ids.texts)
-        rows, items, ratings = readers.read_columns(matrix, None, None, implicit)
-        return cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
+            return cls(domain, own, ids.values, ids.texts, by_position=users is None)
+        rows, items, ratings, _ = readers.read_columns(matrix, None, None, implicit)
+        read = cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
+        return replace(read, by_position=users is None)
 
     @classmethod
     def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:
@@ -218,7 +224,7 @@ class Ratings:
     def _build(cls, table: readers.Columns, domain: Domain, implicit: bool) -> Ratings:
         if implicit and not domain.low <= 1.0 <= domain.high:
             raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
-        users, items, ratings = table
+        users, items, ratings, marks = table
         del table
         pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
         positions = positions_of(encode_ids(items), domain.item_texts)
@@ -227,7 +233,9 @@ class Ratings:
         encoded = encode_ids(users)
         del users
         pool.release_unused()
-        return cls.assemble(domain, encoded, positions, ratings)
+        read = cls.assemble(domain, encoded, positions, ratings)
+        found: dict[str, Any] = dict.fromkeys(marks, True)
+        return replace(read, **found)
 
     @classmethod
     def assemble(cls, domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray) -> Ratings:
@@ -299,7 +307,11 @@ class Ratings:
         return lookup(ids, self.user_texts)
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table of user, item and rating, with the ids as given. Private."""
+        """An Arrow table of user, item and rating, with the ids as given. Private.
+
+        Its metadata keep ``hand_picked`` and ``by_position``, which `from_arrow` and `read` find there.
+        """
+        marks = " ".join(mark for mark in readers.MARKS if getattr(self, mark))
         rows = pa.array(np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr)))
         users = (
             self.user_values
@@ -312,7 +324,8 @@ class Ratings:
                 "user": users.take(rows),
                 "item": items.take(pa.array(self.matrix.indices)),
                 "rating": pa.array(self.matrix.data),
-            }
+            },
+            metadata={readers.MARKS_KEY: marks},
         )
 
     # ---- selecting
@@ -357,7 +370,7 @@ class Ratings:
     def aligned_to(self, other: Ratings) -> Ratings:
         """This object's ratings of the other's users, row by row; empty for users who have none here."""
         users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
-        return self._at(lookup(other.user_texts, self.user_texts), users, hand_picked=other.hand_picked)
+        return _marked(self._at(lookup(other.user_texts, self.user_texts), users), self, other)
 
     def where(self, mask: np.ndarray, *, drop_empty: bool = True, keyed: bool = False) -> Ratings:
         """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
@@ -399,7 +412,13 @@ class Ratings:
         items = np.concatenate([self.matrix.indices, other.matrix.indices])
         ratings = np.concatenate([self.matrix.data, other.matrix.data])
         both = Ratings.assemble(self.domain, Encoded(codes, values, texts), items, ratings)
-        return replace(both, hand_picked=self.hand_picked or other.hand_picked)
+        return _marked(both, self, other)
+
+    def rated(self) -> Ratings:
+        """The users who have a rating: a row without one is no user, and counts nowhere."""
+        if np.diff(self.matrix.indptr).all():
+            return self
+        return self.where(np.ones(self.n_ratings, dtype=bool), keyed=True)
 
     def _at(self, positions: np.ndarray, users: Encoded, hand_picked: bool = False) -> Ratings:
         """Rows at positions (-1 = an empty row) under the ids given."""
@@ -414,6 +433,12 @@ class Ratings:
             user_texts=users.texts,
             hand_picked=self.hand_picked or hand_picked,
         )
+
+
+def _marked(ratings: Ratings, *sources: Ratings) -> Ratings:
+    """Ratings with every mark of those that they were made of."""
+    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in readers.MARKS}
+    return replace(ratings, **marks)
 
 
 def _usable_as_is(matrix: Any, domain: Domain) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,22 @@ N_JOKES = 100
 _MISSING_JOKE = 99.0
 _BATCH_ROWS = 1 << 20
 
-Columns = tuple[Any, Any, np.ndarray]
+#: What `Ratings` knows of itself beside its rows, kept in the tables that it writes.
+MARKS = ("hand_picked", "by_position")
+MARKS_KEY = b"hushrec.ratings"
+
+
+class Columns(NamedTuple):
+    """User ids, item ids, ratings (float32, NaN = no number), and the marks of the ratings they will be."""
+
+    users: Any
+    items: Any
+    ratings: np.ndarray
+    marks: tuple[str, ...] = ()
 
 
 def read_columns(source: Any, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Columns of user ids, item ids and ratings (float32, NaN = no number) of any source."""
+    """Columns of any source."""
     if isinstance(source, (str, os.PathLike)):
         return read_file(Path(source), columns, format, implicit)
     if format is not None:
@@ -39,7 +50,7 @@ def read_columns(source: Any, columns: Any, format: str | None, implicit: bool) 
     if sp.issparse(source):
         entries = source.tocoo()
         ratings = np.ones(entries.nnz, np.float32) if implicit else encode_ratings(entries.data)
-        return entries.row, entries.col, ratings
+        return Columns(entries.row, entries.col, ratings)
     module = type(source).__module__.partition(".")[0]
     if module == "polars":
         return from_frame(source.collect() if hasattr(source, "collect") else source, columns, implicit)
@@ -63,7 +74,8 @@ def from_arrow(table: Any, columns: Any, implicit: bool) -> Columns:
         table = table if isinstance(table, pa.Table) else pa.table(table)
     except (TypeError, ValueError, pa.ArrowException):
         raise InputError(f"An Arrow table is needed, not {type(table).__name__}.") from None
-    return _pick(table.column_names, table.column, columns, implicit)
+    picked = _pick(table.column_names, table.column, columns, implicit)
+    return picked._replace(marks=_marks(table.schema))
 
 
 def from_frame(frame: Any, columns: Any, implicit: bool) -> Columns:
@@ -78,14 +90,14 @@ def from_triples(users: Any, items: Any, ratings: Any, implicit: bool) -> Column
     users, items = _sized(users), _sized(items)
     if implicit:
         check_lengths(users, items)
-        return users, items, np.ones(len(users), dtype=np.float32)
+        return Columns(users, items, np.ones(len(users), dtype=np.float32))
     if ratings is None:
         raise InputError(
             "Ratings are missing; pass them, or implicit=True where only user and item are known."
         )
     ratings = encode_ratings(ratings)
     check_lengths(users, items, ratings)
-    return users, items, ratings
+    return Columns(users, items, ratings)
 
 
 def read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> Columns:
@@ -223,14 +235,20 @@ def _read_parquet(path: Path, columns: Any, implicit: bool) -> Columns:
             del batch
             pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
     columns = [pa.chunked_array(p) if p else pa.chunked_array([], k) for p, k in zip(parts, kinds)]
-    return from_triples(columns[0], columns[1], None if implicit else columns[2], implicit)
+    table = from_triples(columns[0], columns[1], None if implicit else columns[2], implicit)
+    return table._replace(marks=_marks(schema))
+
+
+def _marks(schema: pa.Schema) -> tuple[str, ...]:
+    words = (schema.metadata or {}).get(MARKS_KEY, b"").split()
+    return tuple(mark for mark in MARKS if mark.encode() in words)
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
     """Jester's published matrix: a line per user, her number of ratings, then 100 ratings, 99 = not rated.
 
-    The lines carry no user id, so the line number (from 1) is the id; a line that is malformed or blank is a
-    user without ratings. Items are the jokes' numbers 1 to 100.
+    The lines carry no user id, so the line number (from 1) is the id, and the number of lines is public. A
+    line that is malformed or blank keeps its number: so a user is left out. Items are the jokes' numbers.
     """
     users: list[np.ndarray] = []
     items: list[np.ndarray] = []
@@ -247,7 +265,6 @@ def _read_jester(stream: Any, implicit: bool) -> Columns:
             users.append(np.full(len(rated), number))
             items.append(rated + 1)
             ratings.append(row[rated])
-    if not users:
-        empty = np.zeros(0, np.int64)
-        return from_triples(empty, empty, np.zeros(0), implicit)
-    return from_triples(np.concatenate(users), np.concatenate(items), np.concatenate(ratings), implicit)
+    none = [np.zeros(0, np.int64)]
+    who, what, values = (np.concatenate(none + part) for part in (users, items, ratings))
+    return from_triples(who, what, values, implicit)._replace(marks=("by_position",))

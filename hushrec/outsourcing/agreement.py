@@ -148,8 +148,7 @@ class Agreement:
         def train(rows: Ratings, _: Gate, seed: int) -> dict[str, Any]:
             return self.estimator.train(rows, _SharedGate(self, total), seed)
 
-        rated = ratings.where(np.ones(ratings.n_ratings, dtype=bool), keyed=True)
-        arrays, privacy = self.estimator.run(train, rated, Accountant(self.budget), self.seed)
+        arrays, privacy = self.estimator.run(train, ratings.rated(), Accountant(self.budget), self.seed)
         return Billboard(self.estimator, self.domain, arrays, self._statement(privacy, secure))
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:

@@ -7,20 +7,32 @@ the demo, the command line or a caller would, and found more than the charged mu
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from click.testing import CliRunner
 
 import benchmarks.demo
-from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
+from hushrec.algorithms import (
+    DPALS,
+    CleansedSVD,
+    GlobalMean,
+    ItemBias,
+    Popular,
+    PrivateALS,
+    PrivateProjectedGradient,
+    PrivateSVD,
+)
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.audit.distinguish import distance, replay, transcript
 from hushrec.cli import cli
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 from hushrec.errors import InputError
+from hushrec.estimator import PUBLIC_ROWS
 from hushrec.evaluation import compare, runs
 from hushrec.evaluation.tuning import tune
 from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 
 BUDGET = Budget(1, 1e-6)
 RATINGS = realistic(500, 80, 20_000, seed=1)
@@ -137,3 +149,86 @@ def test_users_who_are_not_all_different_are_refused(public):
             fit(twice, accountant)
         assert "'a'" not in str(refused.value)
     assert not accountant.releases
+
+
+JOKES = Domain(range(1, 101), rating_range=(-10, 10), max_ratings_per_user=60)
+TASTES = np.random.default_rng(0).uniform(-10, 10, (300, 100)).round(2)
+
+
+def from_a_jester_file(rows, folder):
+    path = folder / "jester-data-1.csv"
+    lines = (",".join(["100", *(f"{rating:.2f}" for rating in row)]) if row.any() else "" for row in rows)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Ratings.read(path, JOKES)
+
+
+def from_a_table(rows, folder):
+    path = folder / "ratings.parquet"
+    pq.write_table(from_a_jester_file(rows, folder).to_arrow(), path)
+    return Ratings.read(path, JOKES)
+
+
+def from_a_matrix(rows, _):
+    return Ratings.from_scipy(sp.csr_array(rows.astype(np.float32)), JOKES)
+
+
+SOURCES = {"jester": from_a_jester_file, "table": from_a_table, "matrix": from_a_matrix}
+SAMPLED = [
+    DPALS(sampling="uniform", max_ratings_per_user=50, iterations=1),
+    PrivateSVD(rank=2),
+    CleansedSVD(rank=2),
+    PrivateProjectedGradient(nuclear_norm=100.0, iterations=2),
+    Popular(),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("estimator", SAMPLED, ids=lambda estimator: estimator.name)
+def test_an_emptied_row_leaves_all_others_where_they_are(source, estimator, tmp_path):
+    """Killed: rows numbered anew after one of them has gone, and with them all samples."""
+    emptied = TASTES.copy()
+    emptied[0] = 0
+    first, second = SOURCES[source](TASTES, tmp_path), SOURCES[source](emptied, tmp_path)
+    assert (first.n_users, second.n_users) == (300, 299)
+    assert first.user_texts[1:].equals(second.user_texts)
+    assert_within_the_claim(estimator, first, second)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_statement_says_that_rows_are_counted(source, tmp_path):
+    """Killed: row numbers for ids, and not a word of it."""
+    ratings = SOURCES[source](TASTES, tmp_path)
+    named = Ratings.from_scipy(ratings.matrix, JOKES, users=[f"u{n}" for n in range(300)])
+    assert ratings.by_position and not named.by_position
+    for made in (
+        ratings,
+        split_ratings(ratings, (0.5, 0.5), seed=0)[1],
+        ratings.history(named),
+        named.history(ratings),
+        named.aligned_to(ratings),
+    ):
+        assert made.by_position
+        assert PUBLIC_ROWS in ItemBias().fit(made, Accountant(BUDGET)).privacy.public
+    assert PUBLIC_ROWS not in ItemBias().fit(named, Accountant(BUDGET)).privacy.public
+
+
+def test_a_table_keeps_that_its_rows_were_chosen(tmp_path):
+    pq.write_table(SMALL.rows([0]).to_arrow(), tmp_path / "chosen.parquet")
+    read = Ratings.read(tmp_path / "chosen.parquet", SMALL.domain)
+    assert read.hand_picked and Ratings.from_any(SMALL.rows([0]).to_arrow(), SMALL.domain).hand_picked
+    with pytest.raises(InputError, match="split_ratings"):
+        ItemBias().fit(read, Accountant(BUDGET))
+
+
+@pytest.mark.parametrize("estimator", [Popular(), GlobalMean(), ItemBias(), PrivateSVD(rank=1)])
+def test_a_row_without_ratings_is_no_user(estimator):
+    """Killed: an empty row that is counted, so that a user moves a count by more than she contributes."""
+    more = replace(SMALL.for_users(["a", "b", "nobody"]), hand_picked=False)
+    seen = []
+    for ratings in (SMALL, more):
+        noise = RecordingNoise(SeededNoise(0))
+        accountant = Accountant(BUDGET, noise=noise)
+        release_user_count(ratings, accountant)
+        estimator.fit(ratings, accountant)
+        seen.append([call.value.tobytes() for call in noise.calls])
+    assert seen[0] == seen[1]

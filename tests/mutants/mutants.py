@@ -18,8 +18,10 @@ import numpy as np
 from hushrec import checks, estimator
 from hushrec.algorithms import (
     DPALS,
+    CleansedSVD,
     Estimator,
     ItemBias,
+    Popular,
     PrivateALS,
     PrivateEigenRec,
     PrivateFrankWolfe,
@@ -33,7 +35,7 @@ from hushrec.algorithms import (
     private_eigenrec,
     private_svd,
 )
-from hushrec.data import Domain, Ratings, splits
+from hushrec.data import Domain, Ratings, readers, splits
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
 from hushrec.evaluation import tuning
@@ -234,6 +236,16 @@ def parts_by_rank(keys: Array, fractions: Any) -> Array:
 def any_users(monkeypatch: Any) -> None:
     for module in (estimator, baselines, tuning):
         monkeypatch.setattr(module, "check_users", lambda *_: None)
+
+
+def lines_numbered_anew(monkeypatch: Any) -> None:
+    read = readers._read_jester
+
+    def wrong(stream: Any, implicit: bool) -> Any:
+        table = read(stream, implicit)
+        return table._replace(users=np.unique(table.users, return_inverse=True)[1] + 1)
+
+    monkeypatch.setattr(readers, "_read_jester", wrong)
 
 
 def unions_forget(monkeypatch: Any) -> None:
@@ -1018,5 +1030,24 @@ MUTANTS = [
         "a user with several rows charged as one",
         set_to(Ratings, "users_differ", True),
         Killer(test_parts.test_users_who_are_not_all_different_are_refused, {"public": False}),
+    ),
+    Mutant(
+        "lines of a Jester file numbered anew without those that are empty",
+        lines_numbered_anew,
+        Killer(
+            test_parts.test_an_emptied_row_leaves_all_others_where_they_are,
+            {"source": "jester", "estimator": CleansedSVD(rank=2)},
+            ("tmp_path",),
+        ),
+    ),
+    Mutant(
+        "no word of it that rows are counted where they have no ids",
+        set_to(estimator, "PUBLIC_ROWS", "hyper-parameters"),
+        Killer(test_parts.test_the_statement_says_that_rows_are_counted, {"source": "matrix"}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a row without ratings counted as a user",
+        set_to(Ratings, "rated", lambda self: self),
+        Killer(test_parts.test_a_row_without_ratings_is_no_user, {"estimator": Popular()}),
     ),
 ]
