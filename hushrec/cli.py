@@ -945,6 +945,13 @@ def compare(
         click.echo(f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}")
 
 
+_failure = click.option(
+    "--failure",
+    type=float,
+    help="Part of delta reserved for private choices.  [default: of `tune` all, of a ledger's budget none]",
+)
+
+
 @cli.group()
 def ledger() -> None:
     """Look at what was charged to a data set, or give it a budget.
@@ -991,13 +998,19 @@ def ledger_show(ledger_path: str | None, dataset: str, delta: float | None, as_j
 @_ledger_path
 @_dataset
 @_budget_options
+@_failure
 @_json
-def ledger_open(ledger_path: str | None, dataset: str, budget: Budget, as_json: bool) -> None:
+def ledger_open(
+    ledger_path: str | None, dataset: str, budget: Budget, failure: float | None, as_json: bool
+) -> None:
     """Give a data set a budget that all its runs share; later it can be lowered, never raised.
+
+    Only a budget with --failure allows `hushrec tune` on private ratings.
 
     \b
     hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
     """
+    budget = replace(budget, failure=failure or 0.0)
     book = _ledger(ledger_path)
     book.open_dataset(dataset, budget)
     if as_json:
@@ -1054,6 +1067,7 @@ def ledger_close(ledger_path: str | None, dataset: str, as_json: bool) -> None:
     help="Try on generated ratings of this many users instead of RATINGS: free.",
 )
 @click.option("--mean-runs", type=float, default=10.0, show_default=True, help="Expected number of runs.")
+@_failure
 @_seed
 @_reading_options
 @_charge_options
@@ -1067,6 +1081,7 @@ def tune(
     out_path: str | None,
     n_generated: int | None,
     mean_runs: float,
+    failure: float | None,
     seed: int,
     read: Reader,
     charge_to: Charging,
@@ -1115,7 +1130,8 @@ def tune(
     assert ratings_path is not None
     out = _output_file(out_path, "--out model.hush")
     ratings = read(ratings_path, domain)
-    accountant = Accountant(budget, **charge_to())
+    reserved = replace(budget, failure=budget.delta if failure is None else failure)
+    accountant = Accountant(reserved, **charge_to())
     billboard = run(ratings, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     _save(billboard, out)
     if as_json:

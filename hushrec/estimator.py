@@ -174,7 +174,7 @@ class Estimator:
             raise InputError(
                 f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
             )
-        budget = accountant.budget
+        budget, part = accountant.budget, accountant.part(share)
         check_users(ratings, accountant)
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")
@@ -192,7 +192,7 @@ class Estimator:
                 f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
                 f" {budget.unit!r}; pass Budget(..., unit={self.units[0]!r})."
             )
-        plan = self.releases(budget, ratings.domain, share * accountant.remaining_fraction)
+        plan = self.releases(budget, ratings.domain, part)
         accountant.check(plan)
         gate = Gate(accountant, plan, progress)
         with gate, one_blas_thread():

@@ -192,6 +192,7 @@ def private_pca(
     Unit: the budget's, one row each. ``steps`` Gaussian releases of products, sensitivity ``row_clip ** 2``
     (times sqrt(2) for a block under replace), and with Oja one of the eigenvalue, ``row_clip ** 2``.
     """
+    part = accountant.part()
     matrix = sp.csr_array(rows, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     matrix.data[~np.isfinite(matrix.data)] = 0.0
@@ -208,7 +209,7 @@ def private_pca(
     )
     if matrix.shape[0] > LARGEST_COUNT:
         raise InputError(f"Sums are exact for up to {LARGEST_COUNT:,} rows; pass a part of them.")
-    plan = Plan(accountant.budget, solver.releases("pca", accountant.budget, accountant.remaining_fraction))
+    plan = Plan(accountant.budget, solver.releases("pca", accountant.budget, part))
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
     found = solver.solve(matrix, start, Gate(accountant, plan), "pca", 0.1)

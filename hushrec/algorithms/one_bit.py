@@ -494,7 +494,7 @@ def randomize_labels(
     ``flips`` within epsilon are the symmetric ones followed by more flips (docs/proofs/one_bit.md).
     """
     budget = accountant.budget
-    epsilon = pure_epsilon_share(budget, accountant.remaining_fraction)
+    epsilon = pure_epsilon_share(budget, accountant.part())
     check_cost(flips, epsilon)
     mechanism = RandomizedResponse(epsilon)
     aggregate = Aggregate(

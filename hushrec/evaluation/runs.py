@@ -106,16 +106,15 @@ def train(
     seed, progress, share
         As in :meth:`hushrec.algorithms.Estimator.fit`.
     """
-    budget, domain = accountant.budget, ratings.domain
+    budget, domain, part = accountant.budget, ratings.domain, accountant.part(share)
     check_run(name, budget, domain, n_users, settings)
     released = n_users is None and needs_user_count(name)
     if released:
         from hushrec.algorithms.baselines import release_user_count
 
-        if left := share * accountant.remaining_fraction:
-            # any number of users costs all that is left: what does not fit is refused before a charge
-            anyone = choose(name, budget, domain, n_users=1, settings=settings)
-            accountant.check(anyone.releases(budget, domain, left))
+        # any number of users costs all that is left: what does not fit is refused before a charge
+        anyone = choose(name, budget, domain, n_users=1, settings=settings)
+        accountant.check(anyone.releases(budget, domain, part))
         n_users = release_user_count(ratings, accountant)
     estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
     return estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)

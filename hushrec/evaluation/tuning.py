@@ -110,7 +110,9 @@ def tune(
     candidates : sequence of mappings
         Settings by name, public, from which each run draws one with equal chances.
     accountant : Accountant
-        Its whole budget is spent on the choice; the budget must be for users.
+        Its whole budget is spent on the choice, with the whole of what it reserves for failures; the budget
+        must be for users and reserve some, all of delta where nothing else is released:
+        ``Budget(5, 1e-6, failure=1e-6)``.
     mean_runs : float
         Expected number of runs, greater than 1.
     shape : float
@@ -132,6 +134,7 @@ def tune(
     docs/proofs/selection.md.
     """
     budget = accountant.budget
+    accountant.part()  # refuse an accountant that is used up
     mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
     part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
     check_users(ratings, accountant)
@@ -171,7 +174,7 @@ def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Acc
         unit=budget.unit,
         relation=budget.relation,
     )
-    squared, users = inner.release(exact, budget.share(inner.remaining_fraction), "score")
+    squared, users = inner.release(exact, budget.share(inner.part()), "score")
     return float(squared / max(users, 1.0))
 
 

@@ -21,6 +21,7 @@ from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement, library_version
 
 Result = TypeVar("Result")
+_LEFTOVER = 1e-9  # of mu^2: less is what rounding leaves, whose noise would drown anything
 
 
 class Accountant:
@@ -95,9 +96,25 @@ class Accountant:
     @property
     def remaining_fraction(self) -> float:
         """Part of the budget's mu^2 that is left, from 0 to 1; an infinite budget is never used up."""
-        if not self.budget.private:
+        if not self.budget.private or not self.releases:
             return 1.0
-        return max(0.0, 1.0 - (self.spent_mu / self.budget.mu) ** 2)
+        return max(0.0, 1.0 - (self.spent_mu / self.budget.mu) ** 2) if self.budget.mu else 0.0
+
+    def part(self, share: float = 1.0) -> float:
+        """Part of the budget's mu^2 that a share of what is left comes to.
+
+        Raises
+        ------
+        BudgetError
+            Nothing is left, or no more than rounding leaves of a budget that was spent in parts.
+        """
+        left = self.remaining_fraction
+        if left < _LEFTOVER:
+            raise BudgetError(
+                f"This accountant is used up: its releases have spent {self.budget}; further ones need"
+                " another accountant, whose budget adds to this one."
+            )
+        return share * left
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan that does not fit beside what has been released; nothing is spent."""

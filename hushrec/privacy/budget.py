@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from hushrec.errors import InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, positive, shown
-from hushrec.privacy.accounting import ROUNDING, epsilon_of, mu_of, total_mu, valid_delta, valid_epsilon
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive, shown
+from hushrec.privacy.accounting import (
+    ROUNDING,
+    SMALLEST_DELTA,
+    epsilon_of,
+    mu_of,
+    total_mu,
+    valid_delta,
+    valid_epsilon,
+)
 from hushrec.privacy.mechanisms import Gaussian
 
 
@@ -42,28 +50,41 @@ class Budget:
         What one neighbour differs in: all ratings of one user, or one rating.
     relation : {"add-remove", "replace"}
         Whether the unit comes and goes, or is replaced by any other allowed one.
+    failure : float
+        Part of delta, from 0 to all of it, that is reserved for releases with a chance of failure, which are
+        selections; Gaussian noise is sized for the rest. Without it such releases are refused.
 
     Privacy
     -------
-    Holds no data. The budget is the promise; what a run has charged against it is bookkeeping
-    (docs/proofs/accounting.md, section 4).
+    Holds no data. The budget is the promise; what a run has charged against it is bookkeeping. The reserve is
+    part of the declaration because it must not depend on what was released (docs/proofs/accounting.md,
+    section 4).
     """
 
     epsilon: float
     delta: float
     unit: str = "user"
     relation: str = "add-remove"
+    failure: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
         choice("unit", self.unit, UNITS)
         choice("relation", self.relation, RELATIONS)
+        advice = "pass the part of delta to reserve for selections, for example all of it where one is all"
+        failure = number("failure", self.failure, advice)
+        if not 0 <= failure <= self.delta:
+            raise InputError(f"failure must be from 0 to delta = {self.delta:g}, not {failure:g}; {advice}.")
+        object.__setattr__(self, "failure", failure)
 
     @cached_property
     def mu(self) -> float:
-        """The same budget in Gaussian differential privacy, rounded down."""
-        return mu_of(self.epsilon, self.delta)
+        """The same budget, less the reserve, in Gaussian differential privacy, rounded down."""
+        if not self.private:
+            return math.inf
+        left = math.nextafter(self.delta - self.failure, 0.0) if self.failure else self.delta
+        return mu_of(self.epsilon, left) if left >= SMALLEST_DELTA else 0.0
 
     @property
     def private(self) -> bool:
@@ -80,34 +101,48 @@ class Budget:
             raise InputError(
                 f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."
             )
+        if not self.mu:
+            raise BudgetError(
+                f"All of delta = {self.delta:g} is reserved for selections, so no Gaussian noise fits;"
+                " declare a smaller failure."
+            )
         mu = self.mu * math.sqrt(part)
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:
         """Tell whether these costs fit the budget together: in mu^2, or, all being pure, in their epsilons.
 
-        Chances of failure add up and are taken from delta first. Why either of the two may be used, and
-        chosen adaptively: docs/proofs/accounting.md, section 4, and docs/proofs/selection.md.
+        Chances of failure may add up to the reserve. Why either of the two may be used, and chosen
+        adaptively: docs/proofs/accounting.md, section 4.
         """
         costs = tuple(costs)
-        failure = math.fsum(cost.failure for cost in costs)
-        if failure < self.delta:
-            spent = total_mu(cost.mu for cost in costs)
-            mu = mu_of(self.epsilon, self.delta - failure) if failure else self.mu
-            if spent * spent <= mu * mu * (1 + ROUNDING):
-                return True
+        if not self.private:
+            return True
+        if math.fsum(cost.failure for cost in costs) > self.failure:
+            return False
+        spent = total_mu(cost.mu for cost in costs)
+        if spent * spent <= self.mu * self.mu * (1 + ROUNDING):
+            return True
         pure = pure_epsilon(costs)
-        return failure <= self.delta and pure is not None and pure <= self.epsilon * (1 + ROUNDING)
+        return pure is not None and pure <= self.epsilon * (1 + ROUNDING)
+
+    def check_reserve(self, costs: Iterable[Cost]) -> None:
+        """Raise BudgetError if chances of failure pass the reserve, with how to reserve."""
+        failure = math.fsum(cost.failure for cost in costs)
+        if self.private and failure > self.failure:
+            raise BudgetError(
+                f"Selections would fail with a chance of {failure:g}, for which {self.spell(self.epsilon)}"
+                f" reserves {self.failure:g} of delta; reserve it before anything is released with"
+                f" Budget(..., failure={failure:g}), or hushrec ledger open --failure {failure:g}."
+            )
 
     def left(self, costs: Iterable[Cost]) -> str:
         """Say what still fits the budget beside these costs."""
         costs = tuple(costs)
         if not costs:
             return "nothing of it is spent"
-        failure = math.fsum(cost.failure for cost in costs)
-        mu = mu_of(self.epsilon, self.delta - failure) if failure < self.delta else 0.0
-        square = mu**2 - math.fsum(cost.mu**2 for cost in costs)
-        epsilon = epsilon_of(math.sqrt(square), self.delta - failure) if square > 0 else 0.0
+        square = self.mu**2 - math.fsum(cost.mu**2 for cost in costs)
+        epsilon = epsilon_of(math.sqrt(square), self.delta) if square > 0 else 0.0
         epsilon = math.floor(epsilon * 1000) / 1000
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
@@ -116,7 +151,8 @@ class Budget:
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
-        return self.spell(self.epsilon)
+        reserve = f", {self.failure:g} of delta reserved for failures" if self.failure else ""
+        return self.spell(self.epsilon) + reserve
 
 
 def pure_epsilon(costs: Iterable[Cost]) -> float | None:

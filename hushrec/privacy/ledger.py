@@ -7,8 +7,6 @@ inserted row is found when the ledger is opened; like any file, it cannot defend
 deletes it or writes all of it anew. Whatever goes wrong raises LedgerError, and nothing is released.
 """
 
-import hashlib
-import json
 import math
 import os
 import sqlite3
@@ -22,40 +20,11 @@ from typing import Any
 from urllib.parse import quote
 
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
+from hushrec.privacy import schema
 from hushrec.privacy._validate import name, shown
-from hushrec.privacy.accounting import total_mu, valid_delta
+from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
-
-_APPLICATION = 0x68757368  # "hush" in SQLite's application_id
-_VERSION = 3
-_GENESIS = "0" * 64
-
-
-def _digest(row: Iterable[Any]) -> str:
-    return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
-
-
-_NO_DATASETS = _digest([])
-
-_SCHEMA = f"""
-PRAGMA journal_mode = WAL;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-CREATE TABLE datasets (
-    name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
-    epsilon REAL, delta REAL, closed INTEGER NOT NULL
-);
-CREATE TABLE charges (
-    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
-    label TEXT NOT NULL, mechanism TEXT NOT NULL, sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL,
-    failure REAL NOT NULL, unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL,
-    hash TEXT NOT NULL
-);
-CREATE INDEX charges_of_dataset ON charges (dataset);
-CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, datasets TEXT NOT NULL);
-INSERT INTO head VALUES (0, '{_GENESIS}', '{_NO_DATASETS}');
-"""
 
 
 @dataclass(frozen=True)
@@ -114,7 +83,9 @@ class LedgerSummary:
             "mu": self.mu,
             "charges": self.charges,
             "runs": self.runs,
-            "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+            "budget": None
+            if budget is None
+            else {"epsilon": budget.epsilon, "delta": budget.delta, "failure": budget.failure},
             "closed": self.closed,
         }
 
@@ -123,7 +94,9 @@ class LedgerSummary:
         """Inverse of `to_dict`."""
         limit = entry["budget"]
         unit, relation = entry["unit"], entry["relation"]
-        budget = None if limit is None else Budget(limit["epsilon"], limit["delta"], unit, relation)
+        budget = None
+        if limit is not None:
+            budget = Budget(limit["epsilon"], limit["delta"], unit, relation, limit.get("failure", 0.0))
         return cls(
             entry["dataset"], unit, relation, entry["epsilon"], entry["delta"], entry["mu"],
             entry["charges"], entry["runs"], budget, entry["closed"],
@@ -186,7 +159,7 @@ class Ledger:
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"path must be the path of a ledger, not {shown(path)}.")
         self.path = Path(path).expanduser().absolute()
-        self._verified = (0, _GENESIS)
+        self._verified = (0, schema.GENESIS)
         with self._errors():
             if not self.path.exists():
                 if not create:
@@ -194,6 +167,7 @@ class Ledger:
                         f"There is no ledger at {self.path}; check the path, or allow it to be created."
                     )
                 self._create()
+            self._migrate()
         with self._transaction("DEFERRED") as connection:
             if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
@@ -201,10 +175,12 @@ class Ledger:
     def open_dataset(self, dataset: str, budget: Budget) -> None:
         """Give a data set a budget that all its runs share, or lower the one it has.
 
+        The reserve for failures may be set anew until the first charge; then, like the rest, only lowered.
+
         Raises
         ------
         BudgetError
-            It would raise the budget, or more than it has been spent already.
+            It would raise the budget or what is reserved, or more than it has been spent already.
         InputError
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
@@ -222,6 +198,17 @@ class Ledger:
                     "be raised: that would break what its users were promised."
                 )
             charges = self._charges(connection, dataset)
+            if (
+                current is not None
+                and charges
+                and (budget.failure > current.failure or budget.mu > current.mu * (1 + ROUNDING))
+            ):
+                raise BudgetError(
+                    f'Data set "{dataset}" has been charged under the budget {current}; what is reserved for '
+                    "failures can be chosen before the first charge only, since afterwards the choice could "
+                    "follow what was released."
+                )
+            budget.check_reserve(charges)
             if not budget.allows(charges):
                 spent = budget.spell(composed_epsilon(charges, budget.delta))
                 raise BudgetError(
@@ -249,7 +236,7 @@ class Ledger:
         with self._transaction("DEFERRED") as connection:
             self._check(connection, dataset, tuple(releases))
 
-    def charge(self, dataset: str, run: str, release: Release) -> None:
+    def charge(self, dataset: str, run: str, release: Release, *, step: int | None = None) -> None:
         """Record one release durably, or raise and record nothing.
 
         A release without noise is recorded with infinite mu where the data set has no budget, and refused
@@ -262,22 +249,31 @@ class Ledger:
         run : str
             Identifier of the run.
         release : Release
+        step : int, optional
+            Number of the release in its run, where it must not be charged, nor made, twice.
         """
         with self._transaction("IMMEDIATE") as connection:
             self._check(connection, dataset, (release,))
+            if self._charged(connection, dataset, run, step):
+                raise BudgetError(
+                    f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
+                    "is made once only."
+                )
             known = connection.execute("SELECT 1 FROM datasets WHERE name = ?", (dataset,)).fetchone()
             if known is None:
                 self._put_dataset(connection, dataset, release.unit, release.relation, None)
-            count, previous = connection.execute("SELECT count, hash FROM head").fetchone()
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
-                count + 1, dataset, run, now, release.label, repr(release.mechanism), release.sensitivity,
-                release.mu, release.epsilon, release.failure, release.unit, release.relation, previous,
+                dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
+                release.epsilon, release.failure, release.unit, release.relation, None, step,
             )  # fmt: skip
-            digest = _digest(row)
-            connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 14)})", (*row, digest))
-            connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, digest))
-        self._verified = (count + 1, digest)
+            head = schema.append(connection, row)
+        self._verified = head
+
+    def charged(self, dataset: str, run: str, step: int) -> bool:
+        """Tell whether a numbered release of a run was charged."""
+        with self._transaction("DEFERRED") as connection:
+            return self._charged(connection, dataset, run, step)
 
     def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
         """Return what all runs on a data set have charged together.
@@ -351,6 +347,7 @@ class Ledger:
         if budget is None:
             return
         charges = self._charges(connection, dataset)
+        budget.check_reserve((*charges, *releases))
         if not budget.allows((*charges, *releases)):
             total = composed_epsilon((*charges, *releases), budget.delta)
             raise BudgetError(
@@ -370,13 +367,13 @@ class Ledger:
                 f'Data set "{dataset}" of the ledger counts unit {row[1]!r} and relation {row[2]!r}; '
                 f"{unit!r} and {relation!r} cannot be added to them: use the same, or another data-set name."
             )
-        return None if row[3] is None else Budget(row[3], row[4], unit, relation)
+        return None if row[3] is None else Budget(row[3], row[4], unit, relation, row[5])
 
     def _known(self, connection: sqlite3.Connection, dataset: str) -> tuple[str, str]:
         """Return unit and relation of a data set that must be there."""
         row = connection.execute("SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)).fetchone()
         if row is None:
-            names = [each[0] for each in _datasets(connection)]
+            names = [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
             listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
             raise InputError(f'The ledger has no data set "{dataset}"{listed}.')
         return row[0], row[1]
@@ -401,10 +398,16 @@ class Ledger:
         budget: Budget | None,
         closed: bool = False,
     ) -> None:
-        limits = (None, None) if budget is None else (budget.epsilon, budget.delta)
+        limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
         row = (dataset, unit, relation, *limits, int(closed))
-        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", row)
-        connection.execute("UPDATE head SET datasets = ?", (_digest(_datasets(connection)),))
+        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
+
+    @staticmethod
+    def _charged(connection: sqlite3.Connection, dataset: str, run: str, step: int | None) -> bool:
+        where = "dataset = ? AND run = ? AND step = ?"  # no step equals NULL
+        row = connection.execute(f"SELECT 1 FROM charges WHERE {where}", (dataset, run, step)).fetchone()
+        return row is not None
 
     @staticmethod
     def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:
@@ -423,13 +426,13 @@ class Ledger:
                 raise changed
         for row in connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,)):
             count += 1
-            if row[0] != count or row[-2] != previous or row[-1] != _digest(row[:-1]):
+            if row[0] != count or row[-2] != previous or row[-1] != schema.digest(row[:-1]):
                 raise changed
             previous = row[-1]
         orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
         if (
             connection.execute("SELECT * FROM head").fetchall()
-            != [(count, previous, _digest(_datasets(connection)))]
+            != [(count, previous, schema.tables(connection))]
             or connection.execute("SELECT COUNT(*) FROM charges").fetchone() != (count,)
             or connection.execute(orphans).fetchone() != (0,)
         ):
@@ -449,19 +452,35 @@ class Ledger:
             finally:
                 connection.close()  # rolls back what was not committed
 
-    def _connect(self) -> sqlite3.Connection:
+    def _migrate(self) -> None:
+        """Bring a ledger of schema 3 to this one, all of it or nothing."""
+        connection = self._connect(older=True)
+        try:
+            if schema.version_of(connection) == schema.VERSION:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            if schema.version_of(connection) != schema.VERSION:  # of two processes the second finds it done
+                if not schema.migrate(connection):
+                    raise LedgerError(
+                        f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
+                    )
+                connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def _connect(self, *, older: bool = False) -> sqlite3.Connection:
         uri = f"file:{quote(str(self.path))}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
-            marks = [
-                connection.execute(f"PRAGMA {mark}").fetchone()[0]
-                for mark in ("application_id", "user_version")
-            ]
-            if marks != [_APPLICATION, _VERSION]:
+            version = schema.version_of(connection)
+            if version != schema.VERSION and not (older and version == 3):
                 raise LedgerError(
-                    f"{self.path} is not a ledger of this version, or was cut short; check the path."
+                    f"{self.path} is not a ledger, or was cut short; check the path."
+                    if version == 0
+                    else f"The ledger {self.path} has schema {version}, and this version of hushrec reads 3"
+                    f" and {schema.VERSION}; use it with the version that wrote it."
                 )
         except BaseException:
             connection.close()
@@ -481,7 +500,10 @@ class Ledger:
         try:
             connection = sqlite3.connect(draft, isolation_level=None)
             try:
-                connection.executescript(_SCHEMA)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("BEGIN")
+                schema.create(connection)
+                connection.execute("COMMIT")
             finally:
                 connection.close()
             try:
@@ -513,7 +535,3 @@ class Ledger:
                 f"The ledger {self.path} could not be used ({reason}), so nothing was released; check the "
                 "file and its folder."
             ) from error
-
-
-def _datasets(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()

@@ -150,6 +150,7 @@ def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]
                 f"{release.relation!r}, but the budget is for {budget.unit!r} and {budget.relation!r}; "
                 "compute the sensitivity for the budget's."
             )
+    budget.check_reserve(done + coming)
     if not budget.allows(done + coming):
         total = composed_epsilon(done + coming, budget.delta)
         what = f"Release {coming[0].label!r}" if len(coming) == 1 else f"A plan of {len(coming)} releases"

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from hushrec.errors import InputError
+from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import number
 from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
 from hushrec.privacy.budget import Budget
@@ -64,22 +64,29 @@ class RepeatAndSelect:
 
     @classmethod
     def within(cls, budget: Budget, mean_runs: float, shape: float = 1.0) -> "RepeatAndSelect":
-        """The largest runs whose selection fits a budget."""
+        """The largest runs whose selection fits a budget, of which it takes the whole reserve."""
         if not budget.private:
             return cls(math.inf, budget.delta, mean_runs, shape)
+        if not budget.failure:
+            raise BudgetError(
+                "A selection holds but for a chance of failure, for which this budget reserves no part of"
+                f" delta; declare Budget(..., failure={budget.delta:g}), or less where Gaussian releases are"
+                " to follow."
+            )
+        delta = budget.failure
         low, high = 0.0, budget.epsilon
         for _ in range(60):
             middle = (low + high) / 2
-            if middle > 0 and cls(middle, budget.delta, mean_runs, shape).epsilon <= budget.epsilon:
+            if middle > 0 and cls(middle, delta, mean_runs, shape).epsilon <= budget.epsilon:
                 low = middle
             else:
                 high = middle
         if low == 0:
             raise InputError(
                 f"Choosing among {mean_runs:g} expected runs does not fit epsilon = {budget.epsilon:g} at"
-                f" delta = {budget.delta:g}; tune on generated or public data, or expect fewer runs."
+                f" delta = {delta:g}; tune on generated or public data, or expect fewer runs."
             )
-        return cls(low, budget.delta, mean_runs, shape)
+        return cls(low, delta, mean_runs, shape)
 
     @cached_property
     def run_mu(self) -> float:

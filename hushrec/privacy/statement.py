@@ -132,6 +132,7 @@ class PrivacyStatement:
             "relation": self.budget.relation,
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
+            "failure": self.budget.failure,
             "mu": self.budget.mu,
             "joint_dp": self.joint_dp,
             "charged": {
@@ -159,7 +160,13 @@ class PrivacyStatement:
         try:
             entry = _replaced(entry, "inf", math.inf)
             return cls(
-                budget=Budget(entry["epsilon"], entry["delta"], entry["unit"], entry["relation"]),
+                budget=Budget(
+                    entry["epsilon"],
+                    entry["delta"],
+                    entry["unit"],
+                    entry["relation"],
+                    entry.get("failure", 0.0),
+                ),
                 releases=tuple(Release.from_dict(release) for release in entry["releases"]),
                 public=_strings(entry["public"]),
                 notes=_strings(entry["notes"]),

@@ -333,7 +333,7 @@ def test_compare_is_all_or_nothing(run, files):
 
 def test_ledger(run, files):
     opened = parsed(run("ledger", "open", "--dataset", "shop", "--epsilon", "3", "--delta", "1e-6", "--json"))
-    assert opened["budget"] == {"epsilon": 3, "delta": 1e-6} and opened["charges"] == 0
+    assert opened["budget"] == {"epsilon": 3, "delta": 1e-6, "failure": 0} and opened["charges"] == 0
     assert train(run, files, "--dataset", "shop", epsilon="1").exit_code == 0
     shown = parsed(run("ledger", "show", "--dataset", "shop", "--json"))
     assert shown["epsilon"] == pytest.approx(1) and shown["runs"] == 1

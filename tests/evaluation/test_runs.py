@@ -2,13 +2,17 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
+from hushrec.algorithms.oja import private_pca
+from hushrec.algorithms.one_bit import randomize_labels
 from hushrec.data import Domain, realistic
-from hushrec.errors import InputError
+from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
-from hushrec.privacy import Accountant, Budget
+from hushrec.evaluation.tuning import tune
+from hushrec.privacy import Accountant, Aggregate, Budget, SystemNoise
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
@@ -92,3 +96,27 @@ def test_an_accountant_that_has_spent_a_part_trains_on_the_rest():
     model = train("private-als", ratings, accountant)
     assert "number of users" in [release.label for release in accountant.releases]
     assert model.privacy.spent_mu == pytest.approx(budget.mu)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("call", ["train", "fit", "planned", "components", "labels", "tune"])
+def test_an_accountant_that_is_used_up_says_so_before_anything_is_done(call, parts, monkeypatch):
+    """Killed: a training on what rounding leaves (noise sd 2.6e7), "fraction must be greater than 0"."""
+    ratings, unit = realistic(150, 30, 1500, seed=0), "rating" if call == "labels" else "user"
+    budget = Budget(2.0, 1e-6, unit, "replace" if call == "labels" else "add-remove")
+    accountant = Accountant(budget)
+    for part in range(parts):
+        spent = Aggregate(0.0, sensitivity=1.0, unit=budget.unit, relation=budget.relation)
+        accountant.release(spent, budget.share(1 / parts), f"part {part}")
+    calls = {
+        "train": lambda: train("item-bias", ratings, accountant),
+        "planned": lambda: train("private-als", ratings, accountant),
+        "fit": lambda: ItemBias().fit(ratings, accountant),
+        "components": lambda: private_pca(np.eye(3), accountant, row_clip=1.0),
+        "labels": lambda: randomize_labels(np.ones(3), accountant),
+        "tune": lambda: tune(ratings, "item-bias", [{}], accountant),
+    }
+    monkeypatch.setattr(SystemNoise, "_stream", lambda _: pytest.fail("noise was drawn"))
+    with pytest.raises(BudgetError, match="This accountant is used up"):
+        calls[call]()
+    assert len(accountant.releases) == parts

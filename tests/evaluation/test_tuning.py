@@ -19,7 +19,7 @@ from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from tests.algorithms.cases import hostile_data, ratings_of, rows_of
 
-BUDGET = Budget(10.0, 1e-6)
+BUDGET = Budget(10.0, 1e-6, failure=1e-6)
 RATINGS = realistic(2000, 60, 60_000, seed=1)
 CLIPS = [{"clip": clip} for clip in (1e-4, 0.45)]
 
@@ -30,7 +30,7 @@ def test_grid():
 
 
 def test_public_ratings_rank_the_candidates_for_free():
-    trials = rank(RATINGS, "item-bias", CLIPS, BUDGET, draws=2)
+    trials = rank(RATINGS, "item-bias", CLIPS, replace(BUDGET, failure=0.0), draws=2)
     assert [trial.settings for trial in trials] == [CLIPS[1], CLIPS[0]]
     assert trials[0].rmse < trials[1].rmse - 0.02
 
@@ -47,6 +47,10 @@ def test_the_best_model_is_released_and_the_whole_is_charged(tmp_path):
     assert "best of a random number of" in model.privacy.text()
     with pytest.raises(BudgetError):
         tune(RATINGS, "item-bias", CLIPS, Accountant(BUDGET, ledger=ledger))
+    with pytest.raises(BudgetError, match="used up"):
+        tune(RATINGS, "item-bias", CLIPS, accountant)
+    with pytest.raises(BudgetError, match="failure"):
+        tune(RATINGS, "item-bias", CLIPS, Accountant(Budget(10.0, 1e-6)))
 
 
 def test_the_winner_is_the_better_one(monkeypatch):

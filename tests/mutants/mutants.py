@@ -52,6 +52,7 @@ from hushrec.privacy import (
     SystemNoise,
     accounting,
     sampler,
+    schema,
 )
 from hushrec.privacy import (
     accountant as accountant_module,
@@ -83,7 +84,7 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
-from tests.evaluation import test_parts
+from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_residuals
 from tests.privacy import (
     test_accountant,
@@ -581,6 +582,22 @@ def factors_that_overflow_for_rows_of_zeros(norms: Array, bound: float) -> Array
     return np.minimum(1.0, bound * (1 - 2.0**-22) / np.maximum(norms, 1e-300))
 
 
+def failure_taken_when_charged(self: Budget, costs: Any) -> bool:
+    costs = tuple(costs)
+    failure = math.fsum(cost.failure for cost in costs)
+    spent = math.fsum(cost.mu**2 for cost in costs)
+    if failure < self.delta and spent <= accounting.mu_of(self.epsilon, self.delta - failure) ** 2 * (
+        1 + 1e-12
+    ):
+        return True
+    pure = budget_module.pure_epsilon(costs)
+    return failure <= self.delta and pure is not None and pure <= self.epsilon
+
+
+def reserve_of_nothing_for_older_selections(monkeypatch: Any) -> None:
+    monkeypatch.setattr(schema, "min", lambda failure, delta: 0.0, raising=False)
+
+
 def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
     with self._transaction("IMMEDIATE") as connection:
         current = self._dataset(connection, dataset, budget.unit, budget.relation)
@@ -863,6 +880,37 @@ MUTANTS = [
         "fork spends the budget again",
         fork_not_noticed,
         Killer(test_accountant.test_a_fork_cannot_spend_the_same_budget_again),
+    ),
+    Mutant(
+        "failure of a selection taken from delta when it is charged",
+        set_to(Budget, "allows", failure_taken_when_charged),
+        Killer(
+            test_selection.test_an_adaptive_choice_between_noise_and_a_selection_keeps_delta,
+            {"epsilon": 8.0, "delta": 1e-5},
+        ),
+    ),
+    Mutant(
+        "Gaussian noise for all of delta beside a reserve",
+        set_to(Budget, "mu", property(lambda self: accounting.mu_of(self.epsilon, self.delta))),
+        Killer(test_selection.test_a_selection_takes_its_failure_from_the_reserve),
+    ),
+    Mutant(
+        "reserve of nothing for the selections of an older ledger",
+        reserve_of_nothing_for_older_selections,
+        Killer(
+            test_ledger.test_a_ledger_of_schema_3_is_brought_up_to_date,
+            {},
+            ("path",),
+        ),
+    ),
+    Mutant(
+        "training on what rounding leaves of an accountant",
+        set_to(Accountant, "part", lambda self, share=1.0: share * self.remaining_fraction),
+        Killer(
+            test_runs.test_an_accountant_that_is_used_up_says_so_before_anything_is_done,
+            {"call": "train", "parts": 3},
+            ("monkeypatch",),
+        ),
     ),
     # sums are not exact
     Mutant(

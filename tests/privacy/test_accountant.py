@@ -118,6 +118,8 @@ def test_what_is_left_of_a_budget():
     assert accountant.remaining_fraction == pytest.approx(0.7, rel=1e-12)
     accountant.release(user(0.0), BUDGET.share(accountant.remaining_fraction), "b")
     assert 0 <= accountant.remaining_fraction < 1e-12
+    with pytest.raises(BudgetError, match="This accountant is used up"):
+        accountant.part()
     endless = Accountant(Budget(math.inf, 1e-6))
     endless.release(user(0.0), Gaussian(0.0), "a")
     assert (endless.remaining_fraction, endless.budget.private, BUDGET.private) == (1.0, False, True)

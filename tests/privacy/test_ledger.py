@@ -1,5 +1,7 @@
 """The ledger: what it refuses, what it survives, and that it fails closed (trust tests D1, D2, D3)."""
 
+import hashlib
+import json
 import math
 import os
 import resource
@@ -24,10 +26,12 @@ from hushrec.privacy import (
     Laplace,
     Ledger,
     Release,
+    RepeatAndSelect,
     SystemNoise,
     default_path,
     epsilon_of,
 )
+from hushrec.privacy.ledger import LedgerSummary
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = get_context("fork")
@@ -108,6 +112,134 @@ def test_a_budget_can_only_be_lowered(path):
     for wrong in (Budget(math.inf, 1e-6), None, 1.0):
         with pytest.raises(InputError):
             ledger.open_dataset("d", wrong)
+
+
+def test_the_reserve_is_chosen_before_the_first_charge(path):
+    """Killed: a reserve that follows what was released, a budget read back without it."""
+    ledger = Ledger(path)
+    best = Release("best", RepeatAndSelect(0.01, 5e-7, 2.0), 1.0, "user", "add-remove")
+    plain, reserved = Budget(5.0, 1e-6), Budget(5.0, 1e-6, failure=5e-7)
+    ledger.open_dataset("d", plain)
+    with pytest.raises(BudgetError, match="ledger open --failure 5e-07"):
+        ledger.charge("d", "run", best)
+    ledger.open_dataset("d", reserved)
+    ledger.charge("d", "run", best)
+    assert Ledger(path).summary("d").budget == reserved
+    assert LedgerSummary.from_dict(ledger.summary("d").to_dict()) == ledger.summary("d")
+    with pytest.raises(BudgetError, match="past its budget"):
+        ledger.charge("d", "run", Release("sums", Budget(4.9, 1e-6).share(1.0), 1.0, "user", "add-remove"))
+    with pytest.raises(BudgetError, match="reserves 5e-07"):
+        ledger.charge("d", "run", best)
+    ledger.open_dataset("later", reserved)
+    ledger.charge("later", "run", share(0.1))
+    for other in (plain, Budget(5.0, 1e-6, failure=6e-7), Budget(5.0, 1e-6, failure=4e-7)):
+        with pytest.raises(BudgetError, match="before the first charge only"):
+            ledger.open_dataset("later", other)
+    ledger.open_dataset("later", Budget(4.0, 9e-7, failure=4e-7))
+    ledger.charge("sum", "run", best)
+    with pytest.raises(BudgetError, match="reserves 0"):
+        ledger.open_dataset("sum", plain)
+    ledger.open_dataset("sum", reserved)
+
+
+def test_a_numbered_release_is_charged_once(path):
+    """Killed: a step that is not looked for, in another run, another data set."""
+    ledger = Ledger(path)
+    ledger.charge("d", "run", share(0.1), step=3)
+    for other in (
+        ("d", "run", 4),
+        ("d", "again", 3),
+        ("e", "run", 3),
+        ("d", "run", None),
+        ("d", "run", None),
+    ):
+        ledger.charge(*other[:2], share(0.1), step=other[2])
+    with pytest.raises(BudgetError, match="charged already"):
+        Ledger(path).charge("d", "run", share(0.1), step=3)
+    assert ledger.summary("d", 1e-6).charges == 5
+    assert ledger.charged("d", "run", 3) and not ledger.charged("d", "run", 5)
+
+
+def older(path):
+    """A ledger of schema 3, written by the statements of the version that had it."""
+
+    def digest(row):
+        return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
+
+    path.parent.mkdir(mode=0o700)
+    datasets = [["plain", "user", "add-remove", None, None, 0], ["tuned", "user", "replace", 5.0, 1e-6, 1]]
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript("""
+        PRAGMA journal_mode = WAL; PRAGMA application_id = 1752527720; PRAGMA user_version = 3;
+        CREATE TABLE datasets (name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
+            epsilon REAL, delta REAL, closed INTEGER NOT NULL);
+        CREATE TABLE charges (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets,
+            run TEXT NOT NULL, time TEXT NOT NULL, label TEXT NOT NULL, mechanism TEXT NOT NULL,
+            sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL, failure REAL NOT NULL,
+            unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL);
+        CREATE INDEX charges_of_dataset ON charges (dataset);
+        CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, datasets TEXT NOT NULL);
+    """)
+    connection.executemany("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?)", datasets)
+    previous = "0" * 64
+    costs = [("plain", 0.3, None, 0.0), ("tuned", 0.5, 2.0, 1e-7), ("plain", 0.4, None, 0.0)]
+    for number, (dataset, *cost) in enumerate(costs, 1):
+        unit = ("user", "add-remove" if dataset == "plain" else "replace")
+        row = [number, dataset, "run", "2026-11-22", "a", "Gaussian()", 1.0, *cost, *unit, previous]
+        previous = digest(row)
+        connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 14)})", (*row, previous))
+    connection.execute("INSERT INTO head VALUES (3, ?, ?)", (previous, digest(datasets)))
+    connection.close()
+
+
+def test_a_ledger_of_schema_3_is_brought_up_to_date(path):
+    """Killed: a reserve of nothing for what was selected, charges or a closed mark lost."""
+    older(path)
+    ledger = Ledger(path)
+    plain, tuned = ledger.summary("plain", 1e-6), ledger.summary("tuned")
+    assert plain.mu == pytest.approx(0.5) and plain.charges == 2 and plain.budget is None
+    assert tuned.budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-7) and tuned.closed
+    assert tuned.epsilon == 2.0
+    ledger.charge("plain", "run", share(0.1))
+    assert Ledger(path).summary("plain", 1e-6).charges == 3
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    ["UPDATE charges SET mu = 0.1 WHERE id = 1", "UPDATE datasets SET epsilon = 9", "DELETE FROM charges"],
+)
+def test_an_older_ledger_that_was_changed_is_refused_and_left(path, tampering):
+    older(path)
+    change(path, tampering)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="hash chain"):
+            Ledger(path)
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_other_schemas_are_refused_in_words(path, version):
+    Ledger(path)
+    change(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LedgerError, match=f"has schema {version}"):
+        Ledger(path)
+
+
+def migrate_at(path, start):
+    start.wait()
+    Ledger(path).charge("plain", "run", share(0.01))
+
+
+def test_processes_bring_a_ledger_up_to_date_at_the_same_time(path):
+    older(path)
+    start = FORK.Event()
+    processes = [FORK.Process(target=migrate_at, args=(path, start)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    start.set()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert Ledger(path).summary("plain", 1e-6).charges == 6
 
 
 def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
@@ -253,7 +385,7 @@ TAMPERING = [
     "DELETE FROM charges WHERE id = 3",
     "DELETE FROM charges",
     "INSERT INTO charges SELECT 4, dataset, run, time, label, mechanism, sensitivity, mu, epsilon, failure, "
-    "unit, relation, hash, hash FROM charges WHERE id = 3",
+    "unit, relation, season, step, hash, hash FROM charges WHERE id = 3",
     "UPDATE head SET count = 2, hash = (SELECT hash FROM charges WHERE id = 2)",
     "DELETE FROM head",
     "UPDATE datasets SET epsilon = 100",
@@ -261,7 +393,11 @@ TAMPERING = [
     "UPDATE datasets SET epsilon = NULL, delta = NULL",
     "DELETE FROM datasets",
     "DELETE FROM datasets WHERE name = 'without charges'",
-    "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0)",
+    "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0, 0)",
+    "UPDATE datasets SET failure = delta",
+    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0)",
+    "INSERT INTO journal VALUES (1, 'file', 'digest')",
+    "UPDATE charges SET step = 1 WHERE id = 2",
     "DROP TABLE charges",
     "PRAGMA user_version = 99",
 ]  # fmt: skip

@@ -1,0 +1,102 @@
+"""The tables of a ledger, their hashes, and how an older file becomes one of today (docs/ledger.md)."""
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+APPLICATION = 0x68757368  # "hush" in SQLite's application_id
+VERSION = 4
+GENESIS = "0" * 64
+
+_COLUMNS = """
+CREATE TABLE datasets (
+    name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
+    epsilon REAL, delta REAL, failure REAL NOT NULL, closed INTEGER NOT NULL
+);
+CREATE TABLE charges (
+    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets, run TEXT NOT NULL, time TEXT NOT NULL,
+    label TEXT NOT NULL, mechanism TEXT NOT NULL, sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL,
+    failure REAL NOT NULL, unit TEXT NOT NULL, relation TEXT NOT NULL, season TEXT, step INTEGER,
+    previous TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE INDEX charges_of_dataset ON charges (dataset);
+CREATE UNIQUE INDEX charges_once ON charges (dataset, run, step);
+CREATE TABLE seasons (
+    dataset TEXT NOT NULL REFERENCES datasets, name TEXT NOT NULL, weeks INTEGER NOT NULL,
+    first_share REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, failure REAL NOT NULL,
+    closed INTEGER NOT NULL, PRIMARY KEY (dataset, name)
+);
+CREATE TABLE journal (
+    charge INTEGER PRIMARY KEY REFERENCES charges, file TEXT NOT NULL, digest TEXT NOT NULL
+);
+CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, tables TEXT NOT NULL)
+"""
+
+
+def digest(row: Iterable[Any]) -> str:
+    """Hash of a row, or of all rows of the small tables."""
+    return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
+
+
+def tables(connection: sqlite3.Connection) -> str:
+    """Hash of all that is not a charge: data sets, seasons, journal."""
+    ordered = ("datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge")
+    return digest(connection.execute(f"SELECT * FROM {each}").fetchall() for each in ordered)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty ledger."""
+    for statement in _COLUMNS.split(";"):
+        connection.execute(statement)
+    connection.execute("INSERT INTO head VALUES (0, ?, ?)", (GENESIS, tables(connection)))
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def append(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[int, str]:
+    """Add a charge, all but its number and hashes, to the chain; return the new head."""
+    count, previous = connection.execute("SELECT count, hash FROM head").fetchone()
+    linked = (count + 1, *row, previous)
+    head = digest(linked)
+    connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 16)})", (*linked, head))
+    connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, head))
+    return count + 1, head
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Schema of a ledger; 0 of a file that is none."""
+    application, version = (
+        connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")
+    )
+    return int(version) if application == APPLICATION else 0
+
+
+def migrate(connection: sqlite3.Connection) -> bool:
+    """Within a transaction, bring a ledger of schema 3 to this one; False where its hashes are not right.
+
+    Schema 3 knew no reserve: what its charges may fail with is what is reserved, so that they count as before
+    and no further selection fits.
+    """
+    charges = connection.execute("SELECT * FROM charges ORDER BY id").fetchall()
+    datasets = connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()
+    previous = GENESIS
+    for number, row in enumerate(charges, 1):
+        if row[0] != number or row[-2] != previous or row[-1] != digest(row[:-1]):
+            return False
+        previous = row[-1]
+    if connection.execute("SELECT * FROM head").fetchall() != [(len(charges), previous, digest(datasets))]:
+        return False
+    for table in ("charges", "datasets", "head"):
+        connection.execute(f"DROP TABLE {table}")
+    create(connection)
+    for name, unit, relation, epsilon, delta, closed in datasets:
+        failure = math.fsum(row[9] for row in charges if row[1] == name) if delta is not None else 0.0
+        entry = (name, unit, relation, epsilon, delta, min(failure, delta or 0.0), closed)
+        connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", entry)
+    for row in charges:
+        append(connection, (*row[1:12], None, None))
+    connection.execute("UPDATE head SET tables = ?", (tables(connection),))
+    return True
