@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hushrec.algorithms.centering import clipped, with_values
 from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
+from hushrec.data.readers import check_sparse
 from hushrec.errors import InputError
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
@@ -193,6 +194,8 @@ def private_pca(
     (times sqrt(2) for a block under replace), and with Oja one of the eigenvalue, ``row_clip ** 2``.
     """
     part = accountant.part()
+    if sp.issparse(rows):
+        check_sparse(rows)
     matrix = sp.csr_array(rows, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     matrix.data[~np.isfinite(matrix.data)] = 0.0

@@ -182,6 +182,7 @@ class Ratings:
             raise InputError(
                 f"A SciPy sparse matrix of users by items is needed, not {type(matrix).__name__}."
             )
+        readers.check_sparse(matrix)
         if matrix.shape[1] != domain.n_items:
             raise InputError(
                 f"The matrix has {matrix.shape[1]} columns and the catalogue {domain.n_items} items; "
@@ -447,12 +448,19 @@ def _usable_as_is(matrix: Any, domain: Domain) -> bool:
         return False
     counts, data = np.diff(matrix.indptr), matrix.data
     return bool(
-        matrix.has_canonical_format
-        and counts.min(initial=1) > 0
+        counts.min(initial=1) > 0
         and counts.max(initial=0) <= domain.max_ratings_per_user
+        and _ascending(matrix)
         # as Python floats: NumPy would compare in float32, where 0.3 rounds up
         and (len(data) == 0 or (float(data.min()) >= domain.low and float(data.max()) <= domain.high))
     )
+
+
+def _ascending(matrix: Any) -> bool:
+    """Whether items ascend within every row, none of which is empty; what SciPy notes of it may be stale."""
+    ascending = matrix.indices[1:] > matrix.indices[:-1]
+    ascending[matrix.indptr[1:-1] - 1] = True
+    return bool(ascending.all())
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:

@@ -301,6 +301,38 @@ class TestSciPy:
         assert as_dictionary(Ratings.from_scipy(matrix, Domain(
             ["a", "b"], rating_range=(0, 1)))) == {"0": {0: 0.0, 1: 0.5}}  # fmt: skip
 
+    @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil"])
+    @pytest.mark.parametrize("damage", ["position below", "position above", "start above", "short"])
+    def test_a_malformed_matrix_is_refused(self, form, damage):
+        """Killed: positions that compiled code reads and writes at without a look."""
+        matrix = sp.csr_array(np.array([[3, 4], [5, 1], [2, 2]], np.float32)).asformat(form)
+        if form == "lil":
+            part = {"position below": -1, "position above": 7, "start above": 2}.get(damage)
+            matrix.rows[1] = [0] if part is None else [0, part]
+        elif damage == "short":
+            matrix.data = matrix.data[:-1]
+        elif form == "coo":
+            row, col = (axis.copy() for axis in matrix.coords)
+            {"start above": row}.get(damage, col)[2] = {"position below": -1}.get(damage, 7)
+            matrix.coords = (row, col)
+        elif damage == "start above":
+            matrix.indptr[1] = 1 << 30
+        else:
+            matrix.indices[0] = -1 if damage == "position below" else 1 << 30
+        for implicit in (False, True):
+            with pytest.raises(InputError, match="fit together"):
+                Ratings.from_scipy(matrix, Domain(["a", "b"], (1, 5)), implicit=implicit)
+
+    @pytest.mark.parametrize("ids", [None, ["u", "v"]])
+    def test_what_scipy_notes_of_the_order_is_not_believed(self, ids):
+        """Killed: a flag, set before the arrays were changed, that lets a user rate an item twice."""
+        matrix = sp.csr_array(np.array([[1, 2, 3], [4, 5, 4]], np.float32))
+        matrix.has_canonical_format = True
+        matrix.indices[:] = [2, 1, 1, 0, 0, 0]
+        ratings = Ratings.from_scipy(matrix, Domain(["a", "b", "c"], (1, 5)), users=ids)
+        first, second = ids or ["0", "1"]
+        assert as_dictionary(ratings) == {first: {1: 3, 2: 1}, second: {0: 4}}
+
     def test_implicit(self):
         matrix = sp.csr_array(np.array([[0, 30, 2]]))
         ratings = Ratings.from_scipy(matrix, Domain(["a", "b", "c"], rating_range=(0, 1)), implicit=True)

@@ -232,3 +232,14 @@ def test_a_row_without_ratings_is_no_user(estimator):
         estimator.fit(ratings, accountant)
         seen.append([call.value.tobytes() for call in noise.calls])
     assert seen[0] == seen[1]
+
+
+def test_an_item_stored_many_times_in_a_matrix_counts_once():
+    """Killed: SciPy's note that all is in order, made before the arrays were changed."""
+    domain = Domain(range(50), rating_range=(1, 5))
+    matrix = sp.csr_array(np.full((3, 50), 5, np.float32))
+    matrix.has_canonical_format = True
+    matrix.indices[:50] = 7
+    ratings = Ratings.from_scipy(matrix, domain, users=["a", "b", "c"])
+    assert_within_the_claim(ItemBias(), ratings, ratings.select_users([False, True, True], keyed=True))
+    assert np.diff(ratings.matrix.indptr).tolist() == [1, 50, 50]

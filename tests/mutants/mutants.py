@@ -1094,6 +1094,11 @@ MUTANTS = [
         Killer(test_parts.test_the_statement_says_that_rows_are_counted, {"source": "matrix"}, ("tmp_path",)),
     ),
     Mutant(
+        "an item that is stored many times in a row taken as it is",
+        set_to(data_ratings, "_ascending", lambda matrix: matrix.has_canonical_format),
+        Killer(test_parts.test_an_item_stored_many_times_in_a_matrix_counts_once),
+    ),
+    Mutant(
         "a row without ratings counted as a user",
         set_to(Ratings, "rated", lambda self: self),
         Killer(test_parts.test_a_row_without_ratings_is_no_user, {"estimator": Popular()}),
