@@ -43,8 +43,7 @@ class Message:
 
     @cached_property
     def _json(self) -> bytes:  # one total goes to many nodes
-        entries = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        return json.dumps(entries, sort_keys=True, allow_nan=False).encode()
+        return _text({field.name: getattr(self, field.name) for field in fields(self)}).encode()  # type: ignore[arg-type]
 
     def fingerprint(self) -> str:
         """SHA-256 of the message, in hexadecimal digits."""
@@ -64,7 +63,7 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
         Whatever came over the network.
     """
     try:
-        entries = json.loads(raw)
+        entries = json.loads(raw.decode())
     except (ValueError, RecursionError):
         raise InputError(f"This is no JSON, and a message of type {kind.__name__} was expected.") from None
     wanted = typing.get_type_hints(kind)
@@ -74,18 +73,19 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
     return kind(**{name: _value(entries[name], wanted[name], f"{kind.__name__}.{name}") for name in names})
 
 
-def _plain(value: Any) -> Any:
+def _text(value: Any) -> str:
+    """JSON with sorted keys; base64, which is most of it, holds nothing that JSON would escape."""
     if isinstance(value, np.ndarray):
         code = value.dtype.newbyteorder("<").str
         raw = np.ascontiguousarray(value, dtype=code).tobytes()
-        return {"type": code, "shape": list(value.shape), "bytes": base64.b64encode(raw).decode()}
+        return _text({"type": code, "shape": value.shape, "bytes": raw})
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return f'"{base64.b64encode(value).decode()}"'
     if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
+        return "[" + ", ".join(map(_text, value)) + "]"
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return value
+        return "{" + ", ".join(f"{json.dumps(key)}: {_text(value[key])}" for key in sorted(value)) + "}"
+    return json.dumps(value, allow_nan=False)
 
 
 def _value(entry: Any, wanted: Any, name: str) -> Any:
@@ -115,8 +115,8 @@ def _finite(number: float, name: str) -> float:
 
 def _bytes(text: str, name: str) -> bytes:
     try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError):
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
         raise InputError(f"{name} is no base64.") from None
 
 

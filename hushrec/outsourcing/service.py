@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import socket
 import threading
@@ -17,9 +16,8 @@ from hushrec.outsourcing.messages import Message, Problem, Refusal
 
 try:
     import anyio
-    import h11
     import uvicorn
-    from starlette.requests import ClientDisconnect, Request
+    from starlette.requests import Request
     from starlette.responses import Response
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
@@ -85,17 +83,13 @@ class Service:
         config = uvicorn.Config(
             _application(answer, limits),
             http=_Protocol,
-            loop="asyncio",
-            interface="asgi3",
             ws="none",
             lifespan="off",
             log_config=None,
             log_level="critical",
             access_log=False,
-            proxy_headers=False,  # whoever connects could say that he is another
-            server_header=False,
-            limit_concurrency=limits.connections
-            + 1,  # of requests; of connections too, but for those of _Protocol
+            proxy_headers=False,  # whoever connects could say that they are another
+            limit_concurrency=limits.connections + 1,
             timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
             timeout_graceful_shutdown=5,
             backlog=512,
@@ -110,15 +104,14 @@ class Service:
                 " certificate and of its key."
             ) from None
         try:
-            self._socket = socket.create_server((host, port))
+            listening = socket.create_server((host, port))
         except OSError as error:
             raise InputError(
                 f"Cannot listen on {host}:{port} ({error.strerror}); pass a free port."
             ) from None
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        address = self._socket.getsockname()
-        self.url = f"{'https' if config.ssl else 'http'}://{address[0]}:{address[1]}"
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self.url = "{}://{}:{}".format("https" if config.is_ssl else "http", *listening.getsockname())
 
     def __enter__(self) -> Service:
         self._thread.start()
@@ -151,33 +144,26 @@ class Rates:
 
 
 def _application(answer: Answer, limits: Limits) -> Any:
-    """``answer`` as an ASGI application."""
+    """``answer`` as an ASGI application; it runs in as many threads as there may be connections."""
     rates, threads = Rates(limits.requests_per_second), anyio.CapacityLimiter(limits.connections)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
         try:
-            rates.admit(request.client.host if request.client else "")
+            rates.admit(scope["client"][0])
             _check(request, limits.body_bytes)
             body = await request.body()
             parts = [unquote(part) for part in scope["raw_path"].decode().split("/") if part]
             kind, _, token = request.headers.get("Authorization", "").partition(" ")
-            status, raw = (
-                200,
-                await anyio.to_thread.run_sync(
-                    lambda: answer(request.method, parts, token if kind == "Bearer" else "", body).to_json(),
-                    abandon_on_cancel=True,
-                    limiter=threads,
-                ),
-            )
-        except ClientDisconnect:
-            return
-        except Refusal as refusal:
-            status, raw = refusal.status, Problem(str(refusal)).to_json()
-        except InputError as error:
-            status, raw = 400, Problem(str(error)).to_json()
-        except Exception as error:  # its words may hold somebody's data
-            status, raw = 500, Problem(f"The server failed ({type(error).__name__}).").to_json()
+            token = token if kind == "Bearer" else ""
+            status, raw = 200, await anyio.to_thread.run_sync(
+                lambda: answer(request.method, parts, token, body).to_json(),
+                abandon_on_cancel=True,
+                limiter=threads,
+            )  # fmt: skip
+        except Exception as error:
+            status, sentence = _refusal(error)
+            raw = Problem(sentence).to_json()
         headers = {"Connection": "close"} if status >= 400 else {}  # what is left of the request was not read
         if status in (425, 429, 503):
             headers["Retry-After"] = "1"
@@ -197,14 +183,22 @@ def _check(request: Request, longest: int) -> None:
         raise Refusal(413, f"A request has at most {longest:,} bytes.")
 
 
+def _refusal(error: Exception) -> tuple[int, str]:
+    """HTTP code and sentence."""
+    if isinstance(error, Refusal):
+        return error.status, str(error)
+    if isinstance(error, InputError):
+        return 400, str(error)
+    return 500, f"The server failed ({type(error).__name__})."  # its words may hold somebody's data
+
+
 class _Protocol(H11Protocol):
     """A connection that is turned away where there are too many, and closed where nothing moves on it."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._received, self._unsent, self._moved = b"", 0, self.loop.time()
-        assert self.limit_concurrency is not None
-        if len(self.connections) >= self.limit_concurrency:
+        if len(self.connections) >= (self.limit_concurrency or 0):
             transport.close()  # the client retries
         self._watch()
 
@@ -214,29 +208,19 @@ class _Protocol(H11Protocol):
 
     def _watch(self) -> None:
         """Hang up if the client was awaited for too long; look again soon."""
-        if self not in self.connections:
-            return
         now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
         answering = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
         if unsent != self._unsent or (answering and not unsent):
             self._unsent, self._moved = unsent, now
         if now - self._moved >= self.timeout_keep_alive:
             self.transport.abort()
-        else:
+        elif self in self.connections:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, and lengths that are endless or no numbers as other wrong lengths are."""
+        """Refuse what is no HTTP; lengths that are endless, or no numbers, have codes of their own."""
         found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
         length = b"0" if found is None else found[1].strip()
         status = 411 if not length.isdigit() else 413 if len(length) > 18 else 400
-        raw = Problem("This is no HTTP request with a sensible Content-Length.").to_json()
-        headers = [("Content-Type", "application/json"), ("Connection", "close")]
-        with contextlib.suppress(h11.LocalProtocolError):  # an answer is on its way already
-            for event in (
-                h11.Response(status_code=status, headers=headers),
-                h11.Data(data=raw),
-                h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
+        self.transport.write(b"HTTP/1.1 %d \r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % status)
         self.transport.close()

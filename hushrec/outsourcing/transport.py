@@ -7,7 +7,8 @@ import math
 import random
 import ssl
 import time
-from urllib.parse import quote, urlsplit
+from functools import cache
+from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
 from hushrec.outsourcing.messages import Kind, Message, Problem, from_json
@@ -62,17 +63,14 @@ class Connection:
         self, url: str, *, patience: float = 30.0, timeout: float = 60.0, ca: str | None = None
     ) -> None:
         try:
-            parts = urlsplit(url)
-            server = httpx.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port)
-        except (ValueError, httpx.InvalidURL):
+            server = httpx.URL(url)
+        except httpx.InvalidURL:
             server = httpx.URL()
-        if server.scheme not in ("http", "https") or not server.host:
+        if server.scheme not in ("http", "https") or not server.host or (server.port or 0) > 65535:
             raise InputError(f"{url!r} is no server's address; write for example https://example.org:8765.")
         self._http = httpx.Client(
             base_url=server,
-            verify=_trusting(ca)
-            if ca or server.scheme == "https"
-            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=_trusting(ca),
             timeout=timeout,
             limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             trust_env=False,
@@ -124,6 +122,7 @@ class Connection:
             pause = min(2 * pause, 2.0)
 
 
+@cache  # many connections, one reading
 def _trusting(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
