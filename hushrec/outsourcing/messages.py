@@ -13,7 +13,7 @@ import json
 import math
 import typing
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,7 +43,7 @@ class Message:
 
     @cached_property
     def _json(self) -> bytes:  # one total goes to many nodes
-        return _text({field.name: getattr(self, field.name) for field in fields(self)}).encode()  # type: ignore[arg-type]
+        return _raw({field.name: getattr(self, field.name) for field in fields(self)})  # type: ignore[arg-type]
 
     def fingerprint(self) -> str:
         """SHA-256 of the message, in hexadecimal digits."""
@@ -51,6 +51,7 @@ class Message:
 
 
 Kind = TypeVar("Kind", bound=Message)
+_hints = cache(typing.get_type_hints)
 
 
 def from_json(kind: type[Kind], raw: bytes) -> Kind:
@@ -66,26 +67,26 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
         entries = json.loads(raw.decode())
     except (ValueError, RecursionError):
         raise InputError(f"This is no JSON, and a message of type {kind.__name__} was expected.") from None
-    wanted = typing.get_type_hints(kind)
+    wanted = _hints(kind)  # type: ignore[arg-type]
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(entries, dict) or set(entries) != set(names):
         raise InputError(f"A {kind.__name__} message has exactly the fields {', '.join(names)}.")
     return kind(**{name: _value(entries[name], wanted[name], f"{kind.__name__}.{name}") for name in names})
 
 
-def _text(value: Any) -> str:
+def _raw(value: Any) -> bytes:
     """JSON with sorted keys; base64, which is most of it, holds nothing that JSON would escape."""
     if isinstance(value, np.ndarray):
         code = value.dtype.newbyteorder("<").str
         raw = np.ascontiguousarray(value, dtype=code).tobytes()
-        return _text({"type": code, "shape": value.shape, "bytes": raw})
+        return _raw({"type": code, "shape": value.shape, "bytes": raw})
     if isinstance(value, bytes):
-        return f'"{base64.b64encode(value).decode()}"'
+        return b'"%b"' % base64.b64encode(value)
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_text, value)) + "]"
+        return b"[%b]" % b", ".join(map(_raw, value))
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)}: {_text(value[key])}" for key in sorted(value)) + "}"
-    return json.dumps(value, allow_nan=False)
+        return b"{%b}" % b", ".join(b"%b: %b" % (_raw(key), _raw(value[key])) for key in sorted(value))
+    return json.dumps(value, allow_nan=False).encode()
 
 
 def _value(entry: Any, wanted: Any, name: str) -> Any:
