@@ -198,10 +198,10 @@ ROWS = [
     Row(
         "D6",
         "model files",
-        ("test_store.py::",),
+        ("test_modelfile.py::",),
         "an error but ModelFileError, other values, more than four times the file's memory",
-        "{damaged files:,.0f} damaged, {forged files:,.0f} forged; memory {largest memory over file:.2f} of"
-        " the file before the digest is checked",
+        "{damaged files:,.0f} damaged, {forged files:,.0f} with forged headers, {forged arrays:,.0f} with"
+        " forged arrays; a damaged file takes {largest memory over file:.2f} times its size of memory",
     ),
     Row(
         "D7",

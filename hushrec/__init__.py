@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushrec.algorithms import ALS, DPALS, Billboard, GlobalMean, ItemBias, Popular, PrivateALS
+    from hushrec.billboard import load
     from hushrec.data import Domain, Ratings
     from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError, ModelFileError
     from hushrec.evaluation import compare, evaluate
-    from hushrec.modelfile import load
     from hushrec.privacy import Accountant, Budget, Ledger, Plan
 
 __version__ = "0.1.0"
@@ -35,7 +35,7 @@ _ROOM_OF = {
     ),
     **dict.fromkeys(("compare", "evaluate"), "hushrec.evaluation"),
     **dict.fromkeys(("Accountant", "Budget", "Ledger", "Plan"), "hushrec.privacy"),
-    "load": "hushrec.modelfile",
+    "load": "hushrec.billboard",
 }
 
 __all__ = [

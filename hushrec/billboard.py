@@ -6,38 +6,40 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
+from hushrec.data.catalogue import pack, unpack
+from hushrec.errors import InputError, ModelFileError
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.modelfile import BAD_HEADER, Arrays, ModelFile, encode, other_version, read, write
 from hushrec.privacy import PrivacyStatement
+from hushrec.registry import ESTIMATORS
+from hushrec.serving import UserState, all_scores, best_columns, cosines_with, scores_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hushrec.estimator import Estimator
 
-#: Users are served in blocks of about this many scores, so memory does not grow with the catalogue.
-_SCORES_PER_BLOCK = 1 << 22
+class Algorithm(Protocol):
+    """What a billboard asks of the estimator that made it."""
 
+    @property
+    def name(self) -> str:
+        """In model files."""
 
-class UserState(NamedTuple):
-    """What a user computes about herself from the billboard and her own rows; never released.
+    @property
+    def scores(self) -> str:
+        """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
 
-    Attributes
-    ----------
-    offset : ndarray of shape (n_users,)
-        Her level: added to every score.
-    factors : ndarray of shape (n_users, rank)
-        Her taste, in the space of the billboard's item factors.
-    """
+    def hyper_parameters(self) -> dict[str, Any]:
+        """The settings by name."""
 
-    offset: NDArray[np.float64]
-    factors: NDArray[np.float64]
+    def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
+        """What each user computes from the released arrays and her own rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +58,21 @@ class Billboard:
     domain : Domain
         The declared catalogue and rating range.
     arrays : mapping of str to ndarray
-        The released values, read-only. Always ``center`` (a scalar), ``item_bias`` of shape
-        (n_items,) and ``item_factors`` of shape (n_items, rank). ``supported``, where there is one, tells
-        the items whose released weight stands out of its noise; the others are recommended last.
+        The released values, read-only: section ``serve`` of a model file. Always ``center`` (a scalar),
+        ``item_bias`` of shape (n_items,) and ``item_factors`` of shape (n_items, rank). Where there is
+        ``supported``, items whose released weight does not stand out of its noise are recommended last.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
     """
 
-    estimator: Estimator
+    estimator: Algorithm
     domain: Domain
     arrays: Mapping[str, Any]
     privacy: PrivacyStatement
 
     def __post_init__(self) -> None:
+        if isinstance(self.arrays, Arrays):  # read-only, and perhaps not yet read
+            return
         frozen = {}
         for key, value in self.arrays.items():
             array = np.array(value)
@@ -133,7 +137,7 @@ class Billboard:
         """
         rows, single = self._rows(history)
         columns = self._columns(items)
-        scores = self._clip(self._scores(self.fold_in(rows))[:, columns])
+        scores = self._clip(all_scores(self.arrays, self.fold_in(rows))[:, columns])
         return scores[0] if single else scores
 
     def predict_pairs(self, history: Ratings, targets: Ratings) -> NDArray[np.float64]:
@@ -151,15 +155,9 @@ class Billboard:
         ndarray of shape (targets.n_ratings,)
             In the order of ``targets.matrix.data``.
         """
-        from hushrec.kernels.residuals import predict_pairs
-
-        state = _at_users(self.fold_in(history), history, targets)
+        state = self.fold_in(history).moved(history.user_index(targets.users))
         rows = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
-        columns = targets.matrix.indices
-        scores = predict_pairs(rows, columns, state.factors, np.asarray(self.item_factors, dtype=np.float64))
-        return self._clip(
-            scores + float(self.arrays["center"]) + state.offset[rows] + self.item_bias[columns]
-        )
+        return self._clip(scores_at(self.arrays, state, rows, targets.matrix.indices))
 
     def recommend(
         self,
@@ -248,26 +246,12 @@ class Billboard:
         (columns, scores)
             Shape (users in the block, min(n, n_items)), best first; columns are -1 past the end of a list.
         """
-        from hushrec.kernels.topk import top_k
-
         count = min(_count(n), self.domain.n_items)
         allowed = None if items is None else self._columns(items)
+        excluded = history.matrix if exclude_seen else None
         state = self.fold_in(history)
-        supported = self.arrays.get("supported")  # an item that is all noise comes after every other
-        first = None if supported is None else supported.astype(bool)
-        block = max(1, _SCORES_PER_BLOCK // self.domain.n_items)
-        for start in range(0, history.n_users, block):
-            stop = min(start + block, history.n_users)
-            scores = self._scores(UserState(state.offset[start:stop], state.factors[start:stop]))
-            if allowed is not None:
-                kept = np.full(scores.shape, -np.inf)
-                kept[:, allowed] = scores[:, allowed]
-                scores = kept
-            indptr = history.matrix.indptr[start : stop + 1]
-            seen = history.matrix.indices[indptr[0] : indptr[-1]]
-            excluded = indptr - indptr[0] if exclude_seen else None
-            columns, best = top_k(scores, count, excluded, seen, first)
-            yield columns, self._clip(best)
+        for columns, scores in best_columns(self.arrays, state, count, excluded=excluded, allowed=allowed):
+            yield columns, self._clip(scores)
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Items whose factors point the same way (cosine), most similar first; public.
@@ -281,27 +265,41 @@ class Billboard:
             raise InputError(
                 "This model has no item factors (rank 0), so items cannot be compared; train with rank >= 1."
             )
-        column = self._columns([item])[0]
-        norms = np.linalg.norm(self.item_factors, axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            cosines = self.item_factors @ self.item_factors[column] / (norms * norms[column])
-        cosines = np.where(np.isfinite(cosines), cosines, -np.inf)
-        cosines[column] = -np.inf
+        cosines = cosines_with(self.item_factors, self._columns([item])[0])
         best = np.argsort(-cosines, kind="stable")[: _count(n)]
         return [(self.domain.items[i], float(cosines[i])) for i in best if np.isfinite(cosines[i])]
 
     def save(self, path: str | Path) -> None:
         """Write the model file (docs/format.md), whole or not at all."""
-        from hushrec.modelfile import save
+        write(path, *self._stored())
 
-        save(self, path)
+    def to_bytes(self) -> bytes:
+        """What :meth:`save` writes."""
+        return b"".join(encode(*self._stored()))
 
     @staticmethod
-    def load(path: str | Path) -> Billboard:
-        """Read a model file; :class:`hushrec.errors.ModelFileError` if it is damaged."""
-        from hushrec.modelfile import load
+    def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
+        """Read a model file.
 
-        return load(path)
+        Parameters
+        ----------
+        path : str or Path
+            A file that :meth:`save` wrote, or hushrec 0.1.
+        memory_map : bool
+            Leave the arrays in the file and read each when it is first used.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is missing, is no model file, is damaged, or was written by a newer version.
+        """
+        stored = read(path, memory_map=memory_map)
+        try:
+            return _of_stored(stored)
+        except BAD_HEADER as error:
+            if isinstance(error, ModelFileError):
+                raise
+            other_version(path, error)
 
     # ------------------------------------------------------------------ inside
 
@@ -322,9 +320,14 @@ class Billboard:
             )
         return columns
 
-    def _scores(self, state: UserState) -> NDArray[np.float64]:
-        base = float(self.arrays["center"]) + self.item_bias
-        return state.offset[:, None] + base + state.factors @ np.asarray(self.item_factors, np.float64).T
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The header and the arrays of a model file."""
+        declared, ids = pack(self.domain)
+        estimator = self.estimator
+        serve = {"model": estimator.name, "settings": estimator.hyper_parameters(), "scores": self.scores}
+        header = {"sections": {"serve": serve}, "domain": declared, "privacy": self.privacy.to_dict()}
+        arrays = {f"serve/{name}": array for name, array in self.arrays.items()}
+        return header, arrays | {f"catalogue/{name}": array for name, array in ids.items()}
 
     def _clip(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.scores != "ratings":
@@ -332,15 +335,25 @@ class Billboard:
         return np.clip(scores, self.domain.low, self.domain.high)
 
 
-def _at_users(state: UserState, history: Ratings, targets: Ratings) -> UserState:
-    """Rows of ``state`` for the users of ``targets``; zero, the released values alone, where unknown."""
-    position = history.user_index(targets.users)
-    known = position >= 0
-    offset = np.zeros(targets.n_users)
-    factors = np.zeros((targets.n_users, state.factors.shape[1]))
-    offset[known] = state.offset[position[known]]
-    factors[known] = state.factors[position[known]]
-    return UserState(offset, factors)
+def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
+    """Read a model file, as :meth:`Billboard.load` does."""
+    return Billboard.load(path, memory_map=memory_map)
+
+
+def _of_stored(stored: ModelFile) -> Billboard:
+    """The model that a file's section ``serve`` holds; BAD_HEADER's errors where it holds none."""
+    header, arrays = stored.header, stored.arrays.section("serve")
+    domain = unpack(header["domain"], stored.arrays.section("catalogue"))
+    shapes = [arrays.shape("center"), arrays.shape("item_bias"), arrays.shape("item_factors")[:-1]]
+    if shapes != [(), (domain.n_items,), (domain.n_items,)]:
+        raise ValueError("the arrays do not fit the catalogue")
+    serve = header["sections"]["serve"]
+    settings = {key: tuple(v) if isinstance(v, list) else v for key, v in serve["settings"].items()}
+    estimator = ESTIMATORS[serve["model"]](**settings)
+    if stored.version > 1 and serve["scores"] != estimator.scores:
+        raise ValueError(f"scores of {serve['model']} that are {serve['scores']!r}")
+    privacy = PrivacyStatement.from_dict(header["privacy"])
+    return Billboard(estimator=estimator, domain=domain, arrays=arrays, privacy=privacy)
 
 
 def _count(n: int) -> int:

@@ -35,7 +35,8 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import commands as _outsourcing
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import Billboard, Estimator
+    from hushrec.algorithms import Billboard
+    from hushrec.billboard import Algorithm
     from hushrec.data import Domain, Ratings
     from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Ledger, Plan
@@ -249,7 +250,7 @@ def _reader(columns: str | None, file_format: str | None, implicit: bool) -> Rea
 
 
 def _model(path: str) -> Billboard:
-    from hushrec.modelfile import load
+    from hushrec.billboard import load
 
     return load(path)
 
@@ -1153,7 +1154,7 @@ def _about(billboard: Billboard) -> str:
     )
 
 
-def _settings_line(estimator: Estimator) -> str:
+def _settings_line(estimator: Algorithm) -> str:
     settings = ", ".join(
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in estimator.hyper_parameters().items()

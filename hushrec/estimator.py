@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.billboard import Billboard, UserState
+from hushrec.billboard import Billboard
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -22,6 +22,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
+from hushrec.serving import UserState
 
 #: What every privacy statement says is assumed public.
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")

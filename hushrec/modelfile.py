@@ -1,10 +1,10 @@
-"""Billboard <-> file: arrays plus JSON under one digest, no pickle (the layout is in docs/format.md).
+"""Bytes of a model file: a safetensors file with a digest for every array (docs/format.md).
 
-A model file is ``magic (8 bytes) | header length (8 bytes, little-endian) | header (JSON, UTF-8) | arrays |
-SHA-256 of everything before (32 bytes)``. Reading checks the digest before it looks at anything else, so a
-damaged file is refused, never half understood. Anyone can compute a digest, so what the header says of the
-arrays is checked too: they share no byte, fill the file and fit the catalogue. The digest is of released
-values: it tells nothing about the ratings.
+What is read and written here is a header, a plain dictionary, and named arrays: what they mean is
+:mod:`hushrec.billboard`'s to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are
+the digest of its header, which holds the digest of every array: a reader can trust one array after the
+other, also those of a file that is mapped and never read whole. Anyone can compute a digest, so what the
+header says is checked too: arrays share no byte, leave no hole and end where the file does.
 """
 
 from __future__ import annotations
@@ -12,122 +12,214 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
+import mmap
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hushrec.billboard import Billboard
-from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
-from hushrec.privacy import PrivacyStatement
-from hushrec.registry import ESTIMATORS
 
-MAGIC = b"HUSHREC1"
+Array = NDArray[Any]
+
+FORMAT = "hushrec model"
+VERSION = 2
+#: Arrays begin at multiples of this, so that a mapped file can be computed with as it is.
+ALIGNMENT = 64
+#: What reading a header can raise that is whole but not as expected.
+BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+#: The file's last array, which is not listed among the digests: SHA-256 of the header.
+DIGEST = "digest"
+
+_FIRST_MAGIC = b"HUSHREC1"
+_MARK = b'{"__metadata__":{"format":"hushrec model",'
 _DIGEST_BYTES = 32
-_DTYPES = {"float32": "<f4", "float64": "<f8", "int64": "<i8", "int32": "<i4", "uint8": "|u1"}
+_DTYPES = {
+    "U8": "|u1",
+    "I8": "|i1",
+    "U32": "<u4",
+    "I32": "<i4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
+_NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items()}
+_FIRST_DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
-def save(billboard: Billboard, path: str | Path) -> None:
-    """Write a model file atomically: the path holds the whole new file or what it held before.
+class Arrays(Mapping[str, Array]):
+    """Read-only arrays over the bytes of a file, each held against its digest when it is first used."""
+
+    def __init__(self, entries: Mapping[str, _Entry], place: str, prefix: str = "") -> None:
+        self._entries, self._place, self._prefix = entries, place, prefix
+
+    def __getitem__(self, name: str) -> Array:
+        entry = self._entries[self._prefix + name]
+        if entry.digest is not None:
+            if hashlib.sha256(entry.octets).hexdigest() != entry.digest:
+                _damaged(self._place, f"wrong digest of array {self._prefix + name!r}")
+            entry.digest = None
+        return entry.array
+
+    def __contains__(self, name: object) -> bool:
+        return f"{self._prefix}{name}" in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return (name[len(self._prefix) :] for name in self._entries if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, which costs no look at its bytes."""
+        return self._entries[self._prefix + name].array.shape
+
+    def section(self, name: str) -> Arrays:
+        """The arrays whose names begin with ``name/``, under the rest of their names."""
+        return Arrays(self._entries, self._place, f"{self._prefix}{name}/")
+
+
+@dataclass
+class _Entry:
+    """One array, its bytes, and the digest they must have as long as nobody has looked."""
+
+    array: Array
+    octets: memoryview
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    version : int
+        Of the format, 1 or 2.
+    header : dict
+        Sections, domain and privacy statement, as JSON has them.
+    arrays : Arrays
+        By name, ``section/array``.
+    digest : str
+        SHA-256, hexadecimal: it tells this model from every other.
+    """
+
+    version: int
+    header: dict[str, Any]
+    arrays: Arrays
+    digest: str
+
+
+def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes | memoryview]:
+    """The content of a model file, in parts.
 
     Parameters
     ----------
-    billboard : Billboard
-        The model.
-    path : str or Path
-        Where; the folder must exist.
+    header : mapping of str to what JSON can hold
+        Stored as it is, one JSON text a key.
+    arrays : mapping of str to ndarray
+        By name, ``section/array``.
+    """
+    payload: list[bytes | memoryview] = []
+    places: dict[str, Any] = {}
+    digests: dict[str, str] = {}
+    end = 0
+
+    def add(name: str, dtype: str, shape: tuple[int, ...], octets: bytes | memoryview) -> None:
+        nonlocal end
+        places[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + len(octets)]}
+        payload.append(octets)
+        digests[name] = hashlib.sha256(octets).hexdigest()
+        end += len(octets)
+        if padding := -end % ALIGNMENT:
+            add(f"padding/{len(places)}", "U8", (padding,), bytes(padding))
+
+    for name, value in arrays.items():
+        kind = _NAMES.get(value.dtype.newbyteorder("="))
+        if kind is None:
+            raise InputError(f"Array {name!r} holds {value.dtype}; a model file holds integers and floats.")
+        flat = np.ascontiguousarray(value, dtype=_DTYPES[kind]).reshape(-1)
+        add(name, kind, value.shape, flat.view(np.uint8).data)
+    places[DIGEST] = {"dtype": "U8", "shape": [_DIGEST_BYTES], "data_offsets": [end, end + _DIGEST_BYTES]}
+    stored = {"format": FORMAT, "version": str(VERSION)}
+    stored |= {key: _json(value) for key, value in (*header.items(), ("digests", digests))}
+    text = _json({"__metadata__": stored} | places).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    head = len(text).to_bytes(8, "little") + text
+    return [head, *payload, hashlib.sha256(head).digest()]
+
+
+def write(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a model file atomically: the path holds the whole new file or what it held before.
 
     Raises
     ------
     InputError
         If the folder does not exist or cannot be written to.
     """
-    write_atomically(Path(path), to_bytes(billboard))
+    write_atomically(Path(path), encode(header, arrays))
 
 
-def to_bytes(billboard: Billboard) -> list[bytes]:
-    """The content of a model file, in parts."""
-    arrays, payload, offset = [], [], 0
-    for name, value in billboard.arrays.items():
-        raw = np.ascontiguousarray(value).astype(_DTYPES[value.dtype.name], copy=False).tobytes()
-        arrays.append(
-            {
-                "name": name,
-                "dtype": value.dtype.name,
-                "shape": list(value.shape),
-                "offset": offset,
-                "bytes": len(raw),
-            }
-        )
-        payload.append(raw)
-        offset += len(raw)
-    header = json.dumps(
-        {
-            "format": "hushrec billboard",
-            "version": 1,
-            "model": billboard.estimator.name,
-            "hyper_parameters": billboard.estimator.hyper_parameters(),
-            "domain": billboard.domain.to_dict(),
-            "privacy": billboard.privacy.to_dict(),
-            "arrays": arrays,
-        },
-        default=_plain,
-        allow_nan=False,
-    ).encode()
-    parts = [MAGIC, len(header).to_bytes(8, "little"), header, *payload]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return [*parts, digest.digest()]
-
-
-def load(path: str | Path) -> Billboard:
-    """Read a model file.
+def read(path: str | Path, *, memory_map: bool = False) -> ModelFile:
+    """Read a model file of either version.
 
     Parameters
     ----------
     path : str or Path
-        A file that :func:`save` wrote.
-
-    Returns
-    -------
-    Billboard
-        Equal to the one that was saved.
+        The file.
+    memory_map : bool
+        Leave the arrays in the file, and hold each against its digest when it is first used. Such a file may
+        be replaced, as :func:`write` does, but never written into.
 
     Raises
     ------
     ModelFileError
         If the file is missing, is no model file, is damaged, or was written by a newer version.
     """
-    source = Path(path)
+    place = str(path)
     try:
-        raw = source.read_bytes()
+        with Path(path).open("rb") as file:
+            raw: Any = b""
+            if not memory_map:
+                raw = file.read()
+            elif os.fstat(file.fileno()).st_size:
+                raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise ModelFileError(
-            f"Model file {str(source)!r} cannot be read ({error.strerror}); check the path."
+            f"Model file {place!r} cannot be read ({error.strerror}); check the path."
         ) from None
-    if raw[: len(MAGIC)] != MAGIC:
-        raise ModelFileError(
-            f"{str(source)!r} is not a hushrec model file; pass one that `hushrec train` wrote."
-        )
-    body = memoryview(raw)[:-_DIGEST_BYTES]
-    if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or hashlib.sha256(body).digest() != raw[-_DIGEST_BYTES:]:
-        raise ModelFileError(
-            f"Model file {str(source)!r} is damaged or cut short (wrong digest); copy or train it again."
-        )
+    decode = {_FIRST_MAGIC: _decode_first}.get(raw[:8], _decode)
     try:
-        return _decode(body)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise ModelFileError(
-            f"Model file {str(source)!r} was written by another version of hushrec ({error});"
-            " read it with the version that wrote it."
-        ) from None
+        found = decode(memoryview(raw), place)
+    except ModelFileError:
+        raise
+    except _LayoutError as error:
+        _damaged(place, error)
+    except BAD_HEADER as error:
+        other_version(path, error)
+    if not memory_map:
+        for name in found.arrays:
+            found.arrays[name]  # held against its digest
+    return found
 
 
-def write_atomically(target: Path, parts: list[bytes]) -> None:
+def other_version(path: str | Path, error: Exception) -> NoReturn:
+    """Refuse a file whose bytes are whole but whose header makes no sense."""
+    raise ModelFileError(
+        f"Model file {str(path)!r} was written by another version of hushrec ({error});"
+        " read it with the version that wrote it."
+    ) from None
+
+
+def write_atomically(target: Path, parts: list[Any]) -> None:
     """Write bytes to a temporary file beside ``target``, sync, and rename over it."""
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
@@ -155,40 +247,95 @@ def write_atomically(target: Path, parts: list[bytes]) -> None:
         raise
 
 
-def _decode(body: memoryview) -> Billboard:
-    start = len(MAGIC) + 8
-    length = int.from_bytes(body[len(MAGIC) : start], "little")
+class _LayoutError(ValueError):
+    """The arrays of a file are not where its header says."""
+
+
+def _damaged(place: str, why: object) -> NoReturn:
+    raise ModelFileError(
+        f"Model file {place!r} is damaged or cut short ({why}); copy or train it again."
+    ) from None
+
+
+def _decode(raw: memoryview, place: str) -> ModelFile:
+    length = int.from_bytes(raw[:8], "little")
+    if raw[8 : 8 + len(_MARK)] != _MARK:
+        raise ModelFileError(f"{place!r} is not a hushrec model file; pass one that `hushrec train` wrote.")
+    head, payload = raw[: 8 + length], raw[8 + length :]
+    if len(head) % ALIGNMENT:
+        _damaged(place, f"its arrays do not begin at a multiple of {ALIGNMENT} bytes")
+    digest = hashlib.sha256(head).digest()
+    if len(payload) < _DIGEST_BYTES or payload[-_DIGEST_BYTES:] != digest:
+        _damaged(place, "wrong digest")
+    places = json.loads(bytes(head[8:]), object_pairs_hook=_once)
+    stored = places.pop("__metadata__")
+    if stored["version"] != str(VERSION):
+        raise ValueError(f"format version {stored['version']}")
+    header = {key: json.loads(text) for key, text in stored.items() if key not in ("format", "version")}
+    digests = header.pop("digests")
+    last = places.pop(DIGEST)
+    ordered = sorted(places.items(), key=lambda item: item[1]["data_offsets"])
+    parts = [(name, entry["dtype"], entry["shape"], entry["data_offsets"]) for name, entry in ordered]
+    parts.append((DIGEST, last["dtype"], last["shape"], last["data_offsets"]))
+    return ModelFile(VERSION, header, Arrays(_entries(parts, payload, digests), place), digest.hex())
+
+
+def _decode_first(raw: memoryview, place: str) -> ModelFile:
+    body, start = raw[:-_DIGEST_BYTES], len(_FIRST_MAGIC) + 8
+    digest = hashlib.sha256(body).digest()
+    if len(raw) < start + _DIGEST_BYTES or raw[-_DIGEST_BYTES:] != digest:
+        _damaged(place, "wrong digest")
+    length = int.from_bytes(body[len(_FIRST_MAGIC) : start], "little")
     header = json.loads(bytes(body[start : start + length]))
     if header["version"] != 1:
         raise ValueError(f"format version {header['version']}")
-    domain = Domain.from_dict(header["domain"])
-    arrays = _arrays(header["arrays"], body[start + length :])
-    shapes = [arrays["center"].shape, arrays["item_bias"].shape, arrays["item_factors"].shape[:-1]]
-    if shapes != [(), (domain.n_items,), (domain.n_items,)]:
-        raise ValueError("the arrays do not fit the catalogue")
-    settings = {key: tuple(v) if isinstance(v, list) else v for key, v in header["hyper_parameters"].items()}
-    return Billboard(
-        estimator=ESTIMATORS[header["model"]](**settings),
-        domain=domain,
-        arrays=arrays,
-        privacy=PrivacyStatement.from_dict(header["privacy"]),
-    )
+    parts = []
+    for entry in header.pop("arrays"):
+        span = (entry["offset"], entry["offset"] + entry["bytes"])
+        parts.append((f"serve/{entry['name']}", _FIRST_DTYPES[entry["dtype"]], entry["shape"], span))
+    arrays = Arrays(_entries(parts, body[start + length :]), place)
+    serve = {"model": header.pop("model"), "settings": header.pop("hyper_parameters")}
+    return ModelFile(1, header | {"sections": {"serve": serve}}, arrays, digest.hex())
 
 
-def _arrays(entries: list[dict[str, Any]], payload: memoryview) -> dict[str, Any]:
+def _entries(
+    parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str] | None = None
+) -> dict[str, _Entry]:
     """Arrays that lie one after the other and fill the payload, so that no byte of it is read twice."""
-    arrays: dict[str, Any] = {}
-    end = 0
-    for entry in entries:
-        shape = tuple(int(size) for size in entry["shape"])
-        array: Any = np.ndarray(shape, _DTYPES[entry["dtype"]], buffer=payload, offset=end)
-        if entry["name"] in arrays or entry["offset"] != end or entry["bytes"] != array.nbytes:
-            raise ValueError(f"array {entry['name']!r} occurs twice or is not where its entry says")
-        arrays[entry["name"]] = array
-        end += array.nbytes
+    entries: dict[str, _Entry] = {}
+    end, first_version = 0, digests is None
+    for name, kind, shape, (begin, stop) in parts:
+        dtype = np.dtype(_DTYPES[kind])
+        if any(type(size) is not int or size < 0 for size in shape):
+            raise _LayoutError(f"array {name!r} has no shape")
+        size = math.prod(shape) * dtype.itemsize
+        if name in entries or [begin, stop] != [end, end + size] or stop > len(payload):
+            raise _LayoutError(f"array {name!r} occurs twice or is not where its entry says")
+        if begin % ALIGNMENT and not (first_version or name.startswith("padding/")):
+            raise _LayoutError(f"array {name!r} does not begin at a multiple of {ALIGNMENT} bytes")
+        octets = payload[begin:stop]
+        digest = None if digests is None or name == DIGEST else str(digests[name])
+        array = np.frombuffer(octets, dtype).reshape(shape)
+        if first_version:  # which aligns nothing
+            array = array.copy()
+            array.setflags(write=False)
+        entries[name] = _Entry(array, octets, digest)
+        end = stop
     if end != len(payload):
-        raise ValueError("bytes that belong to no array")
-    return arrays
+        raise _LayoutError("bytes that belong to no array")
+    return entries
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON none of whose keys occurs twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _LayoutError("a name occurs twice")
+    return found
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hushrec.estimator import Estimator
+from typing import Any
 
 _PLACES = {
     "als": "hushrec.algorithms.als.ALS",
@@ -29,12 +26,12 @@ _PLACES = {
 }
 
 
-class _Registry(Mapping[str, "type[Estimator]"]):
+class _Registry(Mapping[str, type[Any]]):
     """Names are known at once; a class is imported when it is looked up."""
 
-    def __getitem__(self, name: str) -> type[Estimator]:
+    def __getitem__(self, name: str) -> type[Any]:
         room, _, cls = _PLACES[name].rpartition(".")
-        found: Any = getattr(import_module(room), cls)
+        found: type[Any] = getattr(import_module(room), cls)
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -48,4 +45,4 @@ class _Registry(Mapping[str, "type[Estimator]"]):
 
 
 #: The name that an estimator has on the command line and in model files -> its class.
-ESTIMATORS: Mapping[str, type[Estimator]] = _Registry()
+ESTIMATORS: Mapping[str, type[Any]] = _Registry()

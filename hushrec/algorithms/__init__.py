@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from hushrec.algorithms.private_eigenrec import PrivateEigenRec
     from hushrec.algorithms.private_svd import PrivateSVD
     from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
-    from hushrec.billboard import Billboard, UserState
+    from hushrec.billboard import Billboard
     from hushrec.estimator import Estimator
     from hushrec.gate import Gate
-    from hushrec.registry import ESTIMATORS
+    from hushrec.serving import UserState
+
+    ESTIMATORS: Mapping[str, type[Estimator]]
 
 _ROOM_OF = {
     "ALS": "hushrec.algorithms.als",
@@ -37,7 +40,7 @@ _ROOM_OF = {
     "UserLevelOneBit": "hushrec.algorithms.one_bit_user",
     "private_pca": "hushrec.algorithms.oja",
     "Billboard": "hushrec.billboard",
-    "UserState": "hushrec.billboard",
+    "UserState": "hushrec.serving",
     "Estimator": "hushrec.estimator",
     "Gate": "hushrec.gate",
     "ESTIMATORS": "hushrec.registry",

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -204,28 +204,6 @@ class Domain:
             declared=False,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """A dictionary that JSON can hold and `from_dict` reads back."""
-        return {
-            "items": [_to_json(item) for item in self.items],
-            "rating_range": [self.low, self.high],
-            "max_ratings_per_user": self.max_ratings_per_user,
-            "declared": self.declared,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Domain:
-        """The domain that `to_dict` wrote; InputError where something is missing or wrong."""
-        try:
-            items = tuple(_from_json(item) for item in values["items"])
-            low, high = values["rating_range"]
-            cap, declared = values["max_ratings_per_user"], values["declared"]
-        except (KeyError, TypeError, ValueError):
-            raise InputError("The stored domain is incomplete or damaged.") from None
-        if not isinstance(declared, bool):
-            raise InputError("The stored domain does not say whether it was declared.")
-        return cls(items, rating_range=(low, high), max_ratings_per_user=cap, declared=declared)
-
 
 def check_domain(domain: Any) -> Domain:
     """The domain, or InputError that says how to declare one."""
@@ -310,23 +288,3 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
 
 def _natural_order(text: str) -> tuple[int, int, str]:
     return (0, int(text), text) if text.isdecimal() and len(text) < 20 else (1, 0, text)
-
-
-def _to_json(item: Any) -> Any:
-    if isinstance(item, np.generic):
-        item = item.item()
-    if isinstance(item, (str, bool, int, float)):
-        return item
-    if isinstance(item, uuid.UUID):
-        return {"uuid": str(item)}
-    if isinstance(item, (bytes, bytearray)):
-        return {"bytes": bytes(item).hex()}
-    return canonical_text(item)
-
-
-def _from_json(item: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item
-    if "uuid" in item:
-        return uuid.UUID(item["uuid"])
-    return bytes.fromhex(item["bytes"])

@@ -1,4 +1,3 @@
-import json
 import math
 import uuid
 
@@ -164,31 +163,6 @@ def test_catalogue_that_cannot_be_read(tmp_path, content):
         Domain.read_catalogue(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [(1, 2), ("a", "é", "\ud800"), (uuid.UUID(int=5), b"\x00\xff", "x", 3, 2.5), (np.int64(4), np.str_("s"))],
-)
-def test_json_round_trip(items):
-    domain = Domain(items, rating_range=(-1.5, 2), max_ratings_per_user=7)
-    again = Domain.from_dict(json.loads(json.dumps(domain.to_dict())))
-    assert again.items == items
-    assert again == domain
-    assert again.fingerprint == domain.fingerprint
-
-
-@pytest.mark.parametrize(
-    "broken", [{}, {"items": ["a"]}, {"items": 3}, "x", None, {"items": [{"uuid": "zz"}]}]
-)
-def test_damaged_json(broken):
-    with pytest.raises(InputError):
-        Domain.from_dict(broken)
-    good = Domain(["a"], rating_range=RANGE).to_dict()
-    with pytest.raises(InputError):
-        Domain.from_dict({**good, "declared": "yes"})
-    with pytest.raises(InputError):
-        Domain.from_dict({**good, "rating_range": [5, 1]})
-
-
 def test_fingerprint_tells_what_is_public_apart():
     base = Domain(["a", "b"], rating_range=RANGE)
     assert base.fingerprint == Domain(("a", "b"), rating_range=(1.0, 5)).fingerprint
@@ -209,7 +183,6 @@ def test_observed_reads_what_occurs_and_says_so():
     assert (domain.low, domain.high) == (0.1, 4.5)
     assert not domain.declared
     assert "declared=False" in repr(domain)
-    assert Domain.from_dict(domain.to_dict()).declared is False
 
 
 def test_observed_with_one_rating_value():

@@ -1,0 +1,593 @@
+"""D6: a model file is whole or refused, with one kind of error, and holds no executable content.
+
+Files are taken apart and put together here as docs/format.md says, by nothing of the library.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import tracemalloc
+import uuid
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+
+import hushrec
+from hushrec.algorithms import ESTIMATORS, Billboard, PrivateALS
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError, ModelFileError
+from hushrec.modelfile import read
+from hushrec.privacy import Accountant, Budget
+
+RATINGS = realistic(80, 30, 900, seed=0)
+
+
+def model(**settings) -> Billboard:
+    return PrivateALS(**{"rank": 2} | settings).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
+
+
+def test_round_trip(tmp_path) -> None:
+    saved = model()
+    path = tmp_path / "model.hush"
+    saved.save(path)
+    loaded = Billboard.load(path)
+    assert loaded.estimator == saved.estimator
+    assert loaded.domain == saved.domain
+    assert loaded.privacy == saved.privacy
+    assert loaded.privacy.text() == saved.privacy.text()
+    for name, array in saved.arrays.items():
+        assert loaded.arrays[name].dtype == array.dtype
+        assert loaded.arrays[name].tobytes() == array.tobytes()
+    history = {RATINGS.domain.items[0]: 4.0, RATINGS.domain.items[3]: 1.0}
+    assert loaded.recommend(history, 5) == saved.recommend(history, 5)
+    assert os.listdir(tmp_path) == ["model.hush"]
+
+
+@pytest.mark.parametrize("name", ["als", "item-bias", "global-mean", "popular", "private-als", "dpals"])
+def test_every_estimator_can_be_saved_also_without_privacy(name: str, tmp_path) -> None:
+    trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
+    trained.save(tmp_path / "m")
+    assert "NOT PRIVATE" in Billboard.load(tmp_path / "m").privacy.text()
+
+
+def check_damaged_files(tmp_path, mutants: int, record) -> None:
+    path = tmp_path / "model.hush"
+    model(rank=200, iterations=1).save(path)
+    good = path.read_bytes()
+    rng, largest = np.random.default_rng(1), 0.0
+    for number in range(mutants):
+        bad = bytearray(good)
+        where = int(rng.integers(len(bad)))
+        kind = number % 4
+        if kind == 0:
+            bad[where] ^= int(rng.integers(1, 256))
+        elif kind == 1:
+            del bad[where:]
+        elif kind == 2:
+            del bad[where : where + int(rng.integers(1, 100))]
+        else:
+            bad[where:where] = rng.bytes(int(rng.integers(1, 100)))
+        path.write_bytes(bytes(bad))
+        tracemalloc.start()
+        with pytest.raises(ModelFileError) as error:
+            Billboard.load(path)
+        largest = max(largest, tracemalloc.get_traced_memory()[1] / len(good))
+        tracemalloc.stop()
+        assert "\n" not in str(error.value)
+    assert largest < 4
+    record("damaged files", mutants)
+    record("largest memory over file", largest)
+
+
+def test_every_damaged_file_is_refused(tmp_path, record_property) -> None:
+    """Files with one changed, missing or added piece; none loads, none raises anything else."""
+    check_damaged_files(tmp_path, 2000, record_property)
+
+
+@pytest.mark.full
+def test_every_damaged_file_is_refused_at_length(tmp_path, record_property) -> None:
+    check_damaged_files(tmp_path, 10_000, record_property)
+
+
+def check_hostile_files(tmp_path, mutants: int, record) -> None:
+    path = tmp_path / "model.hush"
+    model().save(path)
+    header, payload = taken_apart(path.read_bytes())
+    rng, largest, loaded = np.random.default_rng(2), 0.0, 0
+    numbers = [match.span() for match in re.finditer(rb"(?<![0-9a-f])\d+(?![0-9a-f])", header)]
+    for number in range(mutants):
+        bad = bytearray(header)
+        if number % 2:
+            begin, end = numbers[int(rng.integers(len(numbers)))]
+            bad[begin:end] = HOSTILE_NUMBERS[int(rng.integers(len(HOSTILE_NUMBERS)))]
+        else:
+            bad[int(rng.integers(len(bad)))] = int(rng.integers(32, 127))
+        content = signed(bytes(bad), payload)
+        path.write_bytes(content)
+        tracemalloc.start()
+        try:
+            Billboard.load(path, memory_map=number % 4 > 1)
+            loaded += 1
+        except ModelFileError as error:
+            assert "\n" not in str(error)
+        largest = max(largest, tracemalloc.get_traced_memory()[1] - 4 * len(content))
+        tracemalloc.stop()
+    record("forged files", mutants)
+    record("forged and loaded", loaded)
+    assert largest < 1 << 16  # what the objects of a small header take
+
+
+def check_hostile_arrays(tmp_path, mutants: int, record) -> None:
+    """Bytes of arrays changed, and every digest made anew."""
+    path = tmp_path / "model.hush"
+    model().save(path)
+    text, good = taken_apart(path.read_bytes())
+    header = json.loads(text)
+    digests = json.loads(header["__metadata__"]["digests"])
+    rng, loaded = np.random.default_rng(3), 0
+    for _ in range(mutants):
+        payload = bytearray(good)
+        name = list(digests)[int(rng.integers(len(digests)))]
+        begin, end = header[name]["data_offsets"]
+        payload[int(rng.integers(begin, end))] = int(rng.integers(256))
+        digests[name] = hashlib.sha256(payload[begin:end]).hexdigest()
+        header["__metadata__"]["digests"] = json.dumps(digests)
+        path.write_bytes(signed(json.dumps(header, separators=(",", ":")).encode(), bytes(payload)))
+        try:
+            Billboard.load(path)
+            loaded += 1
+        except ModelFileError as error:
+            assert "\n" not in str(error)
+        digests[name] = hashlib.sha256(good[begin:end]).hexdigest()
+    assert 0 < loaded < mutants
+    record("forged arrays", mutants)
+
+
+def test_forged_arrays_are_refused_or_load(tmp_path, record_property) -> None:
+    check_hostile_arrays(tmp_path, 300, record_property)
+
+
+@pytest.mark.full
+def test_forged_arrays_are_refused_or_load_at_length(tmp_path, record_property) -> None:
+    check_hostile_arrays(tmp_path, 10_000, record_property)
+
+
+HOSTILE_NUMBERS = [*b"-1 0 1e999 NaN 1.5 null [] {} true 1000000000000".split(), b"9" * 400]
+
+
+def test_forged_files_are_refused_or_load(tmp_path, record_property) -> None:
+    """Headers changed and signed anew: one kind of error, and no memory that only the header speaks of."""
+    check_hostile_files(tmp_path, 300, record_property)
+
+
+@pytest.mark.full
+def test_forged_files_are_refused_or_load_at_length(tmp_path, record_property) -> None:
+    check_hostile_files(tmp_path, 10_000, record_property)
+
+
+def taken_apart(content: bytes) -> tuple[bytes, bytes]:
+    """The header, without its padding, and the bytes of all arrays but the digest."""
+    length = int.from_bytes(content[:8], "little")
+    return content[8 : 8 + length].rstrip(), content[8 + length : -32]
+
+
+def signed(header: bytes, payload: bytes = b"") -> bytes:
+    """A file of version 2 whose digest fits."""
+    header += b" " * (-(8 + len(header)) % 64)
+    head = len(header).to_bytes(8, "little") + header
+    return head + payload + hashlib.sha256(head).digest()
+
+
+def signed_first(header: bytes, payload: bytes = b"") -> bytes:
+    """A file of version 1 whose digest fits."""
+    body = b"HUSHREC1" + len(header).to_bytes(8, "little") + header + payload
+    return body + hashlib.sha256(body).digest()
+
+
+MARK = b'{"__metadata__":{"format":"hushrec model",'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"HUSHREC1",
+        b"PK\x03\x04 something else",
+        safetensors.numpy.save({"x": np.zeros(3)}),
+        safetensors.numpy.save({"x": np.zeros(3)}, {"format": "pt"}),
+        signed(b""),
+        signed(b"{}"),
+        signed(MARK),
+        signed(MARK + b'"version":"2"}}'),
+        signed(MARK + b'"version":"3"}}'),
+        signed(MARK + b"[" * 100_000),
+        (2**62).to_bytes(8, "little") + MARK + b"\0" * 32,
+        signed_first(b""),
+        signed_first(b"[]"),
+        signed_first(b"{}"),
+        signed_first(b'{"version": 1}'),
+        signed_first(b'{"version": 2}'),
+        signed_first(b"[" * 100_000),
+        b"HUSHREC1" + (2**62).to_bytes(8, "little") + b"{}" + b"\0" * 32,
+        signed_first(
+            b'{"version": 1, "arrays": [{"name": "x", "dtype": "float64", "shape": [1000000000000],'
+            b' "offset": 0, "bytes": 8000000000000}]}'
+        ),
+        signed_first(
+            b'{"version": 1, "arrays": [{"name": "x", "dtype": "float64", "shape": [-1],'
+            b' "offset": 0, "bytes": -8}]}'
+        ),
+    ],
+)
+@pytest.mark.parametrize("memory_map", [False, True])
+def test_other_files_are_refused(content: bytes, memory_map: bool, tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError) as error:
+        Billboard.load(path, memory_map=memory_map)
+    assert "\n" not in str(error.value)
+
+
+def forged(change, path, added: bytes = b"") -> None:
+    """A model file of 30 kB with another header, and digests that fit."""
+    model(rank=200, iterations=1).save(path)
+    text, payload = taken_apart(path.read_bytes())
+    header = json.loads(text)
+    stored = {key: json.loads(text) for key, text in header["__metadata__"].items() if key != "format"}
+    del header["__metadata__"]
+    change(header, stored)
+    stored["version"] = str(stored["version"])
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in stored.items()}
+    whole = {"__metadata__": {"format": "hushrec model"} | texts} | header
+    path.write_bytes(signed(json.dumps(whole, separators=(",", ":")).encode(), payload + added))
+
+
+def nothing(arrays: dict, stored: dict) -> None:
+    """The file as it is."""
+
+
+def sharing(arrays: dict, stored: dict) -> None:
+    """400 more arrays over the bytes of the first two."""
+    size = arrays["digest"]["data_offsets"][0]
+    for number in range(400):
+        arrays[str(number)] = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+
+
+def there_and_back(arrays: dict, stored: dict) -> None:
+    """Arrays of negative size, each of which takes back the bytes of the one before."""
+    size = arrays["digest"]["data_offsets"][0]
+    for number in range(400):
+        taken, at = (-size, [size, 0]) if number % 2 == 0 else (size, [0, size])
+        arrays[str(number)] = {"dtype": "U8", "shape": [taken], "data_offsets": at}
+
+
+@pytest.mark.parametrize("change", [sharing, there_and_back])
+@pytest.mark.parametrize("memory_map", [False, True])
+def test_memory_is_in_proportion_to_the_file(change, memory_map: bool, tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(change, path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError):
+            Billboard.load(path, memory_map=memory_map)
+        assert tracemalloc.get_traced_memory()[1] < 10 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+def exchange(arrays: dict, stored: dict) -> None:
+    bias, factors = arrays["serve/item_bias"], arrays["serve/item_factors"]
+    bias["data_offsets"], factors["data_offsets"] = factors["data_offsets"], bias["data_offsets"]
+
+
+def widen(arrays: dict, stored: dict) -> None:
+    arrays["serve/item_bias"]["shape"] = [15, 2]
+
+
+def drop_last(arrays: dict, stored: dict) -> None:
+    arrays.pop(max(arrays, key=lambda name: arrays[name]["data_offsets"]))
+
+
+def drop_all(arrays: dict, stored: dict) -> None:
+    digest = arrays["digest"]
+    arrays.clear()
+    arrays["digest"] = digest
+
+
+def digest_elsewhere(arrays: dict, stored: dict) -> None:
+    digest = arrays["digest"]["data_offsets"]
+    digest[:] = [0, 32]
+
+
+def shift(arrays: dict, stored: dict) -> None:
+    """The padding of the first array is a part of it, and of the second."""
+    center = arrays["serve/center"]
+    padding = next(entry for name, entry in arrays.items() if name.startswith("padding/"))
+    assert center["data_offsets"] == [0, 8] and padding["data_offsets"] == [8, 64]
+    padding["shape"], padding["data_offsets"] = [0], [8, 8]
+    arrays["more"] = {"dtype": "U8", "shape": [56], "data_offsets": [8, 64]}
+    stored["digests"]["more"] = hashlib.sha256(bytes(56)).hexdigest()
+
+
+def other_digest(arrays: dict, stored: dict) -> None:
+    stored["digests"]["serve/item_factors"] = "0" * 64
+
+
+def drop_items(arrays: dict, stored: dict) -> None:
+    arrays["catalogue/kinds"]["shape"] = [29]
+    arrays["catalogue/kinds"]["data_offsets"][1] -= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (exchange, "wrong digest|not where"),
+        (widen, "fit the catalogue"),
+        (drop_last, "digest"),
+        (drop_all, "not where"),
+        (digest_elsewhere, "not where"),
+        (drop_items, "not where"),
+        (shift, "multiple of 64"),
+        (other_digest, "wrong digest of array 'serve/item_factors'"),
+        (lambda arrays, stored: stored["digests"].pop("serve/center"), "serve/center"),
+        (lambda arrays, stored: stored["sections"].clear(), "serve"),
+        (lambda arrays, stored: stored["sections"]["serve"].update(scores="likes"), "scores"),
+        (lambda arrays, stored: stored["sections"]["serve"].update(model="magic"), "magic"),
+        (lambda arrays, stored: stored["sections"]["serve"]["settings"].update(rank=-1), "rank"),
+        (lambda arrays, stored: stored.update(version=3), "version 3"),
+        (lambda arrays, stored: stored["domain"].update(declared="yes"), "declared"),
+        (lambda arrays, stored: stored["domain"].update(rating_range=[5, 1]), "range"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(change, words, tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(nothing, path)
+    Billboard.load(path)
+    forged(change, path)
+    with pytest.raises(ModelFileError, match=words) as error:
+        Billboard.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    model().save(path)
+    header, payload = taken_apart(path.read_bytes())
+    path.write_bytes(signed(header.replace(b'"serve/item_bias":', b'"serve/center":', 1), payload))
+    with pytest.raises(ModelFileError, match="twice"):
+        Billboard.load(path)
+
+
+@pytest.mark.parametrize("name", ["center", "item_bias", "item_factors"])
+def test_a_file_without_a_needed_array_is_refused(name: str, tmp_path) -> None:
+    def hide(arrays: dict, stored: dict) -> None:
+        for place in (arrays, stored["digests"]):
+            place["serve/other"] = place.pop(f"serve/{name}")
+
+    forged(hide, tmp_path / "model.hush")
+    with pytest.raises(ModelFileError, match=name):
+        Billboard.load(tmp_path / "model.hush")
+
+
+def test_bytes_behind_the_arrays_are_refused(tmp_path) -> None:
+    path = tmp_path / "model.hush"
+    forged(nothing, path, added=b"\0")
+    with pytest.raises(ModelFileError, match="belong to no array|not where"):
+        Billboard.load(path)
+
+
+# ---------------------------------------------------------------------- the layout
+
+
+@pytest.mark.parametrize("iterations", [0, 1])  # 0 makes arrays without an element
+def test_a_foreign_safetensors_reader_loads_it(iterations: int, tmp_path) -> None:
+    """Every array under its name, and the header as JSON; arrays begin at multiples of 64 bytes."""
+    saved = model(iterations=iterations)
+    saved.save(tmp_path / "model.hush")
+    found = safetensors.numpy.load_file(tmp_path / "model.hush")
+    for name, array in saved.arrays.items():
+        assert found[f"serve/{name}"].tobytes() == array.tobytes()
+        assert found[f"serve/{name}"].shape == array.shape
+    offsets, text = found["catalogue/offsets"], found["catalogue/text"].tobytes()
+    items = [text[begin:end].decode() for begin, end in zip(offsets, offsets[1:])]
+    assert items == [str(item) for item in RATINGS.domain.items]
+    with safetensors.safe_open(tmp_path / "model.hush", "np") as file:
+        stored = file.metadata()
+    assert (stored["format"], stored["version"]) == ("hushrec model", "2")
+    serve = json.loads(stored["sections"])["serve"]
+    assert serve["model"] == "private-als" and serve["scores"] == "ratings"
+    assert serve["settings"]["rank"] == 2
+    assert json.loads(stored["privacy"])["epsilon"] == 2.0
+    content = (tmp_path / "model.hush").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, digests = json.loads(content[8 : 8 + length]), json.loads(stored["digests"])
+    del header["__metadata__"]
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        assert begin % 64 == 0 or name.startswith("padding/")
+        if name == "digest":
+            assert content[begin:end] == hashlib.sha256(content[: 8 + length]).digest()
+        else:
+            assert digests[name] == hashlib.sha256(content[begin:end]).hexdigest()
+    assert set(digests) | {"digest"} == set(header) and len(content) == end
+
+
+@pytest.mark.parametrize("name", ["item-bias", "popular", "private-eigenrec", "one-bit-user", "als"])
+def test_the_kind_of_scores_is_stored(name: str, tmp_path) -> None:
+    trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
+    trained.save(tmp_path / "m")
+    kind = {"popular": "likes", "private-eigenrec": "likes", "one-bit-user": "log-odds"}.get(name, "ratings")
+    assert read(tmp_path / "m").header["sections"]["serve"]["scores"] == kind
+    assert Billboard.load(tmp_path / "m").scores == kind
+
+
+def test_ids_come_back_as_declared(tmp_path) -> None:
+    items = ("a", 7, -3, uuid.UUID(int=5), b"\x00\xff", 2.5, True, "\ud800", "naïve ☂", 10**30)
+    domain = Domain(items, rating_range=(1, 5))
+    trained = PrivateALS(rank=2).fit(
+        Ratings.from_triples(["u"], ["a"], [3.0], domain), Accountant(Budget(2, 1e-6))
+    )
+    trained.save(tmp_path / "m")
+    again = Billboard.load(tmp_path / "m").domain
+    assert again.items == items and [type(item) for item in again.items] == [type(item) for item in items]
+    assert again.fingerprint == domain.fingerprint
+
+
+def test_unknown_sections_are_ignored(tmp_path) -> None:
+    """What a later version adds does not keep this one from what it knows."""
+
+    def add(arrays: dict, stored: dict) -> None:
+        stored["sections"]["dreams"] = {"of": "later"}
+        stored["weather"] = {"fine": True}
+        begin = arrays["digest"]["data_offsets"][0]
+        arrays["digest"]["data_offsets"] = [begin + 64, begin + 96]
+        arrays["dreams/x"] = {"dtype": "U8", "shape": [64], "data_offsets": [begin, begin + 64]}
+        stored["digests"]["dreams/x"] = hashlib.sha256(bytes(64)).hexdigest()
+
+    path = tmp_path / "model.hush"
+    forged(add, path, added=bytes(64))
+    assert set(Billboard.load(path).arrays) >= {"center", "item_bias", "item_factors"}
+    assert not any("dreams" in name for name in Billboard.load(path).arrays)
+
+
+def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
+    """Opening touches neither factors nor biases; each is held against its digest when first used."""
+    path = tmp_path / "model.hush"
+    saved = model()
+    saved.save(path)
+    mapped = Billboard.load(path, memory_map=True)
+    history = {RATINGS.domain.items[0]: 4.0, RATINGS.domain.items[3]: 1.0}
+    assert mapped.recommend(history, 5) == saved.recommend(history, 5)
+    assert mapped.item_factors.ctypes.data % 64 == 0
+    with pytest.raises(ValueError):
+        mapped.item_factors[0] = 1.0
+    with pytest.raises(TypeError):
+        mapped.arrays["item_bias"] = np.zeros(3)
+    content = bytearray(path.read_bytes())
+    length = int.from_bytes(content[:8], "little")
+    entry = json.loads(content[8 : 8 + length])["serve/item_factors"]
+    content[8 + length + entry["data_offsets"][0]] ^= 1
+    path.unlink()
+    path.write_bytes(content)
+    damaged = Billboard.load(path, memory_map=True)
+    assert damaged.item_bias.tobytes() == saved.item_bias.tobytes()
+    with pytest.raises(ModelFileError, match="item_factors"):
+        damaged.recommend(history, 5)
+    with pytest.raises(ModelFileError, match="item_factors"):
+        Billboard.load(path)
+
+
+def test_a_model_has_one_digest(tmp_path) -> None:
+    saved, other = model(), model()
+    saved.save(tmp_path / "a")
+    Billboard.load(tmp_path / "a", memory_map=True).save(tmp_path / "b")
+    other.save(tmp_path / "c")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == saved.to_bytes()
+    digests = [read(tmp_path / name).digest for name in "abc"]
+    assert digests[0] == digests[1] != digests[2]
+    assert bytes.fromhex(digests[0]) == saved.to_bytes()[-32:]
+
+
+# ---------------------------------------------------------------------- version 1
+
+
+def written_first(billboard: Billboard, change=lambda header: None) -> bytes:
+    """The file that hushrec 0.1 wrote of a model."""
+    arrays, payload = [], b""
+    for name, value in billboard.arrays.items():
+        raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
+        entry = {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
+        arrays.append(entry | {"offset": len(payload), "bytes": len(raw)})
+        payload += raw
+    domain = billboard.domain
+    items = [
+        {"bytes": i.hex()} if isinstance(i, bytes) else {"uuid": str(i)} if isinstance(i, uuid.UUID) else i
+        for i in domain.items
+    ]
+    header = {
+        "format": "hushrec billboard",
+        "version": 1,
+        "model": billboard.estimator.name,
+        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "domain": {
+            "items": items,
+            "rating_range": [domain.low, domain.high],
+            "max_ratings_per_user": domain.max_ratings_per_user,
+            "declared": domain.declared,
+        },
+        "privacy": billboard.privacy.to_dict(),
+        "arrays": arrays,
+    }
+    change(header)
+    return signed_first(json.dumps(header).encode(), payload)
+
+
+@pytest.mark.parametrize("memory_map", [False, True])
+def test_files_of_version_1_are_read(memory_map: bool, tmp_path) -> None:
+    domain = Domain(("a", 7, uuid.UUID(int=5), b"\x00\xff", 2.5), rating_range=(1, 5))
+    rows = Ratings.from_triples(["u", "u", "v"], ["a", 7, "a"], [3.0, 5.0, 1.0], domain)
+    saved = PrivateALS(rank=2).fit(rows, Accountant(Budget(2.0, 1e-6)))
+    path = tmp_path / "old.hush"
+    path.write_bytes(written_first(saved))
+    old = hushrec.load(path, memory_map=memory_map)
+    assert old.to_bytes() == saved.to_bytes()
+    assert all(array.flags.aligned and not array.flags.writeable for array in old.arrays.values())
+    assert old.recommend({"a": 4.0}, 5) == saved.recommend({"a": 4.0}, 5)
+
+
+def rename(header: dict) -> None:
+    header["arrays"][1]["name"] = header["arrays"][0]["name"]
+
+
+def swap(header: dict) -> None:
+    header["arrays"][:2] = header["arrays"][1::-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (rename, "occurs twice"),
+        (swap, "not where"),
+        (lambda header: header["arrays"].pop(), "belong to no array"),
+        (lambda header: header.update(arrays=[]), "belong to no array"),
+        (lambda header: header["domain"].update(items=header["domain"]["items"][:20]), "fit the catalogue"),
+        (lambda header: header["domain"].update(items=[{"uuid": "zz"}]), "hexadecimal"),
+        (lambda header: header["domain"].pop("items"), "catalogue"),
+    ],
+)
+def test_forged_files_of_version_1_are_refused(change, words, tmp_path) -> None:
+    path = tmp_path / "old.hush"
+    path.write_bytes(written_first(model(), change))
+    with pytest.raises(ModelFileError, match=words) as error:
+        Billboard.load(path)
+    assert "\n" not in str(error.value)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path) -> None:
+    for path in (tmp_path / "none.hush", tmp_path):
+        with pytest.raises(ModelFileError):
+            Billboard.load(path)
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch) -> None:
+    trained = model()
+    with pytest.raises(InputError, match="folder"):
+        trained.save(tmp_path / "no" / "model.hush")
+    path = tmp_path / "model.hush"
+    path.write_bytes(b"old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InputError, match="No space left"):
+        trained.save(path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["model.hush"]
