@@ -133,11 +133,11 @@ def tune(
     settings come from the operating system's generator. Charged: `RepeatAndSelect`; proof in
     docs/proofs/selection.md.
     """
+    check_users(ratings, accountant)
     budget = accountant.budget
     accountant.part()  # refuse an accountant that is used up
     mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
     part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
-    check_users(ratings, accountant)
     _check_candidates(ratings, model, candidates, part)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
 
