@@ -36,11 +36,11 @@ from hushrec.outsourcing import commands as _outsourcing
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
-    from hushrec.billboard import Algorithm
     from hushrec.data import Domain, Ratings
     from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Ledger, Plan
     from hushrec.privacy.ledger import RunSummary
+    from hushrec.serving import Algorithm
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 _SHOWN_DELTA = 1e-6
