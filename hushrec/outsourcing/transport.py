@@ -7,7 +7,6 @@ import math
 import random
 import ssl
 import time
-from functools import cache
 from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
@@ -70,7 +69,7 @@ class Connection:
             raise InputError(f"{url!r} is no server's address; write for example https://example.org:8765.")
         self._http = httpx.Client(
             base_url=server,
-            verify=_trusting(ca),
+            verify=_trusting(ca) if server.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             timeout=timeout,
             limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             trust_env=False,
@@ -122,7 +121,6 @@ class Connection:
             pause = min(2 * pause, 2.0)
 
 
-@cache  # many connections, one reading
 def _trusting(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
