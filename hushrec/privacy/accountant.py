@@ -3,8 +3,9 @@
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -176,17 +177,21 @@ class Accountant:
             Public words for the privacy statement and the ledger.
         run : callable
             One run: it gets an accountant with the budget of one run, through which all that it computes from
-            private rows must pass, its score included, and returns its result and the score; the lowest wins.
-            That accountant adds up mu^2 only, also of pure releases, and refuses a selection.
+            private rows must pass, its score included, and returns its result and the score. The lowest wins,
+            of equal ones the first; NaN counts as infinity. A run that raises ranks behind all others, and
+            they go on. The accountant adds up mu^2 only, also of pure releases, and refuses a selection.
 
         Returns
         -------
-        The best run's result. How many runs there were is private and told to nobody.
+        The best run's result. How many runs there were is private and told to nobody; what runs warn of is
+        dropped.
 
         Raises
         ------
         BudgetError, LedgerError
             As `release`. Nothing is run.
+        Exception
+            Every run raised: what the first of them did.
         """
         if not isinstance(mechanism, RepeatAndSelect):
             raise InputError(f"mechanism must be a RepeatAndSelect, not {shown(mechanism)}.")
@@ -194,14 +199,17 @@ class Accountant:
         self._charge(Release(label, mechanism, 1.0, unit, relation))
         budget = Budget(mechanism.run_epsilon, mechanism.delta, unit, relation)
         noise = None if self._secure else self._noise
-        best: tuple[Result, float] | None = None
-        for _ in range(mechanism.draw_number_of_runs()):
-            self._check_process()
-            result, score = run(_RunAccountant(budget, noise=noise, data_is_public=self.data_is_public))
-            if best is None or score < best[1]:
-                best = (result, score)
+        best: _Outcome[Result] | None = None
+        with warnings.catch_warnings(action="ignore"):
+            for _ in range(mechanism.draw_number_of_runs()):
+                self._check_process()
+                inner = _RunAccountant(budget, noise=noise, data_is_public=self.data_is_public)
+                outcome = _Outcome.of(run, inner)
+                if best is None or outcome.rank < best.rank:
+                    best = outcome
+        self._check_process()
         assert best is not None
-        return best[0]
+        return best.result()
 
     def _charge(self, release: Release, take: Callable[[], Any] = lambda: None) -> Any:
         """Check, take the value from its aggregate, record the charge; return the value."""
@@ -292,6 +300,28 @@ class Accountant:
             return add(array, amount, label)
 
         return add_noise
+
+
+class _Outcome(Generic[Result]):
+    """What a run returned or raised, and its rank among the others: the lowest is the best."""
+
+    def __init__(self, result: Callable[[], Result], failed: bool, score: float) -> None:
+        self.result = result
+        self.rank = (failed, math.inf if math.isnan(score) else score)
+
+    @classmethod
+    def of(cls, run: Callable[[Accountant], tuple[Result, float]], inner: Accountant) -> "_Outcome[Result]":
+        """Make the run; what it raises is an outcome too, which neither ends others nor tells its number."""
+        try:
+            result, score = run(inner)
+            return cls(lambda: result, False, float(score))
+        except Exception as error:
+            failure = error
+
+        def fail() -> Result:
+            raise failure
+
+        return cls(fail, True, 0.0)
 
 
 class _RunAccountant(Accountant):

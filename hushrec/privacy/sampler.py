@@ -4,7 +4,7 @@
 standard normal or Laplace law and g a power of two that the scale alone decides. A compiled function does so
 in float64, with proven margins; the few draws that fall within a margin are done again from the same words by
 `draw_exactly`, in integers of any length, drawing further bits of the same real numbers as it needs them. So
-the law is that of the real numbers, but for thresholds that are cut to 128 bits.
+the law is that of the real numbers; where 128 bits of a threshold do not decide, more of them are computed.
 
 One draw reads from its first word 32 bits for the cell [k h, (k+1) h) of |Z|, by inversion, 31 for the start
 of a uniform V, and 1 for the sign; from the next word the place X in the cell, |Z| = h (k + X), accepted if
@@ -14,7 +14,7 @@ V < exp(-t), t = X (a_k + b X). Where 31 bits of V do not tell, 64 more; after a
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from hushrec.privacy.exact import Uniform, exp_minus
+
 Words = Callable[[int], npt.NDArray[np.uint64]]
 
 #: An entry's grid is 2^-24 to 2^-25 of its scale, where the caller does not name one.
@@ -34,7 +36,8 @@ GRID_BITS = 25
 LARGEST_SCALE = 2.0**40
 
 _THRESHOLD_BITS = 128
-_PRECISION = 256  # bits of the integers that the thresholds are computed in
+_GUARD_BITS = 128  # that thresholds are computed with and cut
+_WIDTH_BITS = 5  # cells are 2^-5 wide
 _CELL_BITS, _COIN_BITS, _GUIDE_BITS = 32, 31, 12
 _TERMS = 12
 _FAR = 2.0**110  # a value of so many grid steps is an integer of them, and noise is below its last bit
@@ -63,14 +66,16 @@ class Law:
     Attributes
     ----------
     thresholds : tuple of int
-        floor(2^128 P(|Z| < (k + 1) h)) for k = 0, 1, ... up to the last below 2^128; the rest of the tail
-        goes to the last cell.
+        floor(2^128 P(|Z| < (k + 1) h)) for k = 0, 1, ... up to the first that is 2^128 - 1.
+    finer : callable
+        ``finer(bits)``: the same for another number of bits, off by at most one.
     cell_bits : int
     base, slope, curve : float
         t = X (base + k slope + curve X); powers of two or zero.
     """
 
     thresholds: tuple[int, ...]
+    finer: Callable[[int], tuple[int, ...]]
     cell_bits: int
     base: float
     slope: float
@@ -106,38 +111,51 @@ class Law:
 @cache
 def gaussian() -> Law:
     """The standard normal law, in cells of 1/32."""
-    bits = 5
-    one = 1 << _PRECISION
-    # mass of a cell over h sqrt(2/pi): exp(-k^2 h^2 / 2) times the integral of exp(-h^2 (k x + x^2/2))
-    factor, ratio = one, _exp_minus(Fraction(1, 2 << 2 * bits), _PRECISION)
-    step = _exp_minus(Fraction(1, 1 << 2 * bits), _PRECISION)
-    masses = []
-    for k in range(16 << bits):  # the tail beyond 16 is below 2^-188
-        before, term, integral = 0, one, one
-        for n in range(1, 64):  # further terms are below 2^-200
-            before, term = term, -((k * term + before) >> 2 * bits) // n
-            integral += term // (n + 1)
-        masses.append(factor * integral >> _PRECISION)
-        factor, ratio = factor * ratio >> _PRECISION, ratio * step >> _PRECISION
-    total, sums, thresholds = sum(masses), 0, []
-    for mass in masses:
-        sums += mass
-        thresholds.append((sums << _THRESHOLD_BITS) // total)
-    square = 2.0 ** (-2 * bits)
-    return Law(_below_one(thresholds), bits, base=0.0, slope=square, curve=square / 2)
+    square = 2.0 ** (-2 * _WIDTH_BITS)
+    thresholds = _gaussian_thresholds(_THRESHOLD_BITS)
+    return Law(thresholds, _gaussian_thresholds, _WIDTH_BITS, base=0.0, slope=square, curve=square / 2)
 
 
 @cache
 def exponential() -> Law:
     """The standard exponential law, that of |Z| for a Laplace variable Z, in cells of 1/32."""
-    bits = 5
-    one = 1 << _PRECISION
-    ratio = power = _exp_minus(Fraction(1, 1 << bits), _PRECISION)
+    thresholds = _exponential_thresholds(_THRESHOLD_BITS)
+    return Law(thresholds, _exponential_thresholds, _WIDTH_BITS, base=2.0**-_WIDTH_BITS, slope=0.0, curve=0.0)
+
+
+@cache
+def _gaussian_thresholds(bits: int) -> tuple[int, ...]:
+    precision = bits + _GUARD_BITS
+    one, width = 1 << precision, 2 * _WIDTH_BITS
+    end = math.ceil(math.sqrt(2 * math.log(2) * (bits + 56)))  # the tail beyond is below 2^-(bits + 56)
+    terms = math.ceil((precision + 3 * (end + 1)) / 6)  # further ones are below 2^-precision
+    # mass of a cell over h sqrt(2/pi): exp(-k^2 h^2 / 2) times the integral of exp(-h^2 (k x + x^2/2))
+    factor, ratio = one, exp_minus(Fraction(1, 2 << width), precision)
+    step = exp_minus(Fraction(1, 1 << width), precision)
+    masses = []
+    for k in range(end << _WIDTH_BITS):
+        before, term, integral = 0, one, one
+        for n in range(1, terms):
+            before, term = term, -((k * term + before) >> width) // n
+            integral += term // (n + 1)
+        masses.append(factor * integral >> precision)
+        factor, ratio = factor * ratio >> precision, ratio * step >> precision
+    total, sums, thresholds = sum(masses), 0, []
+    for mass in masses:
+        sums += mass
+        thresholds.append((sums << bits) // total)
+    return _below_one(thresholds, bits)
+
+
+@cache
+def _exponential_thresholds(bits: int) -> tuple[int, ...]:
+    precision = bits + _GUARD_BITS
+    ratio = power = exp_minus(Fraction(1, 1 << _WIDTH_BITS), precision)
     thresholds = []
-    for _ in range(128 << bits):
-        thresholds.append((one - power) >> (_PRECISION - _THRESHOLD_BITS))
-        power = power * ratio >> _PRECISION
-    return Law(_below_one(thresholds), bits, base=2.0**-bits, slope=0.0, curve=0.0)
+    for _ in range(bits << _WIDTH_BITS):
+        thresholds.append(((1 << precision) - power) >> _GUARD_BITS)
+        power = power * ratio >> precision
+    return _below_one(thresholds, bits)
 
 
 def add_noise(
@@ -185,13 +203,13 @@ def add_noise(
 def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterator[int]) -> float:
     """What `add_noise` does to one value, in integers of any length: slow, and right without any margin."""
     first = next(words)
-    k = _cell(law, _Uniform(first >> 32, 32, words))
+    k = _cell(law, Uniform(first >> 32, 32, words))
     sign = -1 if first & 1 else 1
-    coin = _Uniform(first >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
-    place = _Uniform(next(words), 64, words)
+    coin = Uniform(first >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+    place = Uniform(next(words), 64, words)
     while not (coin.bits < law.quick_bits(k) or _accepted(law, k, place, coin)):
-        coin = _Uniform(next(words) >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
-        place = _Uniform(next(words), 64, words)
+        coin = Uniform(next(words) >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+        place = Uniform(next(words), 64, words)
     if scale == 0 or not math.isfinite(value):
         return value
     exact = Fraction(value) / Fraction(2) ** grid
@@ -207,35 +225,25 @@ def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterato
         place.refine()
 
 
-class _Uniform:
-    """A uniform real number in [0, 1) of which `count` bits are known."""
-
-    def __init__(self, bits: int, count: int, words: Iterator[int]) -> None:
-        self.bits, self.count, self._words = bits, count, words
-
-    def refine(self) -> None:
-        """Draw 64 more bits."""
-        self.bits, self.count = self.bits << 64 | next(self._words), self.count + 64
-
-    def ends(self) -> tuple[Fraction, Fraction]:
-        """The interval that it lies in."""
-        return Fraction(self.bits, 1 << self.count), Fraction(self.bits + 1, 1 << self.count)
-
-
-def _cell(law: Law, uniform: _Uniform) -> int:
-    """The number of thresholds that 2^128 times the uniform reaches."""
-    while uniform.count < _THRESHOLD_BITS:
-        shift = _THRESHOLD_BITS - uniform.count
-        least = bisect_right(law.thresholds, uniform.bits << shift)
-        if least == bisect_left(law.thresholds, (uniform.bits + 1) << shift):
-            break
-        uniform.refine()
-    else:
-        least = bisect_right(law.thresholds, uniform.bits >> (uniform.count - _THRESHOLD_BITS))
-    return min(least, len(law.thresholds) - 1)
+def _cell(law: Law, uniform: Uniform) -> int:
+    """The number of thresholds, to all their bits, that the uniform reaches."""
+    bits, thresholds = _THRESHOLD_BITS, law.thresholds
+    while True:
+        shift = bits - uniform.count
+        first = uniform.bits << shift if shift > 0 else uniform.bits >> -shift
+        last = first + (1 << max(shift, 0))
+        # a threshold is less than 2 off, being cut; beyond the last there are more
+        least, most = bisect_right(thresholds, first - 2), bisect_right(thresholds, last)
+        if least == most < len(thresholds):
+            return least
+        if uniform.count < bits:
+            uniform.refine()
+        else:
+            bits *= 2
+            thresholds = law.finer(bits)
 
 
-def _accepted(law: Law, k: int, place: _Uniform, coin: _Uniform) -> bool:
+def _accepted(law: Law, k: int, place: Uniform, coin: Uniform) -> bool:
     """Whether the coin is below exp(-t)."""
     rate, curve = Fraction(law.rate(k)), Fraction(law.curve)
     coin.refine()
@@ -243,29 +251,17 @@ def _accepted(law: Law, k: int, place: _Uniform, coin: _Uniform) -> bool:
         nearest, farthest = (end * (rate + curve * end) for end in place.ends())
         precision = coin.count + 64
         unit = 1 << (precision - coin.count)
-        if (coin.bits + 1) * unit <= _exp_minus(farthest, precision) - precision:
+        if (coin.bits + 1) * unit <= exp_minus(farthest, precision) - precision:
             return True
-        if coin.bits * unit >= _exp_minus(nearest, precision) + precision:
+        if coin.bits * unit >= exp_minus(nearest, precision) + precision:
             return False
         place.refine()
         coin.refine()
 
 
-def _exp_minus(t: Fraction, precision: int) -> int:
-    """2^precision exp(-t) for 0 <= t <= 1/2, precision at least 64, with an error below `precision`."""
-    numerator, denominator = t.numerator, t.denominator
-    term = total = 1 << precision
-    n = 0
-    while term > 0:
-        n += 1
-        term = term * numerator // (denominator * n)
-        total += -term if n % 2 else term
-    return total
-
-
-def _below_one(thresholds: list[int]) -> tuple[int, ...]:
-    """The thresholds up to the first that is the last number below 2^128."""
-    return tuple(thresholds[: thresholds.index(2**_THRESHOLD_BITS - 1) + 1])
+def _below_one(thresholds: list[int], bits: int) -> tuple[int, ...]:
+    """The thresholds up to the first that is the last number below 2^bits."""
+    return tuple(thresholds[: thresholds.index(2**bits - 1) + 1])
 
 
 def _further(draw: Words) -> Iterator[int]:

@@ -7,24 +7,23 @@ docs/proofs/selection.md.
 """
 
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import number
 from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
 from hushrec.privacy.budget import Budget
+from hushrec.privacy.run_count import draw_number_of_runs, log_mean, success_rate
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
 _LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
 _LARGEST_SHAPE = 100.0
-_LEAST_MASS = 1e-30  # further runs are less likely than any double can tell
+_SLACK = 1e-12  # of log_mean
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ class RepeatAndSelect:
 
     def draw_number_of_runs(self) -> int:
         """Draw how many runs to make, from the operating system's generator. Show it to nobody."""
-        uniform = (int.from_bytes(os.urandom(16), "little") + 0.5) / (1 << 128)
-        return number_of_runs(uniform, self.mean_runs, self.shape)
+        return draw_number_of_runs(self.mean_runs, self.shape)
 
 
 def selection_epsilon(run_mu: float, delta: float, mean_runs: float, shape: float) -> float:
@@ -127,44 +125,10 @@ def selection_epsilon(run_mu: float, delta: float, mean_runs: float, shape: floa
     if run_mu == math.inf:
         return math.inf
     log_gamma = -math.log(success_rate(mean_runs, shape))
+    # the mean of the law that is drawn, whose gamma is a float64, and the rounding of its logarithm
+    logarithm = max(math.log(mean_runs), log_mean(-log_gamma, shape)) + _SLACK
     second = max(1.0, math.sqrt(2 * log_gamma) / run_mu)
     constant = (1 + shape) * ((second - 1) * run_mu**2 / 2 + log_gamma / second)
-    renyi = _ORDERS * run_mu**2 / 2 + constant + math.log(mean_runs) / (_ORDERS - 1)
+    renyi = _ORDERS * run_mu**2 / 2 + constant + logarithm / (_ORDERS - 1)
     epsilons = renyi + np.log1p(-1 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1)
     return max(0.0, float(epsilons.min())) * (1 + _SAFETY)
-
-
-def success_rate(mean_runs: float, shape: float) -> float:
-    """Gamma of the truncated negative binomial law with this mean (the paper's definition 1)."""
-
-    def log_mean(log_gamma: float) -> float:
-        odds = math.expm1(-log_gamma)
-        if shape == 0:
-            return math.log(odds / -log_gamma)
-        return math.log(shape * odds / -math.expm1(shape * log_gamma))
-
-    target = math.log(mean_runs)
-    return math.exp(brentq(lambda log_gamma: log_mean(log_gamma) - target, -60.0, -1e-9, xtol=1e-14))
-
-
-def number_of_runs(uniform: float, mean_runs: float, shape: float) -> int:
-    """Inverse of the truncated negative binomial distribution function, at least 1.
-
-    Masses are kept as logarithms: for a large shape the first ones are too small for a double.
-    """
-    gamma = success_rate(mean_runs, shape)
-    log_gamma = math.log(gamma)
-    log_mass = math.log1p(-gamma)
-    if shape == 0:
-        log_mass -= math.log(-log_gamma)
-    else:
-        log_mass += math.log(shape) + shape * log_gamma - math.log(-math.expm1(shape * log_gamma))
-    runs = 1
-    while uniform > (mass := math.exp(log_mass)):
-        growth = (1 - gamma) * (runs + shape) / (runs + 1)
-        if growth < 1 and mass < _LEAST_MASS:
-            break
-        uniform -= mass
-        log_mass += math.log(growth)
-        runs += 1
-    return runs

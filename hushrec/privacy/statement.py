@@ -103,7 +103,9 @@ class PrivacyStatement:
             lines += _field("Charged", f"{spent}, mu = {self.spent_mu:.6g}")
         if self.pure_epsilon is not None:
             lines += _field(
-                "Pure", f"{guarantee(self.pure_epsilon, 0.0, unit, relation)}, every release being pure"
+                "Pure",
+                f"{guarantee(self.pure_epsilon, 0.0, unit, relation)}, every release being pure,"
+                " unless the noise's cipher is broken",
             )
         lines += _table(self.releases)
         lines += _field(

@@ -51,6 +51,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     SystemNoise,
     accounting,
+    run_count,
     sampler,
     schema,
 )
@@ -598,6 +599,39 @@ def reserve_of_nothing_for_older_selections(monkeypatch: Any) -> None:
     monkeypatch.setattr(schema, "min", lambda failure, delta: 0.0, raising=False)
 
 
+def cell_by_128_bits(law: Any, uniform: Any) -> int:
+    while uniform.count < 128:
+        uniform.refine()
+    reached = sum(threshold <= uniform.bits >> (uniform.count - 128) for threshold in law.thresholds)
+    return min(reached, len(law.thresholds) - 1)
+
+
+def number_of_runs_in_float64(uniform: Any, mean_runs: float, shape: float) -> int:
+    gamma, left = run_count.success_rate(mean_runs, shape), uniform.bits * 2.0**-uniform.count
+    mass = (1 - gamma) * (shape / (gamma**-shape - 1) if shape else -1 / math.log(gamma))
+    runs = 1
+    while left > mass:
+        left -= mass
+        mass *= (1 - gamma) * (runs + shape) / (runs + 1)
+        runs += 1
+    return runs
+
+
+def nan_stays_the_best(monkeypatch: Any) -> None:
+    start = accountant_module._Outcome.__init__
+
+    def wrong(self: Any, result: Any, failed: bool, score: float) -> None:
+        start(self, result, failed, score)
+        self.rank = (failed, score)
+
+    monkeypatch.setattr(accountant_module._Outcome, "__init__", wrong)
+
+
+def first_exception_ends_the_choice(run: Any, inner: Any) -> Any:
+    result, score = run(inner)
+    return accountant_module._Outcome(lambda: result, False, float(score))
+
+
 def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
     with self._transaction("IMMEDIATE") as connection:
         current = self._dataset(connection, dataset, budget.unit, budget.relation)
@@ -902,6 +936,26 @@ MUTANTS = [
             {},
             ("path",),
         ),
+    ),
+    Mutant(
+        "thresholds of noise cut to 128 bits",
+        set_to(sampler, "_cell", cell_by_128_bits),
+        Killer(test_sampler.test_the_tail_has_its_law, {"name": "gaussian", "distance": 140}),
+    ),
+    Mutant(
+        "number of runs of a selection drawn in float64",
+        set_to(test_selection, "number_of_runs", number_of_runs_in_float64),
+        Killer(test_selection.test_the_number_of_runs_is_drawn_exactly, {"mean_runs": 10.0, "shape": 0.5}),
+    ),
+    Mutant(
+        "a score that is NaN stays the best",
+        nan_stays_the_best,
+        Killer(test_selection.test_runs_are_ranked_whatever_their_order, {}, ("monkeypatch",)),
+    ),
+    Mutant(
+        "an exception of one run ends the choice",
+        set_to(accountant_module._Outcome, "of", staticmethod(first_exception_ends_the_choice)),
+        Killer(test_selection.test_runs_are_ranked_whatever_their_order, {}, ("monkeypatch",)),
     ),
     Mutant(
         "training on what rounding leaves of an accountant",
