@@ -7,9 +7,10 @@ ratings in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,10 @@ from hushrec.billboard import Billboard
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.gate import Gate
+from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Bound, Budget, Plan, PrivacyStatement, Release
 from hushrec.serving import UserState
 
 #: What every privacy statement says is assumed public.
@@ -33,13 +34,49 @@ PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out 
 Result = TypeVar("Result")
 
 
+class Round(NamedTuple):
+    """One planned release of a training.
+
+    Attributes
+    ----------
+    label : str
+        Its name at the gate and in the privacy statement.
+    share : float
+        Part of the budget (of mu squared), relative to the other rounds' shares.
+    bound : Bound
+        The most that one user moves it, in the units of its release.
+    """
+
+    label: str
+    share: float
+    bound: Bound
+
+
+def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: float | None = None) -> Plan:
+    """Gaussian releases that spend ``fraction`` of the budget's mu squared.
+
+    The rounds' shares are parts of ``whole``, their sum by default.
+    """
+    rounds = tuple(rounds)
+    whole = math.fsum(each.share for each in rounds) if whole is None else whole
+    planned = []
+    for label, share, bound in rounds:
+        sensitivity = bound.under(budget.relation)
+        if math.isinf(sensitivity) and not budget.private:
+            sensitivity = 1.0  # no clip, and no noise either
+        law = budget.share(fraction * share / whole)
+        planned.append(Release(label, law, sensitivity, budget.unit, budget.relation))
+    return Plan(budget, planned)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimator:
     """Hyper-parameters of one algorithm; frozen, so training never changes them.
 
-    Subclasses write four things: ``name``, :meth:`releases` (what will pass the gate, computable
-    without data), :meth:`train` (the loop: local steps, aggregates, gate, global steps) and
-    :meth:`fold_in` (the local step that serves a user from the billboard).
+    Subclasses write ``name``, :meth:`releases` (what will pass the gate, computable without data),
+    :meth:`users` (the private side), :meth:`train` (the public side: it asks the users for bounded values,
+    releases them through the gate, and computes with what comes out) and :meth:`fold_in` (the local step that
+    serves a user from the billboard).
     """
 
     #: Name on the command line and in model files.
@@ -78,8 +115,16 @@ class Estimator:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Run the algorithm; return the released arrays ``center``, ``item_bias``, ``item_factors``, ..."""
+    def users(self, ratings: Ratings) -> Any:
+        """The private side of a training on these rows, as :meth:`train` takes it."""
+        return ratings
+
+    def train(self, users: Any, gate: Gate, seed: int) -> dict[str, Any]:
+        """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
+
+        It holds released values only: the methods of ``users`` return :class:`~hushrec.privacy.Bounded`
+        values, which nothing but the gate opens.
+        """
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
@@ -153,7 +198,7 @@ class Estimator:
 
     def run(
         self,
-        train: Callable[[Ratings, Gate, int], Result],
+        train: Callable[[Any, Gate, int], Result],
         ratings: Ratings,
         accountant: Accountant,
         seed: int,
@@ -195,9 +240,8 @@ class Estimator:
             )
         plan = self.releases(budget, ratings.domain, part)
         accountant.check(plan)
-        gate = Gate(accountant, plan, progress)
-        with gate, one_blas_thread():
-            result = train(ratings, gate, int(seed))
+        with LocalGate(accountant, plan, progress) as gate, one_blas_thread():
+            result = train(self.users(ratings), gate, int(seed))
         notes = self.notes(budget, ratings.domain)
         exact = self.exact_arithmetic and budget.private
         public = (*self.public_inputs, PUBLIC_ROWS) if ratings.by_position else self.public_inputs

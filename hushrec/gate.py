@@ -1,32 +1,113 @@
-"""The gate: the only way from private sums to released values, each as its plan says."""
+"""The gate: the only way from what users contribute to released values, each as its plan says.
+
+A training holds a gate and releases through it; where the contributions of all users are added up and where
+noise is drawn is the gate's business: in this process (:class:`LocalGate`), over partitions of the users
+(:mod:`hushrec.engines.parts`), or over nodes that see sums only (:mod:`hushrec.engines.secure`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import math
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.privacy import Accountant, Aggregate, Mechanism, Plan, RandomizedResponse
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Aggregate, Bounded, Mechanism, Plan, RandomizedResponse, Release
+
+Array = NDArray[Any]
+
+#: Bound times scale and planned sensitivity are equal but for rounding.
+_ROUNDING = 1e-9
 
 
-class Gate:
-    """Sends an estimator's aggregates through :meth:`Accountant.release`, each as its plan says.
+class Gate(Protocol):
+    """What a training releases through. All of it but the values that go in is public."""
 
-    Sensitivity, unit, relation and mechanism come from the plan, so a release that was not planned,
-    or not as planned, cannot happen.
+    @property
+    def private(self) -> bool:
+        """False when the budget is the explicit "no privacy": clips may then be off and sums in float32."""
+
+    def release(self, label: str, bounded: Any, *, scale: Any = None) -> Array:
+        """Release one planned value: charge, add the planned noise, return the noisy array."""
+
+    def release_blocks(self, label: str, bounded: Any, *, scale: Any = None) -> Iterator[Array]:
+        """Release one planned value that is computed block by block; charged once, before the first."""
+
+    def is_planned(self, label: str) -> bool:
+        """True if a release of this label is planned."""
+
+    def noise_sd(self, label: str) -> float:
+        """Planned noise standard deviation of a release, in units of its scale."""
+
+    def flip_probability(self, label: str) -> float:
+        """Planned probability with which a label is flipped."""
+
+
+class PlannedGate:
+    """What all gates share: sensitivity, unit, relation and mechanism come from the plan.
+
+    So a release that was not planned, or not as planned, cannot happen.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.private = plan.budget.private
+        self._planned = {release.label: release for release in plan.releases}
+
+    def is_planned(self, label: str) -> bool:
+        """As `Gate.is_planned`."""
+        return label in self._planned
+
+    def noise_sd(self, label: str) -> float:
+        """As `Gate.noise_sd`."""
+        return self._planned[label].noise_sd
+
+    def flip_probability(self, label: str) -> float:
+        """As `Gate.flip_probability`."""
+        planned = self._planned[label]
+        assert isinstance(planned.mechanism, RandomizedResponse)
+        return planned.mechanism.flip_probability(planned.sensitivity)
+
+    def _as_planned(self, label: str, bounded: Bounded) -> Release:
+        """The planned release, if what is to be released is bounded as it says."""
+        planned = self._planned.get(label)
+        if planned is None:
+            raise InputError(f"Release {label!r} is not planned; list it in the estimator's `releases`.")
+        if not isinstance(bounded, Bounded):
+            raise InputError(
+                f"Release {label!r} is not a Bounded; let the function that clips it say its bound."
+            )
+        declared = bounded.sensitivity(planned.relation)
+        fits = bounded.unit == planned.unit and bounded.norm == planned.mechanism.norm
+        if not fits or (self.private and not math.isclose(declared, planned.sensitivity, rel_tol=_ROUNDING)):
+            raise InputError(
+                f"Release {label!r} was planned with sensitivity {planned.sensitivity:.9g} (unit:"
+                f" {planned.unit}, norm: {planned.mechanism.norm}), but bound times scale is {declared:.9g}"
+                f" (unit: {bounded.unit}, norm: {bounded.norm}); plan what is clipped."
+            )
+        return planned
+
+
+class LocalGate(PlannedGate):
+    """All users are here, and the noise is drawn here: :meth:`Accountant.release`.
+
+    Parameters
+    ----------
+    accountant : Accountant
+    plan : Plan
+    progress : bool
+        Show a bar with the number of releases made and the time, nothing else; use it as a context.
     """
 
     def __init__(self, accountant: Accountant, plan: Plan, progress: bool = False) -> None:
+        super().__init__(plan)
         self._accountant = accountant
-        self._planned = {release.label: release for release in plan.releases}
         self._progress = progress
         self._bar: Any = None
-        #: False when the budget is the explicit "no privacy": clips may then be off and sums in float32.
-        self.private = accountant.budget.private
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> LocalGate:
         if self._progress:
             from tqdm.auto import tqdm
 
@@ -37,38 +118,24 @@ class Gate:
         if self._bar is not None:
             self._bar.close()
 
-    def release(
-        self, label: str, value: NDArray[Any], *, scale: NDArray[Any] | float | None = None
-    ) -> NDArray[Any]:
-        """Release one planned statistic: charge, add the planned noise, return the noisy array."""
-        noisy = self._send(label, value, scale)
+    def release(self, label: str, bounded: Any, *, scale: Any = None) -> Array:
+        """As `Gate.release`."""
+        noisy = self._send(label, bounded, scale)
         assert isinstance(noisy, np.ndarray)
         return noisy
 
-    def release_blocks(
-        self, label: str, blocks: Iterable[NDArray[Any]], *, scale: NDArray[Any] | float | None = None
-    ) -> Iterator[NDArray[Any]]:
-        """Release one planned statistic that is computed block by block; charged once, before the first."""
-        noisy = self._send(label, iter(blocks), scale)
+    def release_blocks(self, label: str, bounded: Any, *, scale: Any = None) -> Iterator[Array]:
+        """As `Gate.release_blocks`."""
+        noisy = self._send(label, bounded if isinstance(bounded, Bounded) else iter(bounded), scale)
         assert not isinstance(noisy, np.ndarray)
         return noisy
 
-    def plans(self, label: str) -> bool:
-        """True if a release of this label is planned."""
-        return label in self._planned
-
-    def noise_sd(self, label: str) -> float:
-        """Planned noise standard deviation of a release (public)."""
-        return self._planned[label].noise_sd
-
-    def flip_probability(self, label: str) -> float:
-        """Planned probability with which a label is flipped (public)."""
-        planned = self._planned[label]
-        assert isinstance(planned.mechanism, RandomizedResponse)
-        return planned.mechanism.flip_probability(planned.sensitivity)
-
-    def _send(self, label: str, value: Any, scale: Any) -> NDArray[Any] | Iterator[NDArray[Any]]:
-        planned = self._planned[label]
+    def _send(self, label: str, value: Any, scale: Any) -> Any:
+        if isinstance(value, Bounded):
+            planned = self._as_planned(label, value)
+            value, scale = value._take(), value.entry_scale
+        else:
+            planned = self._planned[label]
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         aggregate = Aggregate(
             value,

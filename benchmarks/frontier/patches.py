@@ -9,11 +9,11 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from hushrec.algorithms.contributions import Contributions, norms
 from numpy.typing import NDArray
 
 from hushrec.algorithms import dpals, private_als
 from hushrec.algorithms.als import SweepSettings, gramian, with_constant
-from hushrec.algorithms.contributions import Contributions, norms
 from hushrec.kernels import least_squares
 from hushrec.kernels.packed import unpacked
 

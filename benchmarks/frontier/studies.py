@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from hushrec.algorithms.contributions import Contributions, adaptive_weights
 from numpy.typing import NDArray
 
 from benchmarks.frontier.cells import DELTA, Cell
@@ -31,7 +32,6 @@ from hushrec.algorithms import (
     UserState,
 )
 from hushrec.algorithms.baselines import item_weights, weights_release
-from hushrec.algorithms.contributions import Contributions, adaptive_weights
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.privacy import Budget, Plan

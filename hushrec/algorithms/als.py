@@ -1,19 +1,15 @@
 """Alternating least squares without privacy: the reference that private models are judged against.
 
 Explicit ratings: ``rating ~ center + user offset + item bias + user factors . item factors``, all of it
-solved by alternating ridge regressions, offsets and biases being the coefficient of a constant column
-(Koren, Bell and Volinsky 2009; Chien et al. 2021, equations 1 and 2). Likes: every observed cell is 1 and
+solved by alternating ridge regressions (:mod:`hushrec.kernels.sweeps`). Likes: every observed cell is 1 and
 every cell, observed or not, is pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the
 form of Chien et al. 2021, section 5.2).
-
-The half sweep below is also that of private ALS and DPALS, where the gate stands between its two parts,
-:func:`statistics` and :func:`solve_statistics`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,16 +21,11 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate
-from hushrec.privacy import Budget, Gaussian, Plan, Release
-
-#: Rows of a Gramian that are weighted at a time.
-_ROWS_AT_A_TIME = 1 << 13
-#: Memory of the normal equations that are held at a time.
-_BLOCK_BYTES = 1 << 22
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
+from hushrec.privacy import Bound, Bounded, Budget, Gaussian, Plan, Release
+from hushrec.users import user_means
 
 Array = NDArray[Any]
-#: ``indptr, indices, data`` of a sparse matrix.
-CSR = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +94,7 @@ class ALS(Estimator):
         for _ in range(self.iterations):
             users = half_sweep(csr(ratings.matrix), center, items, settings)
             items = half_sweep(csr(ratings.transposed), center, users, settings)
-        released = gate.release("exact model", items)
+        released = gate.release("exact model", Bounded(items, Bound(math.inf, math.inf)))
         return {
             "center": np.float64(center),
             "item_bias": released[:, self.rank].astype(np.float64),
@@ -135,197 +126,6 @@ class ALS(Estimator):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepSettings:
-    """Ridges of a sweep; ``bias_regularization=None`` leaves out offsets and biases."""
-
-    regularization: float
-    bias_regularization: float | None
-    unobserved_weight: float = 0.0
-
-    @property
-    def constant(self) -> bool:
-        """True where the other side's factors get a constant column."""
-        return self.bias_regularization is not None
-
-    def ridge(self, rank: int, dtype: Any) -> Array:
-        """Diagonal of the ridge, shape (rank,) or (rank + 1,)."""
-        tail = [self.bias_regularization] if self.bias_regularization is not None else []
-        return np.array([self.regularization] * rank + tail, dtype=dtype)
-
-
-def csr(matrix: Any) -> CSR:
-    """``indptr, indices, data`` of a CSR matrix, as the kernels take it."""
-    return matrix.indptr, matrix.indices, matrix.data
-
-
-def user_means(ratings: Ratings) -> NDArray[np.float64]:
-    """Each user's mean rating, shape (n_users,); a function of her own rows only."""
-    from hushrec.kernels.sparse_rows import row_sums
-
-    matrix = ratings.matrix
-    return row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
-
-
 def mean_of_user_means(means: NDArray[np.float64], domain: Domain) -> float:
     """Level of the ratings with one vote a user, or the middle of the range where nobody votes."""
     return float(domain.midpoint + (means - domain.midpoint).sum() / max(len(means), 1))
-
-
-def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
-    """Random start, shape (n_items, rank + 1): factors of norm about 0.3, biases 0."""
-    items = np.zeros((n_items, rank + 1), dtype=dtype)
-    if rank:
-        items[:, :rank] = np.random.default_rng(seed).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
-    return items
-
-
-def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings) -> Array:
-    """Half sweep (equations 1 and 2): ridge regressions of all rows on the other side's factors.
-
-    Parameters
-    ----------
-    matrix : tuple of ndarray
-        ``indptr, indices, data`` with a row for each user (or item) to solve.
-    center : float
-        Level subtracted from every rating.
-    other : ndarray of shape (n_columns, rank + 1)
-        Factors of the other side, then its offsets (or biases).
-    settings : SweepSettings
-        Ridges.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, rank + 1)
-        Factors, then offsets (zero without a constant column).
-    """
-    from hushrec.kernels.least_squares import solve_rows
-
-    rank = other.shape[1] - 1
-    if settings.unobserved_weight:
-        pull = settings.unobserved_weight * gramian(other[:, :rank])
-        return solve_statistics(statistics(matrix, center, other, settings), settings, rank, pull)
-    factors = side_factors(other, settings)
-    solved = np.zeros((len(matrix[0]) - 1, rank + 1), dtype=other.dtype)
-    if factors.shape[1]:
-        ridge = settings.ridge(rank, other.dtype)
-        solved[:, : factors.shape[1]] = solve_rows(
-            *matrix, factors, ridge, col_offset=_col_offset(other, center)
-        )
-    return solved
-
-
-def statistics(
-    matrix: CSR,
-    center: float,
-    other: Array,
-    settings: SweepSettings,
-    *,
-    row_weight: Array | None = None,
-    col_weight: Array | None = None,
-    clip: float = math.inf,
-    factor_step: float = 0.0,
-    rhs_step: float = 0.0,
-) -> Iterator[tuple[Array, Array]]:
-    """Normal equations of a half sweep, block by block: what DPALS releases with noise.
-
-    Parameters
-    ----------
-    matrix, center, other, settings
-        As in :func:`half_sweep`.
-    row_weight, col_weight : ndarray, optional
-        Weight of a cell is ``row_weight[row] * col_weight[column]``.
-    clip : float
-        Bound on the size of a rating less the level and the column's offset.
-    factor_step, rhs_step : float
-        Fixed point of what is summed (`hushrec.kernels.least_squares.normal_equations`); 0 for none.
-
-    Yields
-    ------
-    (gram, rhs)
-        Packed lower triangles, shape (rows, d (d + 1) / 2), and right-hand sides, shape (rows, d).
-    """
-    from hushrec.kernels.least_squares import normal_equations
-
-    factors = side_factors(other, settings)
-    level = _col_offset(other, center)
-    n_rows, width = len(matrix[0]) - 1, factors.shape[1]
-    rows_per_block = max(1, _BLOCK_BYTES // (factors.dtype.itemsize * max(1, width * (width + 1) // 2)))
-    for start in range(0, n_rows, rows_per_block):
-        rows = slice(start, min(start + rows_per_block, n_rows))
-        first, last = matrix[0][rows.start], matrix[0][rows.stop]
-        yield normal_equations(
-            matrix[0][rows.start : rows.stop + 1] - first,
-            matrix[1][first:last],
-            matrix[2][first:last],
-            factors,
-            col_offset=level,
-            row_weight=None if row_weight is None else row_weight[rows],
-            col_weight=col_weight,
-            clip=clip,
-            factor_step=factor_step,
-            rhs_step=rhs_step,
-        )
-
-
-def solve_statistics(
-    blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, pull: Array | None = None
-) -> Array:
-    """Ridge solutions of normal equations: the second part of a half sweep.
-
-    Parameters
-    ----------
-    blocks : iterable of (gram, rhs)
-        As from :func:`statistics`.
-    settings : SweepSettings
-        Ridges.
-    rank : int
-        Number of factors.
-    pull : ndarray of shape (rank (rank + 1) / 2,), optional
-        Packed matrix added to every row's: the pull of the unobserved cells.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, rank + 1)
-        Factors, then offsets (zero without a constant column).
-    """
-    from hushrec.kernels.least_squares import ridge_solve
-
-    solved = []
-    for gram, rhs in blocks:
-        ridge = settings.ridge(rank, rhs.dtype)
-        solved.append(ridge_solve(gram if pull is None else gram + pull, rhs, ridge))
-    if not solved:
-        return np.zeros((0, rank + 1))
-    return with_constant(np.concatenate(solved), rank)
-
-
-def with_constant(solved: Array, rank: int) -> Array:
-    """Solutions with a zero last column where the regression had no constant column."""
-    missing = rank + 1 - solved.shape[1]
-    return np.pad(solved, ((0, 0), (0, missing))) if missing else solved
-
-
-def side_factors(solved: Array, settings: SweepSettings) -> Array:
-    """Factors of one side, with the constant column where there is one."""
-    rank = solved.shape[1] - 1
-    if not settings.constant:
-        return solved[:, :rank]
-    factors = solved.copy()
-    factors[:, rank] = 1
-    return factors
-
-
-def gramian(factors: Array, weight: Array | None = None) -> Array:
-    """Packed lower triangle of the (weighted) sum of outer products, shape (rank (rank + 1) / 2,)."""
-    rows, columns = np.tril_indices(factors.shape[1])
-    total = np.zeros((factors.shape[1],) * 2, dtype=factors.dtype)
-    for start in range(0, len(factors), _ROWS_AT_A_TIME):
-        part = factors[start : start + _ROWS_AT_A_TIME]
-        scaled = part if weight is None else part * weight[start : start + _ROWS_AT_A_TIME, None]
-        total += part.T @ scaled
-    return total[rows, columns]
-
-
-def _col_offset(other: Array, center: float) -> Array:
-    return np.ascontiguousarray(other[:, -1] + other.dtype.type(center))

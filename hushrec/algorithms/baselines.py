@@ -5,7 +5,6 @@ Proofs of the sensitivities: docs/proofs/baselines.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,13 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep, user_means
 from hushrec.checks import CLIPS, check_numbers, check_users, check_within
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, UserState
-from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import SAFE, spacing, truncated
-from hushrec.privacy import Accountant, Budget, Plan, Release
+from hushrec.estimator import Estimator, Round, UserState, plan_of
+from hushrec.gate import Gate, LocalGate
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
+from hushrec.posterior import level
+from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
+from hushrec.users import LEVEL_BOUND, Users
 
 Array = NDArray[Any]
 
@@ -39,11 +39,14 @@ class GlobalMean(Estimator):
     name: ClassVar[str] = "global-mean"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return Plan(budget, (level_release(budget, fraction),))
+        return plan_of([Round("level", 1.0, LEVEL_BOUND)], budget, fraction)
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        domain = ratings.domain
-        noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
+    def users(self, ratings: Ratings) -> Users:
+        return Users(ratings)
+
+    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        domain = users.domain
+        noisy = gate.release("level", users.level())
         return {
             "center": np.float64(level(noisy, domain)[0]),
             "item_bias": np.zeros(domain.n_items),
@@ -96,61 +99,23 @@ class ItemBias(Estimator):
         )
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        add_remove = budget.relation == "add-remove"
-        signed, counted = (1.0, 1.0) if add_remove else (4.0, 2.0)
-        level_squared = 2.0 if add_remove else 4.0
-        squared = signed + counted * self._WEIGHT_PART**2 + level_squared * self._LEVEL_PART**2
-        one = Release("item biases", budget.share(fraction), math.sqrt(squared), budget.unit, budget.relation)
-        return Plan(budget, (one,))
+        parts = signed(1.0), positive(self._WEIGHT_PART), LEVEL_BOUND.times(self._LEVEL_PART)
+        return plan_of([Round("item biases", 1.0, jointly(*parts))], budget, fraction)
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        domain = ratings.domain
-        n_items = domain.n_items
-        sums, weights = self._local(ratings)
-        scale = np.concatenate(
-            [
-                np.full(n_items, 1 / (self.clip * domain.half_width)),
-                np.full(n_items, self._WEIGHT_PART),
-                self._LEVEL_PART * level_scale(domain),
-            ]
-        )
-        noisy = gate.release(
-            "item biases", np.concatenate([sums, weights, level_aggregate(ratings)]), scale=scale
-        )
-        return self._global(noisy, domain, gate.noise_sd("item biases"))
+    def users(self, ratings: Ratings) -> Users:
+        return Users(ratings)
 
-    def _local(self, ratings: Ratings) -> tuple[Array, Array]:
-        """User side: bounded residual sums and weights, summed over users, shape (n_items,) each."""
-        from hushrec.kernels.residuals import residual_norms, residual_sums
-
-        means = user_means(ratings)
-        weight = unit_weights(ratings)
-        no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.domain.n_items, 1))
-        norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
-        bound = self.clip * ratings.domain.half_width
-        shrink = clip_factor(norms, bound)
-        ones = np.ones((ratings.n_users, 1))
-        zero = np.zeros((ratings.domain.n_items, 1))
-        sums = residual_sums(
-            *csr(ratings.transposed),
-            zero,
-            ones,
-            col_offset=means,
-            col_weight=weight * shrink,
-            step=spacing(bound),
-        )
-        return sums[:, 0], item_weights(ratings, weight * shrink)
-
-    def _global(self, noisy: Array, domain: Domain, noise_sd: float) -> dict[str, Any]:
-        """Server side: shrunken biases from the released sums and weights."""
-        n_items = domain.n_items
-        sums, weights = noisy[:n_items], np.maximum(noisy[n_items : 2 * n_items], 0.0)
-        variance = (noise_sd * self.clip / self.prior_sd) ** 2
-        bias = sums * weights / np.maximum(weights**2 + variance, 1e-12)
-        center = level(noisy[2 * n_items :], domain)[0]
+    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        """One release, then biases shrunk by its noise."""
+        domain, n_items = users.domain, users.domain.n_items
+        deviations, weights = users.item_deviations(self.clip)
+        parts = [deviations, weights.times(self._WEIGHT_PART), users.level().times(self._LEVEL_PART)]
+        noisy = gate.release("item biases", together(parts))
+        sums, counts = noisy[:n_items], np.maximum(noisy[n_items : 2 * n_items], 0.0)
+        variance = (gate.noise_sd("item biases") * self.clip / self.prior_sd) ** 2
         return {
-            "center": np.float64(center),
-            "item_bias": bias,
+            "center": np.float64(level(noisy[2 * n_items :], domain)[0]),
+            "item_bias": sums * counts / np.maximum(counts**2 + variance, 1e-12),
             "item_factors": np.zeros((n_items, 0)),
         }
 
@@ -176,76 +141,20 @@ class Popular(Estimator):
     scores: ClassVar[str] = "likes"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return Plan(budget, (weights_release(budget, fraction),))
+        return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> Users:
+        return Users(ratings)
+
+    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         return {
             "center": np.float64(0.0),
-            "item_bias": gate.release("item weights", item_weights(ratings)),
-            "item_factors": np.zeros((ratings.domain.n_items, 0)),
+            "item_bias": gate.release("item weights", users.item_weights()),
+            "item_factors": np.zeros((users.domain.n_items, 0)),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
-
-
-# ---------------------------------------------------------------------- parts that other models release too
-
-
-def level_release(budget: Budget, fraction: float, label: str = "level") -> Release:
-    """Planned release of :func:`level_aggregate`: sensitivity sqrt(2) (add-remove) or 2 (replace)."""
-    sensitivity = math.sqrt(2.0) if budget.relation == "add-remove" else 2.0
-    return Release(label, budget.share(fraction), sensitivity, budget.unit, budget.relation)
-
-
-def level_aggregate(ratings: Ratings) -> Array:
-    """Local: (sum over users of her mean - middle of the range, number of users), shape (2,).
-
-    The mean is clamped into the declared range, so a user moves the sum by at most half the range.
-    """
-    domain = ratings.domain
-    deviations = np.clip(user_means(ratings) - domain.midpoint, -domain.half_width, domain.half_width)
-    return np.array([truncated(deviations, spacing(domain.half_width)).sum(), float(ratings.n_users)])
-
-
-def level_scale(domain: Domain) -> Array:
-    """Units in which one user moves each number of :func:`level_aggregate` by at most 1."""
-    return np.array([1 / domain.half_width, 1.0])
-
-
-def level(noisy: Array, domain: Domain) -> tuple[float, float]:
-    """Global: (mean of the users' means within the declared range, number of users >= 1)."""
-    n_users = max(float(noisy[1]), 1.0)
-    return float(np.clip(domain.midpoint + noisy[0] / n_users, domain.low, domain.high)), n_users
-
-
-def weights_release(budget: Budget, fraction: float, label: str = "item weights") -> Release:
-    """Planned release of :func:`item_weights`: sensitivity 1 (add-remove) or sqrt(2) (replace)."""
-    sensitivity = 1.0 if budget.relation == "add-remove" else math.sqrt(2.0)
-    return Release(label, budget.share(fraction), sensitivity, budget.unit, budget.relation)
-
-
-def unit_weights(ratings: Ratings) -> Array:
-    """Local: 1/sqrt(number of her ratings) of each user, shape (n_users,)."""
-    return SAFE / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
-
-
-def item_weights(ratings: Ratings, user_weight: Array | None = None) -> Array:
-    """Local: sum over users of their weight at each item, a vector of norm <= 1 a user; shape (n_items,)."""
-    user_weight = unit_weights(ratings) if user_weight is None else user_weight
-    return weight_sums(ratings.transposed, truncated(user_weight, spacing(1.0)))
-
-
-def weight_sums(matrix: Any, col_weight: Array) -> Array:
-    """Sum over each row's cells of the columns' weights, shape (n_rows,); no array of the cells' size."""
-    from hushrec.kernels import sparse_rows
-
-    return sparse_rows.weight_sums(matrix.indptr, matrix.indices, col_weight)
-
-
-def clip_factor(norms: Array, bound: float) -> Array:
-    """Factor <= 1 that brings each norm to at most ``bound`` > 0, whatever the norm's rounding errors."""
-    return bound * SAFE / np.maximum(norms, bound * SAFE)
 
 
 def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 0.01) -> int:
@@ -272,7 +181,8 @@ def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 
     """
     check_users(ratings, accountant)
     budget = accountant.budget
-    planned = Release("number of users", budget.share(share), 1.0, budget.unit, budget.relation)
-    gate = Gate(accountant, Plan(budget, (planned,)))
-    noisy = gate.release("number of users", np.array([float(ratings.rated().n_users)]))
+    sensitivity = counted(1.0).under(budget.relation)
+    planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
+    gate = LocalGate(accountant, Plan(budget, (planned,)))
+    noisy = gate.release("number of users", Users(ratings.rated()).count())
     return max(1, round(float(noisy[0])))

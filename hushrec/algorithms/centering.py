@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import user_means
 from hushrec.algorithms.private_als import PrivateALS
 from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.data import Domain, Ratings
@@ -24,6 +23,7 @@ from hushrec.errors import InputError
 from hushrec.estimator import Estimator
 from hushrec.gate import Gate
 from hushrec.privacy import Budget, Gaussian, Release
+from hushrec.users import FittedUsers, user_means
 
 Array = NDArray[Any]
 
@@ -102,7 +102,7 @@ class CentredEstimator(Estimator):
             "item_bias": np.zeros(ratings.domain.n_items),
         }
         if self.center == "biases":
-            released = self._biases.train(ratings, gate, seed)
+            released = self._biases.train(FittedUsers(ratings), gate, seed)
             level = {name: released[name] for name in (*level, "bias_regularization")}
         elif self.center == "averages":
             level["item_bias"] = _item_averages(ratings)

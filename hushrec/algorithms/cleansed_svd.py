@@ -15,8 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import csr
-from hushrec.algorithms.baselines import item_weights, unit_weights
 from hushrec.algorithms.centering import with_values
 from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.checks import check_choice, check_numbers
@@ -24,9 +22,12 @@ from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import FACTOR_BITS, SAFE, spacing, truncated
+from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
-from hushrec.privacy import Budget, Plan, Release
+from hushrec.kernels.sparse_rows import row_sums
+from hushrec.kernels.sweeps import csr
+from hushrec.privacy import Bound, Bounded, Budget, Plan, Release, signed, together
+from hushrec.users import Users, unit_weights
 
 Array = NDArray[Any]
 
@@ -150,8 +151,9 @@ class CleansedSVD(Estimator):
         half = domain.half_width
         deviations = truncated(_deviations(sampled) * weights, spacing(half))
         sums = with_values(matrix, deviations).T @ np.ones(sampled.n_users)
-        scale = np.repeat([1 / half, 1.0], n_items)
-        noisy = gate.release("item means", np.concatenate([sums, item_weights(sampled)]), scale=scale)
+        bounded = Bounded(sums, signed(half), scale=1 / half, step=spacing(half))
+        both = together([bounded, Users(sampled).item_weights()], Bound(math.sqrt(2.0), 2.0))
+        noisy = gate.release("item means", both)
         sums, counts = noisy[:n_items], np.maximum(noisy[n_items:], 0.0)
         average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
         means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)
@@ -160,8 +162,6 @@ class CleansedSVD(Estimator):
 
     def _residuals(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
         """Local: ratings less item and user averages, clamped; and the user averages."""
-        from hushrec.kernels.sparse_rows import row_sums
-
         matrix = self._sample(arrays, ratings).matrix
         counts = np.diff(matrix.indptr)
         level = float(arrays["center"]) + arrays["item_bias"].astype(np.float64)
@@ -176,7 +176,7 @@ class CleansedSVD(Estimator):
 
         n_items = residuals.shape[1]
         counts = np.diff(residuals.indptr)
-        root = np.repeat(SAFE / np.sqrt(np.maximum(counts, 1)), counts)
+        root = np.repeat(CLIP_MARGIN / np.sqrt(np.maximum(counts, 1)), counts)
         scale = frobenius_scale(n_items)
         weighted = truncated(residuals.data * root, spacing(clamp, FACTOR_BITS))
         sums = outer_sums(*csr(with_values(residuals, weighted)), n_items)

@@ -4,14 +4,14 @@ Chien et al. 2021, Algorithm 1, with its printed constants mended (docs/errata.m
 section 5 as options. For a model to use, take :class:`~hushrec.algorithms.PrivateALS`.
 
 User side (local): a ridge regression of her own ratings on the released item factors, and her bounded
-contribution to every item's normal equations (:mod:`hushrec.algorithms.contributions`). Server side
+contribution to every item's normal equations (:class:`SampledUsers`). Server side
 (global): their solution. Sensitivities: docs/proofs/dpals.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,32 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.algorithms.als import (
-    SweepSettings,
-    csr,
-    half_sweep,
-    initial_items,
-    solve_statistics,
-    user_means,
-)
-from hushrec.algorithms.baselines import item_weights, level, level_aggregate, level_release, level_scale
-from hushrec.algorithms.contributions import (
-    Contributions,
-    adaptive_weights,
-    bounded,
-    fitted_users,
-    fixed_gramian,
-    less_user_means,
-    usable_weights,
-)
 from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
+from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
+from hushrec.kernels.least_squares import project_psd
 from hushrec.kernels.packed import frobenius_scale
-from hushrec.privacy import Budget, Plan, Release
+from hushrec.kernels.residuals import residual_norms
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items, solve_statistics, statistics
+from hushrec.posterior import adaptive_weights, level, usable_weights
+from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
+from hushrec.users import (
+    LEVEL_BOUND,
+    FittedUsers,
+    clip_factor,
+    clipped_rows,
+    fixed_gramian,
+    less_user_means,
+    user_means,
+)
 
 Array = NDArray[Any]
 
@@ -155,36 +151,20 @@ class DPALS(Estimator):
             for name in ("clip", "user_norm"):
                 if getattr(self, name) is None:
                     raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
-        parts = self._parts()
-        total = math.fsum(parts.values())
-        planned = []
-        for label, part in parts.items():
-            share = fraction * part / total
-            if label == "level":
-                planned.append(level_release(budget, share))
-            else:
-                sensitivity = self._sensitivity(label, budget.relation == "replace", domain)
-                planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
-        return Plan(budget, planned)
-
-    def _parts(self) -> dict[str, float]:
-        """Every release's part of the budget, before scaling to 1, in order of release."""
-        parts = {}
+        rounds = []
         if self.center == "level" and self.scores == "ratings":
-            parts["level"] = self.level_share
-        if (
-            self.sampling == "tail"
-            or (self.sampling == "weights" and self.weight_exponent != 0)
-            or self.item_fraction < 1
-        ):
-            parts["item weights"] = self.weights_share
+            rounds.append(Round("level", self.level_share, LEVEL_BOUND))
+        weighted = self.sampling == "weights" and self.weight_exponent != 0
+        if self.sampling == "tail" or weighted or self.item_fraction < 1:
+            rounds.append(Round("item weights", self.weights_share, positive(math.sqrt(self._cells))))
         for step in range(1, self.iterations + 1):
             share = self.factor_share / self.iterations
             if self.unobserved_weight:
-                parts[f"unobserved gramian {step}"] = share * _UNOBSERVED_SHARE
+                gramian = positive(self._bounds(domain)[1] ** 2)
+                rounds.append(Round(f"unobserved gramian {step}", share * _UNOBSERVED_SHARE, gramian))
                 share *= 1 - _UNOBSERVED_SHARE
-            parts[f"item statistics {step}"] = share
-        return parts
+            rounds.append(Round(f"item statistics {step}", share, self.statistics_bound))
+        return plan_of(rounds, budget, fraction)
 
     @property
     def _cells(self) -> float:
@@ -197,64 +177,51 @@ class DPALS(Estimator):
         clip = math.inf if self.clip is None else unit * self.clip
         return clip, math.inf if self.user_norm is None else self.user_norm * domain.half_width
 
-    def _sensitivity(self, label: str, replace: bool, domain: Domain) -> float:
-        """Most that one user moves a release, in the norm of its scale (docs/proofs/dpals.md).
+    @property
+    def statistics_bound(self) -> Bound:
+        """Most that a user moves Gramians and right-hand sides together, in scaled units.
 
         Under replace, contributions that cannot point away from each other (counts, positive semidefinite
-        matrices) move by sqrt(2) times as much as under add-remove.
+        matrices) move by sqrt(2) times as much as under add-remove (docs/proofs/dpals.md).
         """
-        if label.startswith("item statistics"):
-            return self._statistics_sensitivity(replace)
-        positive = math.sqrt(2.0) if replace else 1.0
-        if label == "item weights":
-            return positive * math.sqrt(self._cells)
-        norm = self._bounds(domain)[1]
-        return 1.0 if math.isinf(norm) else positive * norm**2
-
-    def _statistics_sensitivity(self, replace: bool) -> float:
-        """Sensitivity of Gramians and right-hand sides jointly, in scaled units."""
-        gram = self._cells * self._gram_unit**2
+        gram = self._cells * self.gram_unit**2
         sums = 1.0 if self.clipping == "user" else self._cells
-        if not replace:
-            return math.sqrt(gram + sums)
         if self.clipping == "user":
-            return math.sqrt(2 * gram + 4 * sums)
-        cosine = min(1.0, 1 / (2 * self._gram_unit**2))
-        return math.sqrt((2 - 2 * cosine**2) * gram + (2 + 2 * cosine) * sums)
+            return Bound(math.sqrt(gram + sums), math.sqrt(2 * gram + 4 * sums))
+        cosine = min(1.0, 1 / (2 * self.gram_unit**2))
+        return Bound(math.sqrt(gram + sums), math.sqrt((2 - 2 * cosine**2) * gram + (2 + 2 * cosine) * sums))
 
     @property
-    def _gram_unit(self) -> float:
+    def gram_unit(self) -> float:
         """Weight of the Gramians in their release, so that they cost ``gramian_share`` of it."""
         sums = 1.0 if self.clipping == "user" else self._cells
         return math.sqrt(self.gramian_share / (1 - self.gramian_share) * sums / self._cells)
 
-    def _statistics_scale(self, clip: float, user_norm: float) -> Array | None:
-        """Units of the statistics: packed Gramian, then right-hand side; None without clips."""
-        if math.isinf(clip) or math.isinf(user_norm):
-            return None
-        gram = frobenius_scale(self.rank) * self._gram_unit / user_norm**2
-        bound = clip if self.clipping == "user" else clip * user_norm
-        return np.concatenate([gram, np.full(self.rank, 1 / bound)])
-
     # ------------------------------------------------------------------ training
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> SampledUsers:
+        return SampledUsers(ratings, self)
+
+    def train(self, users: SampledUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 1; comments give its lines."""
-        center = self._level(ratings, gate)
-        if self.center == "user":
-            ratings = less_user_means(ratings)
-        sampled = ratings
-        if self.sampling != "weights":
-            sampled = sample_per_user(ratings, self.max_ratings_per_user, seed)
-        weights, supported = self._item_weights(sampled, gate)
+        domain = users.domain
+        center = 0.0 if self.center == "user" or self.scores == "likes" else domain.midpoint
+        if gate.is_planned("level"):
+            center = level(gate.release("level", users.level()), domain)[0]
+        users.sample(seed)
+        weights, supported = usable_weights(np.ones(domain.n_items), 0.0)
+        if gate.is_planned("item weights"):
+            released = gate.release("item weights", users.sampled_weights())
+            weights, supported = usable_weights(released, gate.noise_sd("item weights"))
         relative = None
         if self.sampling == "weights":  # powers of two, by which exact sums can be multiplied
             relative = np.exp2(np.round(np.log2(adaptive_weights(weights, self.weight_exponent))))
         frequent = self._frequent(weights)
-        local = Contributions(self._rows(ratings, sampled, frequent, weights, seed), center, relative)
+        users.choose(frequent, weights, seed)
+        users.weigh(center, relative)
         dtype = np.float32 if self.user_norm is None else np.float64  # without bounds nothing is exact
-        items = initial_items(ratings.domain.n_items, self.rank, seed, dtype)
-        items = self._rounds(ratings, local, np.where(frequent[:, None], items, 0), frequent, gate)
+        items = initial_items(domain.n_items, self.rank, seed, dtype)
+        items = self._rounds(users, np.where(frequent[:, None], items, 0), frequent, gate)
         return {
             "center": np.float64(center),
             "item_bias": items[:, -1].astype(np.float64),
@@ -263,30 +230,18 @@ class DPALS(Estimator):
             "regularization": np.float64(self.regularization),
         }
 
-    def _rounds(
-        self, ratings: Ratings, local: Contributions, items: Array, frequent: Array, gate: Gate
-    ) -> Array:
+    def _rounds(self, users: SampledUsers, items: Array, frequent: Array, gate: Gate) -> Array:
         """Lines 4 to 13: users, statistics of every item, solutions."""
-        from hushrec.kernels.least_squares import project_psd
-
         size = self.rank * (self.rank + 1) // 2
-        clip, user_norm = self._bounds(ratings.domain)
-        clips = {"rating_clip": clip} if self.clipping == "rating" else {"user_clip": clip}
+        clip, user_norm = self._bounds(users.domain)
         for step in range(1, self.iterations + 1):
-            users = fitted_users(ratings, local.center, items, self._ridge)
-            users[:, :-1] = bounded(users[:, :-1], user_norm)  # line 16
+            users.fit(items, self._ridge)
+            users.clip(user_norm)  # line 16
             pull = None
             if self.unobserved_weight:
-                label = f"unobserved gramian {step}"
-                exact = fixed_gramian(users[:, :-1], user_norm)
-                packed = gate.release(label, exact, scale=frobenius_scale(self.rank))
+                packed = gate.release(f"unobserved gramian {step}", users.gramian(user_norm))
                 pull = self.unobserved_weight * project_psd(packed[None])[0]
-            statistics = local.item_statistics(users, self._ridge, user_norm=user_norm, **clips)
-            noisy = gate.release_blocks(
-                f"item statistics {step}",
-                (np.hstack(block) for block in statistics),
-                scale=self._statistics_scale(clip, user_norm),
-            )
+            noisy = gate.release_blocks(f"item statistics {step}", users.item_statistics(clip, user_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
             projected = ((project_psd(block[:, :size]), block[:, size:]) for block in noisy)
             solved = solve_statistics(projected, self._ridge, self.rank, pull)
@@ -305,8 +260,6 @@ class DPALS(Estimator):
         users = half_sweep(csr(rows.matrix), float(arrays["center"]), items, self._ridge)
         return UserState(offset=users[:, -1] + means, factors=users[:, :-1])
 
-    # ------------------------------------------------------------------ steps
-
     @property
     def _ridge(self) -> SweepSettings:
         return SweepSettings(
@@ -315,39 +268,96 @@ class DPALS(Estimator):
             unobserved_weight=self.unobserved_weight,
         )
 
-    def _level(self, ratings: Ratings, gate: Gate) -> float:
-        """Level that ratings are taken from."""
-        domain = ratings.domain
-        if gate.plans("level"):
-            noisy = gate.release("level", level_aggregate(ratings), scale=level_scale(domain))
-            return level(noisy, domain)[0]
-        return 0.0 if self.center == "user" or self.scores == "likes" else domain.midpoint
-
-    def _item_weights(self, sampled: Ratings, gate: Gate) -> tuple[Array, NDArray[np.bool_]]:
-        """Released weight of every item, a sum of the users' weights or sampled counts, and its support."""
-        n_items = sampled.domain.n_items
-        if not gate.plans("item weights"):
-            return usable_weights(np.ones(n_items), 0.0)
-        if self.sampling == "weights":
-            exact = item_weights(sampled)
-        else:
-            exact = np.bincount(sampled.matrix.indices, minlength=n_items).astype(np.float64)
-        return usable_weights(gate.release("item weights", exact), gate.noise_sd("item weights"))
-
     def _frequent(self, weights: Array) -> NDArray[np.bool_]:
         """Items that get factors: the most frequent ones by released weight (section 5.1)."""
         frequent = np.zeros(len(weights), dtype=bool)
         frequent[np.argsort(-weights, kind="stable")[: math.ceil(self.item_fraction * len(weights))]] = True
         return frequent
 
-    def _rows(
-        self, ratings: Ratings, sampled: Ratings, frequent: Array, weights: Array, seed: int
-    ) -> Ratings:
+
+class SampledUsers(FittedUsers):
+    """Users who contribute the normal equations of at most k sampled ratings each, or of weighted ones."""
+
+    def __init__(self, ratings: Ratings, settings: DPALS) -> None:
+        super().__init__(ratings)
+        self._settings = settings
+
+    def sample(self, seed: int) -> None:
+        """Centre the ratings where each user does that by herself, and sample them (section 5.1)."""
+        if self._settings.center == "user":
+            self._ratings = less_user_means(self._ratings)
+        self._rows = self._ratings
+        if self._settings.sampling != "weights":
+            self._rows = sample_per_user(self._ratings, self._settings.max_ratings_per_user, seed)
+
+    def sampled_weights(self) -> Bounded:
+        """Sums over users: of weights of norm 1, or of sampled counts, of norm sqrt(k); shape (n_items,)."""
+        if self._settings.sampling == "weights":
+            return self.item_weights()
+        counts = np.bincount(self._rows.matrix.indices, minlength=self.domain.n_items).astype(np.float64)
+        return Bounded(counts, positive(math.sqrt(self._settings.max_ratings_per_user)), step=1.0)
+
+    def choose(self, frequent: Array, weights: Array, seed: int) -> None:
         """Rows that enter the statistics: frequent items only, sampled uniformly or from the tail."""
-        if self.item_fraction == 1 and self.sampling != "tail":
-            return sampled
-        rows = ratings.where(frequent[ratings.matrix.indices], drop_empty=False, keyed=True)
-        if self.sampling == "weights":
-            return rows
-        priority = weights if self.sampling == "tail" else None
-        return sample_per_user(rows, self.max_ratings_per_user, seed, priority=priority)
+        settings = self._settings
+        if settings.item_fraction == 1 and settings.sampling != "tail":
+            return
+        self._rows = self._ratings.where(frequent[self._ratings.matrix.indices], drop_empty=False, keyed=True)
+        if settings.sampling != "weights":
+            priority = weights if settings.sampling == "tail" else None
+            self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, seed, priority=priority)
+
+    def clip(self, user_norm: float) -> None:
+        """Bound the norms of the users' factors (line 16)."""
+        self._fitted[:, :-1] = clipped_rows(self._fitted[:, :-1], user_norm)
+
+    def gramian(self, user_norm: float) -> Bounded:
+        """Packed sum of the outer products of the users' factors, of norm <= ``user_norm``."""
+        gram = fixed_gramian(self._fitted[:, :-1], user_norm)
+        step = spacing(user_norm, FACTOR_BITS) ** 2
+        return Bounded(gram, positive(user_norm**2), weight=frobenius_scale(self._settings.rank), step=step)
+
+    def item_statistics(self, clip: float, user_norm: float) -> Bounded:
+        """Packed Gramians and right-hand sides of every item, block by block (lines 10 and 11).
+
+        With clipping "rating" no rating less its level counts for more than ``clip``. With "user" a user
+        whose factors have norm at most ``user_norm`` adds to the right-hand sides, one vector over all items,
+        at most that norm.
+        """
+        settings, users = self._settings, self._fitted
+        weighted, shrink = self._item_weight is not None, np.ones(self._rows.n_users)
+        rating_clip, user_clip = clip, math.inf
+        if settings.clipping == "user":
+            rating_clip, user_clip = math.inf, clip
+        if math.isfinite(user_clip):
+            no_factors = np.zeros((len(users), 1)), np.zeros((self.domain.n_items, 1))
+            lengths = residual_norms(
+                *csr(self._rows.matrix),
+                *no_factors,
+                row_offset=users[:, -1] + self._center,
+                col_weight=self._item_weight,
+            )
+            shrink, weighted = clip_factor(self._user_weight * lengths * user_norm, user_clip), True
+        steps = spacing(user_norm, FACTOR_BITS), spacing(min(user_clip, rating_clip * user_norm))
+        blocks = statistics(
+            csr(self._rows.transposed),
+            self._center,
+            users,
+            self._ridge,
+            row_weight=self._item_weight,
+            col_weight=self._user_weight * shrink if weighted else None,
+            clip=rating_clip,
+            factor_step=steps[0],
+            rhs_step=steps[1],
+        )
+        gram_scale = frobenius_scale(settings.rank) * settings.gram_unit / user_norm**2
+        rhs_scale = 1 / (clip if settings.clipping == "user" else clip * user_norm)
+        weight, bound = np.append(gram_scale, np.full(settings.rank, rhs_scale)), settings.statistics_bound
+        if not np.all(weight > 0):  # no clip
+            weight, bound = np.ones_like(weight), Bound(math.inf, math.inf)
+        entry_steps = np.append(np.full(len(gram_scale), steps[0] ** 2), np.full(settings.rank, steps[1]))
+        return Bounded(_stacked(blocks), bound, weight=weight, step=entry_steps)
+
+
+def _stacked(blocks: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
+    return (np.hstack(block) for block in blocks)

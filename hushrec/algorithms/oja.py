@@ -22,7 +22,7 @@ from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.data.readers import check_sparse
 from hushrec.errors import InputError
-from hushrec.gate import Gate
+from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs
 from hushrec.privacy import Accountant, Budget, Plan, Release
@@ -215,7 +215,7 @@ def private_pca(
     plan = Plan(accountant.budget, solver.releases("pca", accountant.budget, part))
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
-    found = solver.solve(matrix, start, Gate(accountant, plan), "pca", 0.1)
+    found = solver.solve(matrix, start, LocalGate(accountant, plan), "pca", 0.1)
     return found.values, found.vectors
 
 

@@ -17,14 +17,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import SweepSettings
-from hushrec.algorithms.contributions import Contributions, finite_or_zero
 from hushrec.algorithms.one_bit import check_optional_threshold, likes
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
+from hushrec.kernels.one_bit import solve_rows, with_ones
+from hushrec.kernels.residuals import predict_pairs
+from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Budget, Plan
+from hushrec.users import FittedUsers, finite_or_zero
 
 Array = NDArray[Any]
 
@@ -60,49 +62,58 @@ class UserLevelOneBit(PrivateALS):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return super().releases(budget, _label_domain(domain), fraction)
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Rounds of private ALS on labels of -1 and +1."""
+    def users(self, ratings: Ratings) -> FittedUsers:
+        """Users of labels -1 and +1."""
         labels = likes(ratings, self.threshold)
         labels.data = (2 * labels.data - 1).astype(np.float32)
-        rows = replace(ratings, domain=_label_domain(ratings.domain), matrix=labels)
-        arrays = super().train(rows, gate, seed)
+        return _LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
+
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """Rounds of private ALS on labels of -1 and +1."""
+        arrays = super().train(users, gate, seed)
         return arrays | {name: 2 * arrays[name] for name in ("center", "item_bias", "item_factors")}
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of her own labels on the released item factors."""
         items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]) / 2
         labels, center = likes(history, self.threshold), float(arrays["center"]) / 2
-        users = self._regression(labels, center, items, stored_ridge(arrays))
+        users = _regression(labels, center, items, stored_ridge(arrays))
         return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
 
-    def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
-        matrix = local.rows.matrix
+
+class _LabelUsers(FittedUsers):
+    """Users who fit themselves by logistic regression, and contribute the gradient of its likelihood."""
+
+    def fit(self, items: Array, ridge: SweepSettings) -> None:
+        """Every user's factors and offset, in half log-odds."""
+        self._ridge = ridge
+        matrix = self._ratings.matrix
         labels = _with_values(matrix, (matrix.data > 0).astype(np.float64))
         with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
-            return finite_or_zero(self._regression(labels, local.center, items, ridge))
+            self._fitted = finite_or_zero(_regression(labels, self._center, items, ridge))
 
-    def _item_sums(
-        self, local: Contributions, items: Array, users: Array, user_norm: float, clip: float
+    def _residual_sums(
+        self, items: Array, users: Array, user_norm: float, clip: float
     ) -> tuple[Array, Array]:
-        """Local: the bounded sums of a round, the logistic gradient in the place of the residual."""
-        from hushrec.kernels.residuals import predict_pairs
-
-        matrix = local.rows.matrix
-        cells = np.repeat(np.arange(local.rows.n_users), np.diff(matrix.indptr))
-        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + local.center
+        """The gradient in the place of the residual."""
+        matrix, labels = self._ratings.matrix, self._rows
+        cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
+        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + self._center
         score += users[cells, -1] + items[matrix.indices, -1]
         response = _with_values(matrix, score + matrix.data - np.tanh(score))
-        rows = replace(local.rows, matrix=response)
-        return replace(local, rows=rows).item_sums(items, users, user_norm, clip)
+        self._rows = replace(labels, matrix=response)
+        try:
+            return super()._residual_sums(items, users, user_norm, clip)
+        finally:
+            self._rows = labels
 
-    def _regression(self, labels: Any, center: float, items: Array, ridge: SweepSettings) -> Array:
-        """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
-        from hushrec.kernels.one_bit import solve_rows, with_ones
 
-        items = np.asarray(items, dtype=np.float64)
-        penalty = ridge.ridge(items.shape[1] - 1, np.float64)
-        factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
-        return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
+def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) -> Array:
+    """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
+    items = np.asarray(items, dtype=np.float64)
+    penalty = ridge.ridge(items.shape[1] - 1, np.float64)
+    factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
+    return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 
 
 def _with_values(matrix: sp.csr_array, values: Array) -> sp.csr_array:

@@ -4,9 +4,9 @@ It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.algorithms.d
 weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
 and all items share one Gramian, so that their factors are updated by residuals.
 
-User side (local): a ridge regression of her own ratings on the released item factors, and her bounded
-contribution to the item sums (:mod:`hushrec.algorithms.contributions`). Server side (global): the update of
-the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
+User side (local): :class:`~hushrec.users.FittedUsers`, a ridge regression of her own ratings on the released
+item factors, and her bounded contribution to the item sums. Server side (global), below: the update of the
+item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items, user_means
-from hushrec.algorithms.baselines import (
-    item_weights,
-    level,
-    level_aggregate,
-    level_release,
-    level_scale,
-    weights_release,
-)
-from hushrec.algorithms.contributions import Contributions, adaptive_weights, fitted_users, usable_weights
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
 from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import SAFE, spacing, truncated
-from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
-from hushrec.privacy import Budget, Plan, Release
+from hushrec.kernels.packed import top_eigenpairs, unpacked
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
+from hushrec.posterior import (
+    adaptive_weights,
+    level,
+    likeliest_scale,
+    regression,
+    shrinkage,
+    standardised,
+    usable_weights,
+    visible_part,
+    wiener_gain,
+)
+from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
+from hushrec.users import LEVEL_BOUND, FittedUsers
 
 Array = NDArray[Any]
 
@@ -261,19 +263,11 @@ class PrivateALS(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if math.isfinite(budget.epsilon):
             self._check_clips()
-        parts = self._parts()
-        total = math.fsum(parts.values())
-        planned = []
-        for label, part in parts.items():
-            share = fraction * part / total
-            if label == "level" and self.n_users is None:
-                planned.append(level_release(budget, share))
-            elif label == "item weights":
-                planned.append(weights_release(budget, share))
-            else:
-                sensitivity = self._sensitivity(label, budget.relation == "replace")
-                planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
-        return Plan(budget, planned)
+        rounds = self._first_rounds()
+        rounds += [Round(label, share, signed(clip)) for label, share, clip in self._bias_rounds()]
+        for each in self._factor_rounds():
+            rounds += each.releases
+        return plan_of(rounds, budget, fraction)
 
     def _check_clips(self) -> None:
         needed = {
@@ -286,82 +280,75 @@ class PrivateALS(Estimator):
             if wanted and getattr(self, name) is None:
                 raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
 
-    def _parts(self) -> dict[str, float]:
-        """Every release's part of the budget, before scaling to 1, in order of release."""
-        parts = {"level": _LEVEL_SHARE, "spreads": _SPREADS_SHARE, "item weights": self.weights_share}
-        if self.scores != "ratings" and self.n_users is not None:
-            del parts["level"]
+    def _first_rounds(self) -> list[Round]:
+        """What is released before any item is learned."""
+        rounds = [
+            Round("spreads", _SPREADS_SHARE, jointly(counted(1.0), signed(1.0))),
+            Round("item weights", self.weights_share, positive(1.0)),
+        ]
+        if self.n_users is None:
+            rounds.insert(0, Round("level", _LEVEL_SHARE, LEVEL_BOUND))
+        elif self.scores == "ratings":  # nobody is counted again
+            rounds.insert(0, Round("level", _LEVEL_SHARE, signed(1.0)))
+        return rounds
+
+    def _bias_rounds(self) -> list[_BiasRound]:
+        rounds = []
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
-            parts[f"item biases {step}"] = self.bias_share * part
+            clip = _or_infinite(self.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
+            rounds.append(_BiasRound(f"item biases {step}", self.bias_share * part, clip))
+        return rounds
+
+    def _factor_rounds(self) -> list[_FactorRound]:
         if not self._iterates:
-            return parts
+            return []
+        gramian = jointly(positive(1.0), counted(1.0)).times(_or_infinite(self.user_norm) ** 2)
+        rounds = []
         for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
             share = self.factor_share * part
-            parts[f"residual variance {step}"] = _RESIDUAL_SHARE
+            start = None
             if step == 1 and self._starts_spectral:
-                parts["start"] = self.start_share
-            parts[f"gramian {step}"] = share * self.gramian_share
-            parts[f"item sums {step}"] = share * (1 - self.gramian_share)
-        return parts
-
-    def _clip(self, label: str) -> float:
-        """Declared bound of a round's clip, in the units of its release."""
-        bound, decay = self.factor_clip, self.factor_clip_decay
-        if label.startswith("item biases"):
-            bound, decay = self.bias_clip, _BIAS_CLIP_DECAY
-        step = int(label.split()[-1]) - 1
-        return math.inf if bound is None else bound * decay**step
-
-    @property
-    def _user_bound(self) -> float:
-        """Declared bound on the norm of a user's factors, in units of the spread."""
-        return math.inf if self.user_norm is None else self.user_norm
-
-    def _sensitivity(self, label: str, replace: bool) -> float:
-        """Most that one user moves a release, in its units (docs/proofs/private-als.md).
-
-        Under replace, contributions that cannot point away from each other (positive semidefinite matrices)
-        move by sqrt(2) times as much as under add-remove, all others by twice as much.
-        """
-        positive, signed = (math.sqrt(2.0), 2.0) if replace else (1.0, 1.0)
-        if label == "level":  # its first number alone, in units of half the range
-            return signed
-        if label == "spreads":
-            return math.sqrt(5.0) if replace else math.sqrt(2.0)
-        if label.startswith("residual variance"):
-            return 1.0
-        if label == "start":
-            return positive * (self.start_clip or 1.0) ** 2
-        if label.startswith("gramian"):
-            return _or_one(math.sqrt(positive**2 + 1) * self._user_bound**2)
-        return _or_one(signed * self._clip(label))
+                start = Round("start", self.start_share, positive(_or_infinite(self.start_clip) ** 2))
+            clip = _or_infinite(self.factor_clip) * self.factor_clip_decay ** (step - 1)
+            rounds.append(
+                _FactorRound(
+                    Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
+                    start,
+                    Round(f"gramian {step}", share * self.gramian_share, gramian),
+                    Round(f"item sums {step}", share * (1 - self.gramian_share), signed(clip)),
+                    clip,
+                )
+            )
+        return rounds
 
     # ------------------------------------------------------------------ training
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> FittedUsers:
+        return FittedUsers(ratings)
+
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Bias rounds, then iterations, each ending in a release."""
-        level = self._level(ratings, gate)
-        noisy = self._item_weights(ratings, gate)
-        weights, supported = usable_weights(noisy, gate.noise_sd("item weights"))
+        domain = users.domain
+        level = self._level(users, gate)
+        noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
+        weights, supported = usable_weights(noisy, weights_sd)
         relative = adaptive_weights(weights, self.weight_exponent)
         # item weights when cells weigh that much: an estimate, since the new sum would be a new release
         slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
+        users.weigh(level.center, relative)
 
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
-        local = Contributions(ratings, level.center, relative)
-        items = np.zeros((ratings.domain.n_items, 1), dtype=dtype)
-        scores = feature_scores(ratings.domain.item_features, len(items))
-        popularity = _standardised(np.log(weights), weights) * _visible(noisy, gate.noise_sd("item weights"))
-        items, reliability, informative = self._bias_rounds(
-            local, items, level, popularity, slopes, scores, gate
+        items = np.zeros((domain.n_items, 1), dtype=dtype)
+        scores = feature_scores(domain.item_features, len(items))
+        popularity = standardised(np.log(weights), weights) * visible_part(noisy, weights_sd)
+        items, reliability, informative = self._learn_biases(
+            users, items, level, popularity, slopes, scores, gate
         )
         if self.features:
-            columns = [reliability * _standardised(items[:, 0], weights), popularity, items[:, 0]]
+            columns = [reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
             items = np.column_stack(columns).astype(dtype)
-        residual = _USUAL_RESIDUAL * level.spread**2
-        if self._iterates:
-            public = scores[:, : self._learned if informative else 0]
-            items, residual = self._factor_rounds(local, items, level, slopes, scores, public, gate, seed)
+        public = scores[:, : self._learned if informative else 0]
+        items, residual = self._learn_factors(users, items, level, slopes, scores, public, gate, seed)
         ridge = self._ridge(level, residual)
         return {
             "center": np.float64(level.center),
@@ -379,7 +366,7 @@ class PrivateALS(Estimator):
         users = half_sweep(csr(history.matrix), float(arrays["center"]), items, ridge)
         return UserState(offset=users[:, -1], factors=users[:, :-1])
 
-    # ------------------------------------------------------------------ local steps, then the gate
+    # ------------------------------------------------------------------ server's steps
 
     def _ridge(self, level: _Level, residual: float) -> SweepSettings:
         """Users' ridge where the model leaves that residual variance."""
@@ -389,43 +376,29 @@ class PrivateALS(Estimator):
             bias_regularization=level.bias_regularization,
         )
 
-    def _users(self, local: Contributions, items: Array, ridge: SweepSettings) -> Array:
-        """Local: every user's factors and offset."""
-        return fitted_users(local.rows, local.center, items, ridge)
-
-    def _item_sums(
-        self, local: Contributions, items: Array, users: Array, user_norm: float, clip: float
-    ) -> tuple[Array, Array]:
-        """Local: the bounded sums of a round."""
-        return local.item_sums(items, users, user_norm, clip)
-
-    def _level(self, ratings: Ratings, gate: Gate) -> _Level:
+    def _level(self, users: FittedUsers, gate: Gate) -> _Level:
         """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
-        domain, n_users, center = ratings.domain, float(self.n_users or 1), 0.0
+        domain, n_users, center = users.domain, float(self.n_users or 1), 0.0
         half = domain.half_width
-        if gate.plans("level"):
-            aggregate, scale = level_aggregate(ratings), level_scale(domain)
+        if gate.is_planned("level"):
             if self.n_users is None:
-                noisy = gate.release("level", aggregate, scale=scale)
-            else:  # nobody is counted again
-                noisy = np.append(gate.release("level", aggregate[:1], scale=scale[:1]), n_users)
+                noisy = gate.release("level", users.level())
+            else:
+                noisy = np.append(gate.release("level", users.mean_sum()), n_users)
             center, n_users = level(noisy, domain)
             center -= domain.midpoint
-            center *= float(_shown(half / 2, half * gate.noise_sd("level") / n_users))
-        squares = gate.release("spreads", _spreads(ratings), scale=half**-2) / (n_users * half**2)
+            center *= float(shrinkage(half / 2, half * gate.noise_sd("level") / n_users))
+        squares = gate.release("spreads", users.spreads()) / (n_users * half**2)
         usual, noise_sd = np.array([_USUAL_SPREAD, _USUAL_OFFSETS]), gate.noise_sd("spreads") / n_users
-        within, offsets = (usual + _shown(usual, noise_sd) * (squares - usual)).tolist()
+        within, offsets = (usual + shrinkage(usual, noise_sd) * (squares - usual)).tolist()
         within = min(max(within, 1 / 400), 1.0)
         ridge = float(np.clip(within / max(offsets, 1e-9), *_OFFSET_RIDGES))
         center = domain.midpoint + center if self.scores == "ratings" else 0.0
         return _Level(center, n_users, half * math.sqrt(within), ridge)
 
-    def _item_weights(self, ratings: Ratings, gate: Gate) -> Array:
-        return gate.release("item weights", item_weights(ratings))
-
-    def _bias_rounds(
+    def _learn_biases(
         self,
-        local: Contributions,
+        users: FittedUsers,
         items: Array,
         level: _Level,
         popularity: Array,
@@ -443,20 +416,16 @@ class PrivateALS(Estimator):
         design = np.column_stack([np.ones(len(items)), popularity])
         precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
         ridge = self._ridge(level, unit**2)
-        for step in range(1, self.bias_rounds + 1):
-            label = f"item biases {step}"
-            users = self._users(local, items, ridge)
-            constant = np.hstack([np.ones_like(users), users])
-            no_factors = np.hstack([np.zeros_like(items), items])
-            sums, _ = self._item_sums(local, no_factors, constant, math.inf, unit * self._clip(label))
-            noisy = gate.release(label, sums, scale=1 / unit)[:, 0]
+        for step, (label, _, clip) in enumerate(self._bias_rounds()):
+            users.fit(items, ridge)
+            noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
             noise_variance = (unit * gate.noise_sd(label)) ** 2 + _BIAS_SAMPLING * unit**2 * slope
-            common, total = _common(noisy, slope, design, variance, noise_variance, precision)
-            if step == 1:  # how far biases spread shows in the sums themselves
+            common, total = regression(noisy, slope, design, variance, noise_variance, precision)
+            if step == 0:  # how far biases spread shows in the sums themselves
                 rest = noisy - slope * (design @ common)
-                prior = prior * _likeliest_scale(rest, slope**2 * variance, noise_variance)
+                prior = prior * likeliest_scale(rest, slope**2 * variance, noise_variance)
                 variance = prior
-                common, total = _common(noisy, slope, design, variance, noise_variance, precision)
+                common, total = regression(noisy, slope, design, variance, noise_variance, precision)
             precision, change = total, design @ common
             noisy = noisy - slope * change
             shared = _FEATURE_SLOPE * slopes
@@ -464,30 +433,22 @@ class PrivateALS(Estimator):
                 scores, noisy[:, None], shared[:, None], variance, noise_variance[:, None]
             )
             informative |= bool(explained.any())
-            gain = _gain(slope, variance, noise_variance)
+            gain = wiener_gain(slope, variance, noise_variance)
             change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
             items = items + change[:, None].astype(items.dtype)
             variance = variance * (1 - gain * slope)
         return items, 1 - variance / prior, informative
 
     def _start(
-        self,
-        local: Contributions,
-        items: Array,
-        level: _Level,
-        ridge: SweepSettings,
-        public: Array,
-        gate: Gate,
-        seed: int,
+        self, users: FittedUsers, items: Array, level: _Level, public: Array, gate: Gate, seed: int
     ) -> Array:
         """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
         n_items = len(items)
         if self._starts_spectral:
-            users = self._users(local, items, ridge)
-            clip = math.inf if self.start_clip is None else self.start_clip * level.spread
-            packed = local.outer_products(items, users, clip)
-            scale = frobenius_scale(n_items) / level.spread**2
-            matrix = unpacked(gate.release("start", packed, scale=scale))
+            released = gate.release(
+                "start", users.outer_products(items, _or_infinite(self.start_clip), level.spread)
+            )
+            matrix = unpacked(released)
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
             learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
         else:
@@ -496,9 +457,9 @@ class PrivateALS(Estimator):
             learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(self._learned, 1)) * public / _rms(public)
         return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
 
-    def _factor_rounds(
+    def _learn_factors(
         self,
-        local: Contributions,
+        users: FittedUsers,
         items: Array,
         level: _Level,
         slopes: Array,
@@ -510,41 +471,61 @@ class PrivateALS(Estimator):
         """Iterations with one Gramian for all items and updates by residuals; items, residual variance."""
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
-        bound = level.spread * self._user_bound
-        for step in range(1, self.iterations + 1):
-            labels = f"residual variance {step}", f"gramian {step}", f"item sums {step}"
-            ridge = self._ridge(level, residual)
-            users = self._users(local, items, ridge)
-            votes = local.residual_variances(items, users, slopes, ridge)
-            residual = _residual_variance(votes, residual, most, n_users, labels[0], gate)
+        for step, (votes, _, gramian, sums, clip) in enumerate(self._factor_rounds()):
+            users.fit(items, self._ridge(level, residual))
+            released = gate.release(votes.label, users.residual_variance(items, slopes, most))
+            residual = _residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
             ridge, most = self._ridge(level, residual), _RESIDUAL_BOUND * residual
-            if step == 1:
-                items = self._start(local, items, level, ridge, public, gate, seed)
-            users = self._users(local, items, ridge)
+            if step == 0:
+                users.fit(items, ridge)
+                items = self._start(users, items, level, public, gate, seed)
+            users.fit(items, ridge)
             unit = level.spread * math.sqrt(residual)
-            sums, gram = self._item_sums(local, items, users, bound, unit * self._clip(labels[2]))
-            shares = local.uncertainty(items, slopes, ridge.regularization)
-            gram = np.append(gram, truncated(shares, spacing(1.0)).sum())
-            counted = 1.0 if math.isinf(bound) else self._user_bound**2
-            scale = np.append(frobenius_scale(self.rank) / square, counted)
-            gram = gate.release(labels[1], gram, scale=scale)
-            noisy = gate.release(labels[2], sums, scale=1 / unit)
+            contributions = users.item_sums(
+                items, slopes, _or_infinite(self.user_norm), clip, level.spread, unit
+            )
+            gram = gate.release(gramian.label, contributions[1])
+            noisy = gate.release(sums.label, contributions[0])
             # a user counts with what is not known of her factors, or they would shrink from round to round
             variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
             values, vectors = np.linalg.eigh(unpacked(gram[:-1]))
-            values = np.maximum(values, square * gate.noise_sd(labels[1])) / n_users + variance
+            values = np.maximum(values, square * gate.noise_sd(gramian.label)) / n_users + variance
             noisy = noisy - variance * slopes[:, None] * items[:, :-1]
-            if step == 1 and self.start == "random":  # the learned columns were a guess: solve outright
+            if step == 0 and self.start == "random":  # the learned columns were a guess: solve outright
                 guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
                 noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
                 items[:, :-1] -= guess
             slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
-            noise_variance = (unit * gate.noise_sd(labels[2])) ** 2 + _FACTOR_SAMPLING * residual * slope
+            noise_variance = (unit * gate.noise_sd(sums.label)) ** 2 + _FACTOR_SAMPLING * residual * slope
             along, prior = noisy @ vectors, np.full(len(items), self.factor_prior**2)
             change, prior = expected_from_features(scores, along, slope, prior, noise_variance)
-            gain = _gain(slope, prior[:, None], noise_variance)
+            gain = wiener_gain(slope, prior[:, None], noise_variance)
             items[:, :-1] += (change + gain * (along - slope * change)) @ vectors.T
         return items, residual
+
+
+class _BiasRound(NamedTuple):
+    """A planned release of the item biases, with its clip in units of the spread."""
+
+    label: str
+    share: float
+    clip: float
+
+
+class _FactorRound(NamedTuple):
+    """The planned releases of one iteration, with the clip of its item sums."""
+
+    residual_variance: Round
+    start: Round | None
+    gramian: Round
+    item_sums: Round
+    clip: float
+
+    @property
+    def releases(self) -> list[Round]:
+        """In their order."""
+        start = [self.start] if self.start else []
+        return [self.residual_variance, *start, self.gramian, self.item_sums]
 
 
 class _Level(NamedTuple):
@@ -568,33 +549,11 @@ class _Level(NamedTuple):
     bias_regularization: float
 
 
-def _spreads(ratings: Ratings) -> Array:
-    """Local: sums over users of the mean square of her ratings about her own mean, and of the square of that
-    mean about the middle of the range less its sampling variance; shape (2,)."""
-    domain, matrix = ratings.domain, ratings.matrix
-    counts, square = np.diff(matrix.indptr), domain.half_width**2
-    users = np.repeat(np.arange(len(counts)), counts)
-    means = user_means(ratings) - domain.midpoint
-    deviations = matrix.data.astype(np.float64) - domain.midpoint - means[users]
-    within = np.bincount(users, deviations**2, minlength=len(counts)) / np.maximum(counts, 1)
-    within = np.minimum(within, square)
-    about = np.clip(means**2 - within / np.maximum(counts - 1, 1), -square, square)
-    return np.array([truncated(SAFE * values, spacing(square)).sum() for values in (within, about)])
-
-
-def _shown(usual: Array | float, noise_sd: float) -> Array:
-    """Part of a released number's deviation that is taken for real: usual size against noise, squared."""
-    return np.asarray(usual**2 / np.maximum(usual**2 + noise_sd**2, 1e-300))
-
-
-def _residual_variance(
-    votes: Array, last: float, bound: float, n_users: float, label: str, gate: Gate
-) -> float:
-    """What the model leaves of the ratings, one vote a user, released; near the last where noise hides it."""
-    total = truncated(np.minimum(votes, SAFE * bound), spacing(bound)).sum()
-    released = float(gate.release(label, np.array([total]), scale=1 / bound)[0]) / n_users
-    shown = float(_shown(last, bound * gate.noise_sd(label) / n_users))
-    return max(last + shown * (released - last), _SMALLEST_RESIDUAL * last)
+def _residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
+    """What the model leaves of the ratings, one vote a user; near the last where noise hides it."""
+    shown = float(shrinkage(last, bound * noise_sd / n_users))
+    mean = float(released[0]) / n_users
+    return max(last + shown * (mean - last), _SMALLEST_RESIDUAL * last)
 
 
 def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
@@ -605,33 +564,9 @@ def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
     )
 
 
-def _or_one(sensitivity: float) -> float:
-    """1 where there is no clip, and no noise either: the budget is infinite."""
-    return 1.0 if math.isinf(sensitivity) else sensitivity
-
-
-def _gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
-    """Wiener gain: expected change per unit of what is measured as ``slope * change + noise``."""
-    return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
-
-
-def _common(
-    released: Array, slope: Array, design: Array, variance: Array, noise_variance: Array, precision: Array
-) -> tuple[Array, Array]:
-    """Regression of the items on the design (rare ones are closer to each other than to the mean).
-
-    Coefficients and their precision, given that before.
-    """
-    scaled = slope[:, None] * design / np.maximum(noise_variance + slope**2 * variance, 1e-300)[:, None]
-    total = precision + scaled.T @ (slope[:, None] * design)
-    return np.linalg.solve(total, scaled.T @ released), total
-
-
-def _likeliest_scale(released: Array, variance: Array, noise_variance: Array) -> float:
-    """Factor of the variance under which released numbers, noise and all, are likeliest."""
-    scales = np.geomspace(1e-4, 1e2, 61)
-    totals = np.maximum(scales[:, None] * variance + noise_variance, 1e-300)
-    return float(scales[np.argmin((np.log(totals) + released**2 / totals).sum(axis=1))])
+def _or_infinite(clip: float | None) -> float:
+    """None is no clip."""
+    return math.inf if clip is None else clip
 
 
 def _geometric(count: int, growth: float) -> list[float]:
@@ -640,18 +575,6 @@ def _geometric(count: int, growth: float) -> list[float]:
     return [part / sum(parts) for part in parts]
 
 
-def _visible(noisy: Array, noise_sd: float) -> float:
-    """Part of the variance of released numbers that is not their noise's."""
-    return float(np.clip(1 - noise_sd**2 / max(float(np.var(noisy)), 1e-300), 0.0, 1.0))
-
-
 def _rms(columns: Array) -> Array:
     """Root of each column's mean square."""
     return np.sqrt((columns**2).mean(axis=0))
-
-
-def _standardised(values: Array, weights: Array) -> Array:
-    """Values with weighted mean 0 and variance 1, cut at 4."""
-    centred = values - np.average(values, weights=weights)
-    spread = math.sqrt(np.average(centred**2, weights=weights))
-    return np.clip(centred / max(spread, 1e-12), -4.0, 4.0)

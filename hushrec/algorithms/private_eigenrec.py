@@ -24,14 +24,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.algorithms.baselines import item_weights, weight_sums, weights_release
-from hushrec.algorithms.contributions import norms
 from hushrec.checks import check_numbers, check_within
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import SAFE, spacing
-from hushrec.privacy import Budget, Plan, Release
+from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing
+from hushrec.kernels.residuals import residual_sums
+from hushrec.kernels.sparse_rows import weight_sums
+from hushrec.privacy import Bounded, Budget, Plan, counted, positive, signed
+from hushrec.users import Users, norms
 
 Array = NDArray[Any]
 
@@ -136,44 +137,42 @@ class PrivateEigenRec(Estimator):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if not self._rank(domain):
-            return Plan(budget, (weights_release(budget, fraction),))
-        planned = []
+            return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
+        left = 1.0 if self.n_users is not None else 1 - _COUNT_SHARE
+        rounds = [Round("item weights", left * self.weights_share, positive(1.0))]
         if self.n_users is None:
-            count = budget.share(fraction * _COUNT_SHARE)
-            planned.append(Release("number of users", count, 1.0, budget.unit, budget.relation))
-            fraction *= 1 - _COUNT_SHARE
-        planned.append(weights_release(budget, fraction * self.weights_share))
+            rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
         growth = [self.share_growth**step for step in range(self.iterations)]
         for step, part in enumerate(growth, 1):
-            share = fraction * (1 - self.weights_share) * part / math.fsum(growth)
-            sensitivity = 2.0 if budget.relation == "replace" else 1.0
-            label = f"item sums {step}"
-            planned.append(Release(label, budget.share(share), sensitivity, budget.unit, budget.relation))
-        return Plan(budget, planned)
+            share = left * (1 - self.weights_share) * part / math.fsum(growth)
+            rounds.append(Round(f"item sums {step}", share, signed(1.0)))
+        return plan_of(rounds, budget, fraction, whole=1.0)
 
     def _rank(self, domain: Domain) -> int:
         return min(self.rank, domain.n_items - 1)
 
     # ------------------------------------------------------------------ training
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> LikingUsers:
+        return LikingUsers(ratings)
+
+    def train(self, users: LikingUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Weights, then rounds of power iteration, each ending in a release."""
-        n_users = float(self.n_users or 1)
-        if gate.plans("number of users"):
-            counted = gate.release("number of users", np.array([float(ratings.n_users)]))
-            n_users = max(float(counted[0]), 1.0)
-        noisy = gate.release("item weights", item_weights(ratings))
+        n_users, n_items = float(self.n_users or 1), users.domain.n_items
+        if gate.is_planned("number of users"):
+            n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
+        noisy = gate.release("item weights", users.item_weights())
         noise_sd = gate.noise_sd("item weights")
         supported = noisy > self.support * noise_sd
         weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
         popularity = weights / weights.max()
-        rank = self._rank(ratings.domain)
+        rank = self._rank(users.domain)
         learned = _at_least(supported, weights, rank + 1)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
-        vectors = np.zeros((ratings.n_items, 0))
+        vectors = np.zeros((n_items, 0))
         if rank:
-            local = UnitRows.of(ratings, scale)
-            vectors = self._power_iteration(local, popularity, learned, rank, n_users, gate, seed)
+            users.scale(scale)
+            vectors = self._power_iteration(users, scale, popularity, learned, rank, n_users, gate, seed)
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
         length = np.linalg.norm(popularity * scale)
         factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
@@ -187,7 +186,8 @@ class PrivateEigenRec(Estimator):
 
     def _power_iteration(
         self,
-        local: UnitRows,
+        users: LikingUsers,
+        scales: Array,
         popularity: Array,
         learned: Array,
         rank: int,
@@ -196,7 +196,7 @@ class PrivateEigenRec(Estimator):
         seed: int,
     ) -> Array:
         """Item vectors beside popularity, as long as the root of what they count; shape (n_items, rank)."""
-        scale = local.scale[learned]
+        scale = scales[learned]
         first = popularity[learned] * scale
         first /= np.linalg.norm(first)
         block = _apart(np.random.default_rng(seed).standard_normal((len(scale), rank)), first)
@@ -204,7 +204,7 @@ class PrivateEigenRec(Estimator):
         for step in range(1, self.iterations + 1):
             label = f"item sums {step}"
             vectors[learned] = probe = block
-            noisy = _apart(gate.release(label, local.sums(local.factors(vectors))[learned]), first)
+            noisy = _apart(gate.release(label, users.item_sums(vectors, learned)), first)
             left, values, right = svd(noisy, full_matrices=False, lapack_driver="gesvd")
             values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-300))
             block = left * (values / values[0]) ** -self.equalization
@@ -225,58 +225,52 @@ class PrivateEigenRec(Estimator):
         weight = arrays["history_weight"]
         likes = _likes(history)
         sums = likes @ (items * weight[:, None])
-        popularity = weight_sums(history.matrix, arrays["item_bias"] * weight)
+        popularity = weight_sums(history.matrix.indptr, history.matrix.indices, arrays["item_bias"] * weight)
         factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
         return UserState(np.zeros(history.n_users), factors)
 
 
-@dataclass(frozen=True, eq=False)
-class UnitRows:
-    """Users' rows at norm 1: ``scale`` of the items they like over the norm of all these; privileged.
+class LikingUsers(Users):
+    """Users whose rows have norm 1: the scales of the items they like, over the norm of these."""
 
-    Attributes
-    ----------
-    ratings : Ratings
-        Whose rows, of which only the structure counts.
-    scale : ndarray of shape (n_items,)
-        Item scales, >= 0, functions of released weights; 0 where an item does not count.
-    user_weight : ndarray of shape (n_users,)
-        One over each user's norm; 0 for a user without an item that counts.
-    """
+    def __init__(self, ratings: Ratings) -> None:
+        super().__init__(ratings)
+        self._scale = np.ones(ratings.n_items)
+        self._user_weight = np.zeros(ratings.n_users)
 
-    ratings: Ratings
-    scale: Array
-    user_weight: Array
+    def scale(self, scale: Array) -> None:
+        """Take item scales >= 0, functions of released weights; 0 where an item does not count."""
+        matrix = self._ratings.matrix
+        squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
+        self._scale = scale
+        self._user_weight = np.divide(
+            CLIP_MARGIN, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0
+        )
 
-    @staticmethod
-    def of(ratings: Ratings, scale: Array) -> UnitRows:
-        """Rows for these scales."""
-        squares = weight_sums(ratings.matrix, scale**2)
-        weight = np.divide(SAFE, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
-        return UnitRows(ratings, scale, weight)
+    def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
+        """Sum over users of (her row) x (her factors, at norm 1) at the learned items: norm <= 1 a user.
 
-    def factors(self, vectors: Array) -> Array:
-        """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
-        products = _likes(self.ratings) @ (vectors * self.scale[:, None])
-        largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
-        products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
-        return products * (SAFE / np.maximum(norms(products), 1.0))[:, None]
-
-    def sums(self, users: Array) -> Array:
-        """Sum over users of (her row) x (her factors), shape (n_items, rank); norm <= 1 a user, exact."""
-        from hushrec.kernels.residuals import residual_sums
-
-        likes = self.ratings.transposed
-        return residual_sums(
+        Of shape (number of learned items, rank).
+        """
+        users, likes = self._factors(vectors), self._ratings.transposed
+        sums = residual_sums(
             likes.indptr,
             likes.indices,
             np.ones(likes.nnz, dtype=np.float32),
             np.zeros((likes.shape[0], users.shape[1])),
             users,
-            row_weight=self.scale,
-            col_weight=self.user_weight,
+            row_weight=self._scale,
+            col_weight=self._user_weight,
             step=spacing(1.0),
         )
+        return Bounded(sums[learned], signed(1.0), step=spacing(1.0))
+
+    def _factors(self, vectors: Array) -> Array:
+        """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
+        products = _likes(self._ratings) @ (vectors * self._scale[:, None])
+        largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
+        products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
+        return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:

@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep
 from hushrec.algorithms.centering import CentredEstimator, clipped, with_values
 from hushrec.checks import check_choice, check_clips, check_numbers
 from hushrec.data import Domain, Ratings
@@ -25,6 +24,7 @@ from hushrec.estimator import UserState
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.privacy import Budget, Plan, Release
 
 Array = NDArray[Any]

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import Estimator, Gate
+from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, Plan, SystemNoise, mu_of_pure, total_mu
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
@@ -159,7 +160,8 @@ def transcript(
 ) -> list[NoiseCall]:
     """Every value that reached the gate in one run, with what came out."""
     recorder = RecordingNoise(noise)
-    estimator.train(ratings, Gate(Accountant(plan.budget, noise=recorder), plan), seed)
+    gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
+    estimator.train(estimator.users(ratings), gate, seed)
     return recorder.calls
 
 

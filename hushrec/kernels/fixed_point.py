@@ -20,7 +20,7 @@ ENTRY_BITS, FACTOR_BITS = 28, 14
 LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
 #: Norms and weights are computed in float64, within a relative 2^-24 for up to 2^28 terms; what is scaled to
 #: a bound is scaled to this much of it.
-SAFE = 1.0 - 2.0**-22
+CLIP_MARGIN = 1.0 - 2.0**-22
 
 Array = NDArray[Any]
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.fixed_point import SAFE
+from hushrec.kernels.fixed_point import CLIP_MARGIN
 
 Array = NDArray[Any]
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
-    """Values with every row scaled down to Euclidean norm ``bound * SAFE`` where it is longer.
+    """Values with every row scaled down to Euclidean norm ``bound * CLIP_MARGIN`` where it is longer.
 
     The margin is for the rounding errors of the norm (`hushrec.kernels.fixed_point`).
 
@@ -35,7 +35,7 @@ def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float
     clipped = np.array(values, dtype=np.float64)
 
     def clip(start: int, stop: int) -> None:
-        _clip_range(indptr, clipped, bound * SAFE, start, stop)
+        _clip_range(indptr, clipped, bound * CLIP_MARGIN, start, stop)
 
     if np.isfinite(bound):
         threads.run(clip, np.diff(indptr) * 2.0)

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import Billboard, Estimator, Gate
+from hushrec.algorithms import Billboard, Estimator
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.gate import Gate, LocalGate
 from hushrec.outsourcing.graph import Graph, choose_graph
-from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
 
@@ -145,8 +146,8 @@ class Agreement:
         """
         self.check(ratings)
 
-        def train(rows: Ratings, _: Gate, seed: int) -> dict[str, Any]:
-            return self.estimator.train(rows, _SharedGate(self, total), seed)
+        def train(users: Any, _: Gate, seed: int) -> dict[str, Any]:
+            return self.estimator.train(users, _SharedGate(self, total), seed)
 
         arrays, privacy = self.estimator.run(train, ratings.rated(), Accountant(self.budget), self.seed)
         return Billboard(self.estimator, self.domain, arrays, self._statement(privacy, secure))
@@ -169,7 +170,7 @@ class Agreement:
         )
 
 
-class _SharedGate(Gate):
+class _SharedGate(LocalGate):
     """A gate whose releases are totals over nodes: to the grid, through ``total``, and back."""
 
     def __init__(self, agreement: Agreement, total: Total) -> None:
@@ -179,6 +180,9 @@ class _SharedGate(Gate):
         self._total = total
 
     def _send(self, label: str, value: Any, scale: Any) -> Array | Iterator[Array]:
+        if isinstance(value, Bounded):
+            self._as_planned(label, value)
+            value, scale = value._take(), value.entry_scale
         if isinstance(value, Iterator):
             blocks = list(value)
             noisy = self._send(label, np.concatenate(blocks), scale)

@@ -3,6 +3,7 @@
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.accounting import delta_of, epsilon_of, mu_of, mu_of_pure, total_mu
 from hushrec.privacy.aggregate import Aggregate
+from hushrec.privacy.bounded import Bound, Bounded, counted, jointly, positive, signed, together
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.ledger import Ledger, LedgerSummary, default_path
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
@@ -14,6 +15,8 @@ from hushrec.privacy.statement import PrivacyStatement
 __all__ = [
     "Accountant",
     "Aggregate",
+    "Bound",
+    "Bounded",
     "Budget",
     "Gaussian",
     "Laplace",
@@ -27,10 +30,15 @@ __all__ = [
     "Release",
     "RepeatAndSelect",
     "SystemNoise",
+    "counted",
     "default_path",
     "delta_of",
     "epsilon_of",
+    "jointly",
     "mu_of",
     "mu_of_pure",
+    "positive",
+    "signed",
+    "together",
     "total_mu",
 ]

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ALS, DPALS
-from hushrec.algorithms.als import SweepSettings, csr, half_sweep, initial_items, user_means
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
+from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Accountant, Budget
+from hushrec.users import user_means
 
 
 def no_privacy() -> Accountant:

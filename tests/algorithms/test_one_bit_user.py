@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from hushrec.algorithms.contributions import Contributions
 from scipy import optimize
 
 from hushrec.algorithms import UserLevelOneBit
 from hushrec.algorithms.als import SweepSettings
-from hushrec.algorithms.contributions import Contributions
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget

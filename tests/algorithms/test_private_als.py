@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from hushrec.algorithms.contributions import Contributions
 
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
 from hushrec.algorithms.als import SweepSettings
-from hushrec.algorithms.contributions import Contributions
 from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget

@@ -974,7 +974,7 @@ MUTANTS = [
     ),
     Mutant(
         "clip without its margin for rounding",
-        set_to(baselines, "SAFE", 1.0),
+        set_to(baselines, "CLIP_MARGIN", 1.0),
         Killer(test_exact_sums.test_a_clip_leaves_room_for_rounding, {"bound": 1.0}),
     ),
     Mutant(

@@ -1,0 +1,166 @@
+"""A privileged value together with the most that one unit adds to it: made where it was clipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hushrec.errors import InputError
+from hushrec.privacy._validate import RELATIONS, UNITS, choice
+
+
+class Bound(NamedTuple):
+    """The most that one unit moves a value, under either neighbouring relation.
+
+    Attributes
+    ----------
+    add_remove, replace : float
+        Greater than 0; infinite where nothing was clipped, which only a budget without privacy allows.
+    """
+
+    add_remove: float
+    replace: float
+
+    def under(self, relation: str) -> float:
+        """The bound for a relation, "add-remove" or "replace"."""
+        return self.add_remove if choice("relation", relation, RELATIONS) == "add-remove" else self.replace
+
+    def times(self, factor: float) -> Bound:
+        """The bound of the value times a factor > 0."""
+        return Bound(self.add_remove * factor, self.replace * factor)
+
+
+def signed(norm: float) -> Bound:
+    """Of a sum of contributions of at most that norm: two of them may point in opposite directions."""
+    return Bound(norm, 2 * norm)
+
+
+def positive(norm: float) -> Bound:
+    """Of contributions that cannot point away from each other: counts, positive semidefinite matrices."""
+    return Bound(norm, math.sqrt(2.0) * norm)
+
+
+def counted(most: float) -> Bound:
+    """Of a sum of one number a unit, from 0 to that."""
+    return Bound(most, most)
+
+
+def jointly(*bounds: Bound) -> Bound:
+    """Of several values released as one, whatever one unit's moves of them have to do with each other."""
+    return Bound(math.hypot(*(b.add_remove for b in bounds)), math.hypot(*(b.replace for b in bounds)))
+
+
+class Bounded:
+    """A value computed from private rows, on its way to a gate, with what bounds it. No public accessor.
+
+    The function that clips makes it, so that clip and bound cannot part. A gate opens it, and refuses it if
+    ``bound`` times ``scale`` is not the sensitivity that was planned.
+
+    Parameters
+    ----------
+    values : array_like of numbers, or an iterator of such arrays
+        The privileged value; an iterator yields it in blocks along axis 0 and is used up by one release.
+        The entries must be finite whatever the rows hold: nothing checks it, since the answer would leak.
+    bound : Bound
+        Of the norm of ``values * weight`` (all blocks together), from declared constants, enforced clips and
+        released values.
+    scale : float
+        Public, > 0: in units of ``1 / scale`` the bound is the planned sensitivity.
+    weight : array_like, optional
+        Public, > 0, broadcastable to the values (or to each block): what an entry counts for in the norm. The
+        noise of an entry is divided by it. (For a packed symmetric matrix, 1 on the diagonal and sqrt(2) off
+        it make the norm the Frobenius norm.)
+    step : array_like of float
+        Every entry is a multiple of its step, a power of two, so that sums are exact; 0 where it is not so.
+    norm : {"l2", "l1", "labels"}
+        "labels" counts the binary labels of one unit, whose places are public.
+    unit : {"user", "rating"}
+        What the bound is for.
+    """
+
+    __slots__ = ("_taken", "_values", "bound", "norm", "scale", "step", "streamed", "unit", "weight")
+
+    def __init__(
+        self,
+        values: npt.ArrayLike | Iterator[npt.ArrayLike],
+        bound: Bound,
+        *,
+        scale: float = 1.0,
+        weight: npt.ArrayLike | None = None,
+        step: npt.ArrayLike = 0.0,
+        norm: str = "l2",
+        unit: str = "user",
+    ) -> None:
+        self.bound = bound
+        self.scale = float(scale)
+        self.weight = None if weight is None else np.asarray(weight, dtype=np.float64)
+        self.step = np.asarray(step, dtype=np.float64)
+        self.norm = norm
+        self.unit = choice("unit", unit, UNITS)
+        self.streamed = isinstance(values, Iterator)
+        self._taken = False
+        self._values: Any = values if isinstance(values, Iterator) else np.asarray(values)
+
+    def sensitivity(self, relation: str) -> float:
+        """Bound times scale: what the plan must have declared."""
+        return self.bound.under(relation) * self.scale
+
+    def times(self, factor: float) -> Bounded:
+        """The same value, counting ``factor`` times as much in what is released together with others."""
+        other = Bounded(
+            (),
+            self.bound,
+            scale=self.scale * factor,
+            weight=self.weight,
+            step=self.step,
+            norm=self.norm,
+            unit=self.unit,
+        )
+        other._values, other.streamed, self._taken = self._take(), self.streamed, True
+        return other
+
+    @property
+    def entry_scale(self) -> np.ndarray | float:
+        """Scale times weight: the noise of an entry is the planned one over this."""
+        return self.scale if self.weight is None else self.scale * self.weight
+
+    def _take(self) -> Any:
+        """Hand the value to the gate; a stream only once."""
+        if self.streamed and self._taken:
+            raise InputError("A streamed value can be released once; make it again from the rows.")
+        self._taken = True
+        return self._values
+
+    def __repr__(self) -> str:
+        return f"Bounded(<private>, {self.bound}, scale={self.scale:g}, unit={self.unit!r})"
+
+    def __reduce__(self) -> str:
+        raise InputError("A Bounded is private and cannot be copied or stored; release it first.")
+
+
+def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
+    """Vectors to be released as one.
+
+    Parameters
+    ----------
+    parts : sequence of Bounded
+        One-dimensional, not streamed; each in units of its own scale.
+    bound : Bound, optional
+        Of all of them in these units, where it is less than that of parts which move independently.
+    """
+    values = [part._take() for part in parts]
+    scales = [np.broadcast_to(part.entry_scale, value.shape) for part, value in zip(parts, values)]
+    steps = [np.broadcast_to(part.step, value.shape) for part, value in zip(parts, values)]
+    if bound is None:
+        bound = jointly(*(part.bound.times(part.scale) for part in parts))
+    return Bounded(
+        np.concatenate(values),
+        bound,
+        weight=np.concatenate(scales),
+        step=np.concatenate(steps),
+        unit=parts[0].unit,
+    )

@@ -1,0 +1,329 @@
+"""The private side of a training: what each user computes, and what she adds to a sum.
+
+Everything here is privileged until a gate has released it. The public side of a training holds a
+:class:`Users`, calls its methods with released values, and gets :class:`~hushrec.privacy.Bounded` values,
+which only a gate opens. A user's contribution depends on her own rows and on released values alone, and its
+norm is bounded by a declared clip: docs/proofs/private-als.md and docs/proofs/baselines.md derive the
+sensitivities from the bounds that each docstring states.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.data import Ratings
+from hushrec.kernels import sparse_rows
+from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
+from hushrec.kernels.packed import frobenius_scale
+from hushrec.kernels.residuals import predict_pairs, residual_norms, residual_sums
+from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
+from hushrec.privacy import Bound, Bounded, counted, jointly, positive, signed, together
+
+Array = NDArray[Any]
+
+#: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
+#: the range and of 1: under replace either both data sets hold her ratings, or her mean goes with her.
+LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
+
+
+class Users:
+    """The users of one training.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Their rows: private.
+
+    Attributes
+    ----------
+    domain : Domain
+        Public.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        self._ratings = ratings
+        self.domain = ratings.domain
+
+    def count(self) -> Bounded:
+        """Number of users, shape (1,)."""
+        return Bounded(np.array([float(self._ratings.n_users)]), counted(1.0), step=1.0)
+
+    def level(self) -> Bounded:
+        """Sum over users of her mean rating less the middle of the range, and number of users; shape (2,).
+
+        The mean is clamped into the declared range, so a user moves the sum by at most half the range.
+        """
+        return together([self.mean_sum(), self.count()], LEVEL_BOUND)
+
+    def mean_sum(self) -> Bounded:
+        """The sum of :meth:`level` alone, shape (1,)."""
+        domain, step = self.domain, spacing(self.domain.half_width)
+        deviations = np.clip(
+            user_means(self._ratings) - domain.midpoint, -domain.half_width, domain.half_width
+        )
+        total = np.array([truncated(deviations, step).sum()])
+        return Bounded(total, signed(domain.half_width), scale=1 / domain.half_width, step=step)
+
+    def item_weights(self) -> Bounded:
+        """Sum over users of 1 / sqrt(number of her ratings) at each item she rated: norm 1 a user."""
+        return _item_weights(self._ratings, unit_weights(self._ratings))
+
+    def item_deviations(self, clip: float) -> tuple[Bounded, Bounded]:
+        """Sums over users of her ratings less her own mean, and of her weights; shape (n_items,) each.
+
+        Every cell of hers weighs 1 / sqrt(number of her ratings), and all of them are scaled down together so
+        that the deviations have norm at most ``clip`` times half the range.
+        """
+        ratings, bound = self._ratings, clip * self.domain.half_width
+        means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
+        no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.n_items, 1))
+        norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
+        weight = weight * clip_factor(norms, bound)
+        ones, zero = np.ones((ratings.n_users, 1)), np.zeros((ratings.n_items, 1))
+        sums = residual_sums(
+            *csr(ratings.transposed), zero, ones, col_offset=means, col_weight=weight, step=step
+        )
+        deviations = Bounded(sums[:, 0], signed(bound), scale=1 / bound, step=step)
+        return deviations, _item_weights(ratings, weight)
+
+    def spreads(self) -> Bounded:
+        """Sums over users of the mean square of her ratings about her own mean, and of the square of that
+        mean about the middle of the range less its sampling variance; shape (2,)."""
+        domain, matrix = self.domain, self._ratings.matrix
+        counts, square = np.diff(matrix.indptr), domain.half_width**2
+        users = np.repeat(np.arange(len(counts)), counts)
+        means = user_means(self._ratings) - domain.midpoint
+        deviations = matrix.data.astype(np.float64) - domain.midpoint - means[users]
+        within = np.bincount(users, deviations**2, minlength=len(counts)) / np.maximum(counts, 1)
+        within = np.minimum(within, square)
+        about = np.clip(means**2 - within / np.maximum(counts - 1, 1), -square, square)
+        step = spacing(square)
+        sums = np.array([truncated(CLIP_MARGIN * values, step).sum() for values in (within, about)])
+        return Bounded(sums, jointly(counted(square), signed(square)), scale=1 / square, step=step)
+
+
+class FittedUsers(Users):
+    """Users who fit themselves to released item factors, and contribute by their residuals.
+
+    A cell weighs ``a_i w_j``: ``w_j`` from released item weights and ``a_i`` such that the squares of a
+    user's weights add up to 1 (adaptive weights, Krichene et al. 2023); or 1, where there are no ``w_j`` and
+    her rows are at most k sampled ones.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        super().__init__(ratings)
+        self._rows = ratings
+        self._center = 0.0
+        self._item_weight: Array | None = None
+        self._user_weight = np.zeros(0)
+        self._fitted = np.zeros((0, 1))
+        self._ridge = SweepSettings(regularization=1.0, bias_regularization=None)
+
+    def weigh(self, center: float, item_weight: Array | None) -> None:
+        """Take ratings from a level, and weigh their cells by released item weights ``w_j`` > 0."""
+        self._center, self._item_weight = center, item_weight
+        present = np.diff(self._rows.matrix.indptr) > 0
+        weight = present.astype(np.float64)
+        if item_weight is not None:
+            squares = sparse_rows.weight_sums(
+                self._rows.matrix.indptr, self._rows.matrix.indices, item_weight**2
+            )
+            weight[present] = CLIP_MARGIN / np.sqrt(squares[present])
+        self._user_weight = weight
+
+    def fit(self, items: Array, ridge: SweepSettings) -> None:
+        """Every user's factors and offset given the released items, of shape (n_items, rank + 1).
+
+        In float32: what leaves her is clipped in float64.
+        """
+        self._ridge = ridge
+        solved = half_sweep(csr(self._ratings.matrix), self._center, items.astype(np.float32), ridge)
+        self._fitted = finite_or_zero(solved.astype(items.dtype))
+
+    def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
+        """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
+        users = self._fitted
+        constant = np.hstack([np.ones_like(users), users])
+        no_factors = np.hstack([np.zeros_like(items), items])
+        sums, _ = self._residual_sums(no_factors, constant, math.inf, unit * clip)
+        return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
+
+    def item_sums(
+        self, items: Array, weights: Array, user_norm: float, clip: float, spread: float, unit: float
+    ) -> tuple[Bounded, Bounded]:
+        """Every item's sum of weighted residuals times user factors, and the shared Gramian.
+
+        A user's contribution to the first, one vector over all items, has norm at most ``clip * unit``. To
+        the second, a packed matrix, she adds one of Frobenius norm at most ``(user_norm * spread)^2``, and to
+        its last entry what is not known of her factors, at most 1 (:meth:`_uncertainty`).
+        """
+        bound, rank = spread * user_norm, items.shape[1] - 1
+        sums, gram = self._residual_sums(items, self._fitted, bound, unit * clip)
+        shares = self._uncertainty(items, weights, self._ridge.regularization)
+        gram_step = spacing(bound, FACTOR_BITS) ** 2
+        square = 1.0 if math.isinf(bound) else user_norm**2
+        uncertain = Bounded(
+            np.array([truncated(shares, spacing(1.0)).sum()]), counted(1.0), scale=square, step=spacing(1.0)
+        )
+        packed = Bounded(
+            gram, positive(bound**2), scale=1 / spread**2, weight=frobenius_scale(rank), step=gram_step
+        )
+        contributions = Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
+        return contributions, together([packed, uncertain])
+
+    def residual_variance(self, items: Array, weights: Array, most: float) -> Bounded:
+        """Sum of the users' mean squared residuals, shape (1,); each counts for at most ``most``.
+
+        The mean is over her ratings less what her own fit uses up of them (as :meth:`_uncertainty` has it),
+        at least a quarter of them.
+        """
+        users, matrix, ridge = self._fitted, self._rows.matrix, self._ridge
+        counts = np.diff(matrix.indptr)
+        pair, used = (users[:, :-1], items[:, :-1]), np.zeros(len(users))
+        if items.shape[1] == 1:
+            pair = np.zeros_like(users), np.zeros_like(items)
+        else:
+            used = (items.shape[1] - 1) * (1 - self._uncertainty(items, weights, ridge.regularization))
+        if ridge.bias_regularization is not None:
+            used = used + counts / (counts + ridge.bias_regularization)
+        level = items[:, -1] + self._center
+        lengths = residual_norms(*csr(matrix), *pair, row_offset=users[:, -1], col_offset=level)
+        votes = lengths**2 / np.maximum(np.maximum(counts - used, counts / 4), 1)
+        step = spacing(most)
+        total = truncated(np.minimum(votes, CLIP_MARGIN * most), step).sum()
+        return Bounded(np.array([total]), counted(most), scale=1 / most, step=step)
+
+    def outer_products(self, items: Array, clip: float, spread: float) -> Bounded:
+        """Packed item x item sum of outer products of weighted residual rows of norm <= clip * spread."""
+        matrix, bound = self._rows.matrix, clip * spread
+        cells, residual = self._residuals(items, self._fitted)
+        if self._item_weight is not None:
+            residual = residual * self._item_weight[matrix.indices]
+        residual = residual * self._user_weight[cells]
+        if math.isfinite(bound):
+            squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
+            residual *= clip_factor(np.sqrt(squares), bound)[cells]
+        residual = truncated(residual, spacing(bound, FACTOR_BITS))
+        clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
+        return Bounded(
+            (clipped.T @ clipped).toarray()[np.tril_indices(len(items))],
+            positive(bound**2),
+            scale=1 / spread**2,
+            weight=frobenius_scale(len(items)),
+            step=spacing(bound, FACTOR_BITS) ** 2,
+        )
+
+    # ------------------------------------------------------------------ inside a user
+
+    def _residual_sums(
+        self, items: Array, users: Array, user_norm: float, clip: float
+    ) -> tuple[Array, Array]:
+        """Exact sums over users: of weighted residuals times factors, and of the factors' outer products."""
+        factors, offsets = users[:, :-1].astype(np.float64), users[:, -1]
+        level, lengths = items[:, -1] + self._center, norms(factors)
+        within = np.ones(len(users)) if math.isinf(user_norm) else clip_factor(lengths, user_norm)
+        shrink = within**2
+        if math.isfinite(clip):
+            residuals = self._user_weight * residual_norms(
+                *csr(self._rows.matrix),
+                factors,
+                items[:, :-1],
+                row_offset=offsets,
+                col_offset=level,
+                col_weight=self._item_weight,
+            )
+            shrink = np.minimum(shrink, clip_factor(residuals * lengths, clip))
+        sums = residual_sums(
+            *csr(self._rows.transposed),
+            items[:, :-1],
+            factors,
+            row_offset=level,
+            col_offset=offsets,
+            row_weight=self._item_weight,
+            col_weight=self._user_weight * shrink,
+            step=spacing(clip),
+        )
+        present = np.sqrt(shrink * (self._user_weight > 0))
+        return sums, fixed_gramian(factors * present[:, None], user_norm)
+
+    def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
+        """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
+
+        That of a user with as many ratings as she has, of items as they are rated by all: her own normal
+        equations would say it more exactly, and cost as much as a sweep.
+        """
+        factors = items[:, :-1].astype(np.float64)
+        typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
+        counts, places = np.unique(np.diff(self._rows.matrix.indptr), return_inverse=True)
+        ridge = regularization + counts[:, None] * np.maximum(typical, 0.0)
+        return np.where(counts > 0, (regularization / ridge).mean(axis=1), 0.0)[places]
+
+    def _residuals(self, items: Array, users: Array) -> tuple[Array, Array]:
+        """User of each cell, and what the model leaves of its rating."""
+        matrix = self._rows.matrix
+        cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
+        residual = matrix.data.astype(np.float64) - self._center - items[matrix.indices, -1]
+        residual -= users[cells, -1]
+        if items.shape[1] > 1:
+            residual -= predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
+        return cells, residual
+
+
+# ---------------------------------------------------------------------- what a user does by herself
+
+
+def user_means(ratings: Ratings) -> NDArray[np.float64]:
+    """Each user's mean rating, shape (n_users,); a function of her own rows only."""
+    matrix = ratings.matrix
+    return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
+
+
+def less_user_means(ratings: Ratings) -> Ratings:
+    """Every user's ratings less their mean: local, hence free (Chien et al. 2021, section 5.2)."""
+    matrix = ratings.matrix.copy()
+    matrix.data[:] = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
+    return replace(ratings, matrix=matrix)
+
+
+def unit_weights(ratings: Ratings) -> Array:
+    """1/sqrt(number of her ratings) of each user, shape (n_users,)."""
+    return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
+
+
+def clip_factor(norms: Array, bound: float) -> Array:
+    """Factor <= 1 that brings each norm to at most ``bound`` > 0, whatever the norm's rounding errors."""
+    return bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)
+
+
+def clipped_rows(rows: Array, bound: float) -> Array:
+    """Rows scaled down to norm ``bound`` where they are longer."""
+    return rows if math.isinf(bound) else rows * clip_factor(norms(rows), bound)[:, None]
+
+
+def norms(rows: Array) -> Array:
+    """Norm of every row, in float64."""
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
+def finite_or_zero(users: Array) -> Array:
+    """Users whose regression overflowed become zero, inside the user: no clip holds a NaN."""
+    users[~np.isfinite(users).all(axis=1)] = 0.0
+    return users
+
+
+def fixed_gramian(factors: Array, bound: float) -> Array:
+    """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point."""
+    return gramian(truncated(factors, spacing(bound, FACTOR_BITS)))
+
+
+def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:
+    """Sum over users of their weight at each item, a vector of norm <= 1 a user."""
+    likes, step = ratings.transposed, spacing(1.0)
+    sums = sparse_rows.weight_sums(likes.indptr, likes.indices, truncated(user_weight, step))
+    return Bounded(sums, positive(1.0), step=step)
