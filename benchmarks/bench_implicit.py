@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import ALS, DPALS, Estimator, Gate, Popular, PrivateEigenRec
-from hushrec.algorithms.private_eigenrec import UnitRows
+from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.data.splits import HeldOutUsers
@@ -28,7 +28,7 @@ from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import rank_scores
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
-from hushrec.privacy import Accountant, Budget, Plan, Release
+from hushrec.privacy import Accountant, Bounded, Budget, Plan, Release, positive
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -195,18 +195,28 @@ class NoisyItemMatrix(PrivateEigenRec):
         return Plan(budget, (weights, Release("matrix", share, sensitivity, budget.unit, budget.relation)))
 
     def _power_iteration(
-        self, local: UnitRows, popularity: Any, learned: Any, rank: int, n_users: float, gate: Gate, seed: int
+        self,
+        users: LikingUsers,
+        scales: Any,
+        popularity: Any,
+        learned: Any,
+        rank: int,
+        n_users: float,
+        gate: Gate,
+        seed: int,
     ) -> Any:
-        rows = sp.csr_array(local.ratings.matrix, dtype=np.float64, copy=True)
+        rows = sp.csr_array(users._ratings.matrix, dtype=np.float64, copy=True)
         rows.data = truncated(
-            np.repeat(local.user_weight, np.diff(rows.indptr)) * local.scale[rows.indices],
+            np.repeat(users._user_weight, np.diff(rows.indptr)) * scales[rows.indices],
             spacing(1.0, FACTOR_BITS),
         )
         rows = rows[:, np.flatnonzero(learned)]
         order = rows.shape[1]
         packed = (rows.T @ rows).toarray()[np.tril_indices(order)]
-        matrix = unpacked(gate.release("matrix", packed, scale=frobenius_scale(order)))
-        first = popularity[learned] * local.scale[learned]
+        matrix = unpacked(
+            gate.release("matrix", Bounded(packed, positive(1.0), weight=frobenius_scale(order)))
+        )
+        first = popularity[learned] * scales[learned]
         first /= np.linalg.norm(first)
         apart = np.eye(order) - np.outer(first, first)
         values, columns = top_eigenpairs(apart @ matrix @ apart, rank)

@@ -42,7 +42,7 @@ from hushrec.algorithms import (
 from hushrec.algorithms.frank_wolfe import Iterates
 from hushrec.algorithms.oja import CovarianceSolver, OjaSolver, PowerSolver, random_block
 from hushrec.data import Domain, Ratings, jtt18_matrix, split_ratings
-from hushrec.gate import Gate
+from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, Plan, epsilon_of, mu_of
 
 DELTA = 1e-6
@@ -487,7 +487,7 @@ def iteration(rows: scipy.sparse.csr_array) -> float:
     def step() -> None:
         residuals = users.residuals()
         start = random_block(rows.shape[1], 1, 0)
-        found = solver.solve(residuals, start, Gate(Accountant(budget), plan), "step", 0.1)
+        found = solver.solve(residuals, start, LocalGate(Accountant(budget), plan), "step", 0.1)
         users.advance(residuals, found.vectors[:, 0], 0.1, 1.0)
 
     return seconds(step)
@@ -535,7 +535,7 @@ def oja_child() -> None:
     budget, solver = Budget(1.0, DELTA), OjaSolver(3.0, steps)
     plan = Plan(budget, solver.releases("step", budget, 1.0))
     start = random_block(n_items, 1, 0)
-    ours = seconds(lambda: solver.solve(rows, start, Gate(Accountant(budget), plan), "step", 0.1))
+    ours = seconds(lambda: solver.solve(rows, start, LocalGate(Accountant(budget), plan), "step", 0.1))
     products = seconds(lambda: rows.T @ (rows @ start[:, 0]))
     print(json.dumps({"step": ours / steps, "products": products, "before": before, "peak": peak_memory()}))
 
@@ -572,7 +572,7 @@ def eigensolvers(long: bool) -> None:
             shares = []
             for run in range(5):
                 budget = Budget(epsilon, DELTA)
-                gate = Gate(Accountant(budget), Plan(budget, solver.releases("pca", budget, 1.0)))
+                gate = LocalGate(Accountant(budget), Plan(budget, solver.releases("pca", budget, 1.0)))
                 found = solver.solve(rows, random_block(400, solver.block, run), gate, "pca", 0.1)
                 vector = found.vectors[:, 0]
                 shares.append(vector @ dense @ vector / top)

@@ -29,9 +29,9 @@ from hushrec.algorithms import (
     ProjectedGradient,
     UserState,
 )
-from hushrec.algorithms.als import user_means
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget, Plan
+from hushrec.users import user_means
 
 #: Largest catalogue for which the item x item matrix is decomposed at every step.
 LARGEST_COVARIANCE = 2_000

@@ -9,13 +9,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from hushrec.algorithms.contributions import Contributions, norms
 from numpy.typing import NDArray
 
 from hushrec.algorithms import dpals, private_als
-from hushrec.algorithms.als import SweepSettings, gramian, with_constant
-from hushrec.kernels import least_squares
 from hushrec.kernels.packed import unpacked
+from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
+from hushrec.users import FittedUsers, norms
 
 Array = NDArray[Any]
 
@@ -35,7 +34,7 @@ def no_projection() -> AbstractContextManager[Any]:
         return with_constant(np.array(rows), rank)
 
     stack = ExitStack()
-    stack.enter_context(mock.patch.object(least_squares, "project_psd", lambda packed: packed))
+    stack.enter_context(mock.patch.object(dpals, "project_psd", lambda packed: packed))
     stack.enter_context(mock.patch.object(dpals, "solve_statistics", solved))
     return stack
 
@@ -48,17 +47,17 @@ def rating_clip(wider: float) -> Callable[[], AbstractContextManager[Any]]:
     """
 
     def item_sums(
-        self: Contributions, items: Array, users: Array, user_norm: float, clip: float
+        self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float
     ) -> tuple[Array, Array]:
-        matrix, factors = self.rows.matrix, users[:, :-1].astype(np.float64)
+        matrix, factors = self._rows.matrix, users[:, :-1].astype(np.float64)
         lengths = norms(factors)
         if math.isfinite(user_norm):
             factors = factors * np.minimum(1.0, user_norm / np.maximum(lengths, 1e-300))[:, None]
-        cells = np.repeat(np.arange(self.rows.n_users), np.diff(matrix.indptr))
+        cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
         fitted = np.einsum("ij,ij->i", users[cells, :-1], items[matrix.indices, :-1])
-        residual = matrix.data - self.center - users[cells, -1] - items[matrix.indices, -1] - fitted
+        residual = matrix.data - self._center - users[cells, -1] - items[matrix.indices, -1] - fitted
         bound = clip / (user_norm if math.isfinite(user_norm) else 1.0)
-        weight = self.user_weight[cells] * self.item_weight[matrix.indices]  # type: ignore[index]
+        weight = self._user_weight[cells] * self._item_weight[matrix.indices]  # type: ignore[index]
         values = weight * np.clip(residual, -bound, bound)
         sums = np.column_stack(
             [
@@ -66,18 +65,12 @@ def rating_clip(wider: float) -> Callable[[], AbstractContextManager[Any]]:
                 for k in range(factors.shape[1])
             ]
         )
-        return sums, gramian(factors, (self.user_weight > 0).astype(np.float64))
+        return sums, gramian(factors, (self._user_weight > 0).astype(np.float64))
 
-    def change() -> AbstractContextManager[Any]:
-        clip = private_als.PrivateALS._clip
-        stack = ExitStack()
-        stack.enter_context(mock.patch.object(Contributions, "item_sums", item_sums))
-        stack.enter_context(
-            mock.patch.object(private_als.PrivateALS, "_clip", lambda self, label: wider * clip(self, label))
-        )
-        return stack
+    def wide(self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float) -> Any:
+        return item_sums(self, items, users, user_norm, wider * clip)
 
-    return change
+    return lambda: mock.patch.object(FittedUsers, "_residual_sums", wide)
 
 
 def _replaced(name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -95,36 +88,35 @@ def _no_popularity(*given: Any) -> tuple[Array, Array]:
     return _COMMON(released, slope, design * [1, 0], variance, noise_variance, precision)
 
 
-def _declared_units(self: Any, ratings: Any, gate: Any) -> Any:
+def _declared_units(self: Any, users: Any, gate: Any) -> Any:
     """Units of half the range instead of the released spreads: those that MovieLens has."""
-    level = _LEVEL(self, ratings, gate)
-    spread = math.sqrt(private_als._USUAL_SPREAD) * ratings.domain.half_width
+    level = _LEVEL(self, users, gate)
+    spread = math.sqrt(private_als._USUAL_SPREAD) * users.domain.half_width
     return level._replace(spread=spread, bias_regularization=8.0)
 
 
-def _certain(self: Contributions, items: Array, weights: Array, regularization: float) -> Array:
+def _certain(self: FittedUsers, items: Array, weights: Array, regularization: float) -> Array:
     """Users who know their factors."""
-    return np.zeros(self.rows.n_users)
+    return np.zeros(self._rows.n_users)
 
 
-def _first_residual(votes: Array, last: float, bound: float, n_users: float, label: str, gate: Any) -> float:
+def _first_residual(released: Array, last: float, *others: Any) -> float:
     """The residual variance as it usually is, whatever is released."""
-    _RESIDUAL(votes, last, bound, n_users, label, gate)
     return last
 
 
-_COMMON, _RESIDUAL = private_als._common, private_als._residual_variance
+_COMMON = private_als.regression
 _LEVEL = private_als.PrivateALS._level
 
 PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no projection": no_projection,
     "rating clip": rating_clip(1.0),
     "rating clip, twice as wide": rating_clip(2.0),
-    "no Wiener gain": _replaced("_gain", _plain_gain),
-    "no popularity": _replaced("_common", _no_popularity),
-    "bias spread declared": _replaced("_likeliest_scale", lambda *given: 1.0),
+    "no Wiener gain": _replaced("wiener_gain", _plain_gain),
+    "no popularity": _replaced("regression", _no_popularity),
+    "bias spread declared": _replaced("likeliest_scale", lambda *given: 1.0),
     "residual variance declared": _replaced("_residual_variance", _first_residual),
     "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
-    "users certain": lambda: mock.patch.object(Contributions, "uncertainty", _certain),
+    "users certain": lambda: mock.patch.object(FittedUsers, "_uncertainty", _certain),
     "bias clip does not fall": _replaced("_BIAS_CLIP_DECAY", 1.0),
 }

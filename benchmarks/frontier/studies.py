@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from hushrec.algorithms.contributions import Contributions, adaptive_weights
 from numpy.typing import NDArray
 
 from benchmarks.frontier.cells import DELTA, Cell
@@ -31,10 +30,12 @@ from hushrec.algorithms import (
     PrivateALS,
     UserState,
 )
-from hushrec.algorithms.baselines import item_weights, weights_release
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.privacy import Budget, Plan
+from hushrec.estimator import Round, plan_of
+from hushrec.posterior import adaptive_weights
+from hushrec.privacy import Budget, Plan, positive
+from hushrec.users import FittedUsers, Users
 
 #: Settings of Algorithm 1 that are best on MovieLens-1M at epsilon 10.
 PUBLISHED: dict[str, Any] = {"user_norm": 0.2, "sampling": "tail", "center": "user"}
@@ -104,14 +105,14 @@ class Frequent(Estimator):
     weights_share: float = 0.1
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        weights = weights_release(budget, fraction * self.weights_share)
+        weights = plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction * self.weights_share)
         inner = self.inner.releases(budget, self._part(domain), fraction * (1 - self.weights_share))
-        return Plan(budget, (weights, *inner.releases))
+        return Plan(budget, (*weights.releases, *inner.releases))
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        released = gate.release("item weights", item_weights(ratings))
+        released = gate.release("item weights", Users(ratings).item_weights())
         chosen = np.sort(np.argsort(-released)[: self._part(ratings.domain).n_items])
-        inner = self.inner.train(self._rows(ratings, chosen), gate, seed)
+        inner = self.inner.train(self.inner.users(self._rows(ratings, chosen)), gate, seed)
         factors = np.zeros((ratings.domain.n_items, inner["item_factors"].shape[1]))
         bias = np.zeros(ratings.domain.n_items)
         factors[chosen], bias[chosen] = inner["item_factors"], inner["item_bias"]
@@ -365,11 +366,13 @@ def skew(folder: Path) -> str:
     for line, priority in (("uniform sample of 50", None), ("rare items first, 50", counts)):
         sampled = sample_per_user(train, 50, 0, priority=priority)
         lines[line] = np.bincount(sampled.matrix.indices, minlength=train.n_items).astype(np.float64)
-    weights = np.maximum(item_weights(train), 1e-2)
+    users = FittedUsers(train)
+    weights = np.maximum(users.item_weights()._values, 1e-2)
     for exponent in (-0.25, -0.5, -1.0):
-        local = Contributions(train, 0.0, adaptive_weights(weights, exponent))
-        cells = np.repeat(local.user_weight, np.diff(train.matrix.indptr))
-        squares = (cells * local.item_weight[train.matrix.indices]) ** 2  # type: ignore[index]
+        relative = adaptive_weights(weights, exponent)
+        users.weigh(0.0, relative)
+        cells = np.repeat(users._user_weight, np.diff(train.matrix.indptr))
+        squares = (cells * relative[train.matrix.indices]) ** 2
         lines[f"adaptive weights, {exponent:g}"] = np.bincount(
             train.matrix.indices, squares, minlength=train.n_items
         )

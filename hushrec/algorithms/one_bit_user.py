@@ -66,7 +66,7 @@ class UserLevelOneBit(PrivateALS):
         """Users of labels -1 and +1."""
         labels = likes(ratings, self.threshold)
         labels.data = (2 * labels.data - 1).astype(np.float32)
-        return _LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
+        return LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Rounds of private ALS on labels of -1 and +1."""
@@ -81,7 +81,7 @@ class UserLevelOneBit(PrivateALS):
         return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
 
 
-class _LabelUsers(FittedUsers):
+class LabelUsers(FittedUsers):
     """Users who fit themselves by logistic regression, and contribute the gradient of its likelihood."""
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:

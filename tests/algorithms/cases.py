@@ -31,6 +31,7 @@ from hushrec.algorithms import (
 )
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget
+from hushrec.users import FittedUsers
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,13 @@ class Case:
 class InformedALS(PrivateALS):
     """Private ALS with item features, which are used whatever they are worth."""
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> FittedUsers:
         domain = replace(ratings.domain, item_features=np.arange(14.0).reshape(7, 2) ** 2)
+        return super().users(replace(ratings, domain=domain))
+
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         with mock.patch("hushrec.algorithms.item_features._EVIDENCE", -math.inf):
-            return super().train(replace(ratings, domain=domain), gate, seed)
+            return super().train(users, gate, seed)
 
 
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hushrec.algorithms.contributions import Contributions
 from scipy import optimize
 
 from hushrec.algorithms import UserLevelOneBit
-from hushrec.algorithms.als import SweepSettings
+from hushrec.algorithms.one_bit_user import LabelUsers
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
+from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 
@@ -27,8 +27,9 @@ def test_what_is_summed_is_the_logistic_gradient():
     ratings, rng = labelled(), np.random.default_rng(1)
     weight = rng.uniform(0.5, 1.0, 6)
     users, items = rng.standard_normal((ratings.n_users, 3)), rng.standard_normal((6, 3))
-    local = Contributions(ratings, 0.2, weight)
-    sums, _ = UserLevelOneBit()._item_sums(local, items, users, math.inf, math.inf)
+    local = LabelUsers(ratings)
+    local.weigh(0.2, weight)
+    sums, _ = local._residual_sums(items, users, math.inf, math.inf)
     expected = np.zeros((6, 2))
     for i in range(ratings.n_users):
         row = ratings.matrix[[i]].tocoo()
@@ -65,12 +66,11 @@ def test_a_user_is_fitted_by_her_own_logistic_regression():
 
 def test_a_user_whose_regression_overflows_contributes_finite_numbers():
     """However large the released factors: a NaN would pass every clip and show in the sums."""
-    fit = UserLevelOneBit(rank=2, features=False, iterations=1)
-    local = Contributions(labelled(), 0.0, np.ones(6))
+    users = LabelUsers(labelled())
+    users.weigh(0.0, np.ones(6))
     for size in (1e25, 1e300):
-        ridge = SweepSettings(regularization=30.0, bias_regularization=8.0)
-        users = fit._users(local, np.full((6, 3), size), ridge)
-        assert np.isfinite(users).all()
+        users.fit(np.full((6, 3), size), SweepSettings(regularization=30.0, bias_regularization=8.0))
+        assert np.isfinite(users._fitted).all()
 
 
 def test_more_rounds_beat_one_release_of_item_log_odds():

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hushrec.algorithms.contributions import Contributions
 
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
-from hushrec.algorithms.als import SweepSettings
 from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
 from hushrec.errors import InputError
+from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
+from hushrec.users import FittedUsers
 from tests.algorithms.twins import full, level, run, shown, small, start, surprise
 
 
@@ -116,12 +116,11 @@ def test_it_matches_a_slow_twin() -> None:
 
 def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
     """However large the released factors: a NaN would pass every clip and show in the sums."""
-    estimator = PrivateALS(rank=2, features=False, iterations=1)
-    local = Contributions(small(), 3.0, np.ones(12))
-    ridge = SweepSettings(regularization=30.0, bias_regularization=8.0)
-    users = estimator._users(local, np.full((12, 3), 1e25), ridge)
-    assert users.shape == (60, 3)
-    assert np.isfinite(users).all()
+    users = FittedUsers(small())
+    users.weigh(3.0, np.ones(12))
+    users.fit(np.full((12, 3), 1e25), SweepSettings(regularization=30.0, bias_regularization=8.0))
+    assert users._fitted.shape == (60, 3)
+    assert np.isfinite(users._fitted).all()
 
 
 def rmse(model, history: Ratings, test: Ratings) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushrec import checks, estimator
+from hushrec import users as users_module
 from hushrec.algorithms import (
     DPALS,
     CleansedSVD,
@@ -28,7 +29,6 @@ from hushrec.algorithms import (
     PrivateProjectedGradient,
     baselines,
     cleansed_svd,
-    contributions,
     dpals,
     oja,
     private_als,
@@ -39,11 +39,13 @@ from hushrec.data import Domain, Ratings, readers, splits
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, LedgerError
 from hushrec.evaluation import tuning
-from hushrec.gate import Gate
+from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.privacy import (
     Accountant,
     Aggregate,
+    Bound,
+    Bounded,
     Budget,
     Gaussian,
     Ledger,
@@ -51,6 +53,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     SystemNoise,
     accounting,
+    positive,
     run_count,
     sampler,
     schema,
@@ -71,6 +74,7 @@ from hushrec.privacy import (
     statement as statement_module,
 )
 from hushrec.privacy.noise import GeneratorNoise
+from hushrec.users import FittedUsers, Users
 from tests.algorithms import (
     test_als,
     test_bad_settings,
@@ -168,7 +172,7 @@ def in_clips(factor: Callable[[Array, Any], Array]) -> Callable[[Any], None]:
     """A mutant of the clip, wherever it is used."""
 
     def plant(monkeypatch: Any) -> None:
-        for module in (baselines, contributions):
+        for module in (users_module, dpals):
             monkeypatch.setattr(module, "clip_factor", factor)
 
     return plant
@@ -178,9 +182,9 @@ def after_training(change: Callable[[dict[str, Any], Any], None]) -> Callable[[A
     """A mutant that changes what private ALS publishes, given the private ratings."""
     train = PrivateALS.train
 
-    def wrong(self: PrivateALS, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
-        arrays = train(self, ratings, gate, seed)
-        change(arrays, ratings)
+    def wrong(self: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        arrays = train(self, users, gate, seed)
+        change(arrays, users._ratings)
         return arrays
 
     return set_to(PrivateALS, "train", wrong)
@@ -209,12 +213,15 @@ def complain_about_few_users(arrays: dict[str, Any], ratings: Any) -> None:
         raise ValueError("too few users")
 
 
-def mean_of_all_ratings(ratings: Any) -> Array:
-    return np.array([(ratings.matrix.data - ratings.domain.midpoint).sum(), float(ratings.n_ratings)])
+def mean_of_all_ratings(self: Users) -> Bounded:
+    ratings, half = self._ratings, self.domain.half_width
+    values = np.array([(ratings.matrix.data - self.domain.midpoint).sum(), float(ratings.n_ratings)])
+    return Bounded(values, users_module.LEVEL_BOUND, weight=[1 / half, 1.0])
 
 
-def counts_of_all_ratings(ratings: Any, user_weight: Any = None) -> Array:
-    return np.bincount(ratings.matrix.indices, minlength=ratings.n_items).astype(np.float64)
+def counts_of_all_ratings(self: Users) -> Bounded:
+    counts = np.bincount(self._ratings.matrix.indices, minlength=self.domain.n_items)
+    return Bounded(counts.astype(np.float64), positive(1.0))
 
 
 def sample_by_one_generator(ratings: Any, count: int, seed: int, priority: Any = None) -> Any:
@@ -272,68 +279,69 @@ def keep_any_rating(ratings: Array, domain: Domain) -> Array:
 def range_from_the_ratings(monkeypatch: Any) -> None:
     train = ItemBias.train
 
-    def wrong(self: ItemBias, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
+    def wrong(self: ItemBias, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        ratings = users._ratings
         data = ratings.matrix.data
         ends = (float(data.min()), float(data.max()) + 1) if len(data) else (1.0, 2.0)
-        return train(self, replace(ratings, domain=Domain(ratings.domain.items, ends)), gate, seed)
+        narrow = replace(ratings, domain=Domain(ratings.domain.items, ends))
+        return train(self, Users(narrow), gate, seed)
 
     monkeypatch.setattr(ItemBias, "train", wrong)
 
 
 def ratings_not_clipped(monkeypatch: Any) -> None:
-    statistics = contributions.statistics
-    monkeypatch.setattr(
-        contributions, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf}))
-    )
+    statistics = dpals.statistics
+    monkeypatch.setattr(dpals, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf})))
 
 
 def ridge_by_number_of_users(monkeypatch: Any) -> None:
-    users = PrivateALS._users
+    fit = FittedUsers.fit
 
-    def wrong(self: PrivateALS, local: Any, items: Array, ridge: Any) -> Array:
-        more = replace(ridge, regularization=ridge.regularization * (1 + local.rows.n_users))
-        return users(self, local, items, more)
+    def wrong(self: FittedUsers, items: Array, ridge: Any) -> None:
+        n_users = self._ratings.n_users
+        fit(self, items, replace(ridge, regularization=ridge.regularization * (1 + n_users)))
 
-    monkeypatch.setattr(PrivateALS, "_users", wrong)
+    monkeypatch.setattr(FittedUsers, "fit", wrong)
 
 
 def exact_number_of_users(monkeypatch: Any) -> None:
     released = PrivateALS._level
 
-    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> Any:
-        return released(self, ratings, gate)._replace(n_users=float(max(ratings.n_users, 1)))
+    def wrong(self: PrivateALS, users: FittedUsers, gate: Gate) -> Any:
+        return released(self, users, gate)._replace(n_users=float(max(users._ratings.n_users, 1)))
 
     monkeypatch.setattr(PrivateALS, "_level", wrong)
 
 
 def exact_weights_after_the_release(monkeypatch: Any) -> None:
-    released = PrivateALS._item_weights
+    train, usable = PrivateALS.train, private_als.usable_weights
 
-    def wrong(self: PrivateALS, ratings: Any, gate: Gate) -> Array:
-        released(self, ratings, gate)
-        return np.maximum(baselines.item_weights(ratings), 0.01)
+    def wrong(self: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        exact = np.maximum(users.item_weights()._values, 0.01)
+        monkeypatch.setattr(private_als, "usable_weights", lambda _, noise_sd: usable(exact, noise_sd))
+        return train(self, users, gate, seed)
 
-    monkeypatch.setattr(PrivateALS, "_item_weights", wrong)
+    monkeypatch.setattr(PrivateALS, "train", wrong)
 
 
 def release_of_one_label_without_noise(monkeypatch: Any) -> None:
-    release = Gate.release
+    release = LocalGate.release
 
-    def wrong(self: Gate, label: str, value: Array, **options: Any) -> Array:
-        noisy = release(self, label, value, **options)
-        return value.copy() if label.startswith("item biases") else noisy
+    def wrong(self: LocalGate, label: str, bounded: Bounded) -> Array:
+        exact = bounded._values.copy()
+        noisy = release(self, label, bounded)
+        return exact if label.startswith("item biases") else noisy
 
-    monkeypatch.setattr(Gate, "release", wrong)
+    monkeypatch.setattr(LocalGate, "release", wrong)
 
 
-def one_statistic_charged(self: DPALS, replace: bool) -> float:
+def one_statistic_charged(self: DPALS) -> Bound:
     sums = 1.0 if self.clipping == "user" else self._cells
-    return math.sqrt(sums * (4 if replace else 1))
+    return Bound(math.sqrt(sums), math.sqrt(4 * sums))
 
 
 def relation_ignored(monkeypatch: Any) -> None:
-    right = PrivateALS._sensitivity
-    monkeypatch.setattr(PrivateALS, "_sensitivity", lambda self, label, _: right(self, label, False))
+    monkeypatch.setattr(Bound, "under", lambda self, relation: self.add_remove)
 
 
 def off_diagonal_counted_too_much(width: int) -> Array:
@@ -342,13 +350,12 @@ def off_diagonal_counted_too_much(width: int) -> Array:
 
 
 def one_iteration_uncharged(monkeypatch: Any) -> None:
-    parts = DPALS._parts
+    releases = DPALS.releases
 
-    def wrong(self: DPALS) -> dict[str, float]:
-        every = parts(self)
-        return {label: part for label, part in every.items() if label != f"item statistics {self.iterations}"}
+    def wrong(self: DPALS, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return Plan(budget, releases(self, budget, domain, fraction).releases[:-1])
 
-    monkeypatch.setattr(DPALS, "_parts", wrong)
+    monkeypatch.setattr(DPALS, "releases", wrong)
 
 
 def last_step_uncharged(monkeypatch: Any) -> None:
@@ -373,7 +380,7 @@ def row_clip_missing(monkeypatch: Any) -> None:
 
 def without_counting_users(self: Estimator, train: Any, ratings: Any, accountant: Any, *options: Any) -> Any:
     plan = self.releases(accountant.budget, ratings.domain, 1.0)
-    result = train(ratings, Gate(accountant, plan), 0)
+    result = train(self.users(ratings), LocalGate(accountant, plan), 0)
     return result, accountant.statement(self.public_inputs, (), exact_arithmetic=True)
 
 
@@ -400,10 +407,10 @@ def norms_of_residuals_taken_in_another_order(
 def items_learned_by_exact_weights(monkeypatch: Any) -> None:
     train = PrivateEigenRec.train
 
-    def wrong(self: PrivateEigenRec, ratings: Any, gate: Gate, seed: int) -> dict[str, Any]:
-        exact = baselines.item_weights(ratings)
+    def wrong(self: PrivateEigenRec, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        exact = users.item_weights()._values
         monkeypatch.setattr(private_eigenrec, "_at_least", lambda *_: exact >= np.sort(exact)[-3])
-        return train(self, ratings, gate, seed)
+        return train(self, users, gate, seed)
 
     monkeypatch.setattr(PrivateEigenRec, "train", wrong)
 
@@ -702,7 +709,7 @@ MUTANTS = [
     ),
     Mutant(
         "norm of the user's factors not clipped",
-        set_to(contributions, "norms", lambda factors: np.zeros(len(factors))),
+        set_to(users_module, "norms", lambda factors: np.zeros(len(factors))),
         sensitivity("dpals"),
     ),
     Mutant(
@@ -732,24 +739,24 @@ MUTANTS = [
     ),
     Mutant(
         "mean of all ratings charged as one vote a user (DPALS, section 5.2)",
-        set_to(baselines, "level_aggregate", mean_of_all_ratings),
+        set_to(Users, "level", mean_of_all_ratings),
         sensitivity("global-mean"),
     ),
     Mutant(
         "exact counts charged as weights of norm 1",
-        set_to(baselines, "item_weights", counts_of_all_ratings),
+        set_to(Users, "item_weights", counts_of_all_ratings),
         sensitivity("popular"),
     ),
     Mutant(
         "noise off the diagonal of a Gramian too small",
-        set_to(private_als, "frobenius_scale", off_diagonal_counted_too_much),
+        set_to(users_module, "frobenius_scale", off_diagonal_counted_too_much),
         sensitivity("private-als, spectral start"),
     ),
     Mutant("ridge grows with the number of users", ridge_by_number_of_users, sensitivity("private-als")),
     # the charge is not what is released
     Mutant(
         "right-hand sides charged, Gramians not (DPALS, Theorem 1)",
-        set_to(DPALS, "_statistics_sensitivity", one_statistic_charged),
+        set_to(DPALS, "statistics_bound", property(one_statistic_charged)),
         sensitivity("dpals"),
     ),
     Mutant("replace charged as add-remove", relation_ignored, sensitivity("private-als", "replace")),
@@ -974,7 +981,7 @@ MUTANTS = [
     ),
     Mutant(
         "clip without its margin for rounding",
-        set_to(baselines, "CLIP_MARGIN", 1.0),
+        set_to(users_module, "CLIP_MARGIN", 1.0),
         Killer(test_exact_sums.test_a_clip_leaves_room_for_rounding, {"bound": 1.0}),
     ),
     Mutant(
@@ -984,7 +991,7 @@ MUTANTS = [
     ),
     Mutant(
         "sums in floating point (item biases)",
-        set_to(baselines, "spacing", lambda *_: 0.0),
+        set_to(users_module, "spacing", lambda *_: 0.0),
         in_any_order("item-bias"),
     ),
     Mutant(
@@ -1030,9 +1037,9 @@ MUTANTS = [
     Mutant(
         "factors of a contribution not at norm 1 (EigenRec)",
         set_to(
-            private_eigenrec.UnitRows,
-            "factors",
-            lambda self, vectors: self.ratings.matrix @ (vectors * self.scale[:, None]),
+            private_eigenrec.LikingUsers,
+            "_factors",
+            lambda self, vectors: self._ratings.matrix @ (vectors * self._scale[:, None]),
         ),
         sensitivity("private-eigenrec"),
     ),
@@ -1077,7 +1084,7 @@ MUTANTS = [
     ),
     Mutant(
         "a warning where somebody's row is clipped to zero",
-        set_to(baselines, "clip_factor", factors_that_overflow_for_rows_of_zeros),
+        set_to(users_module, "clip_factor", factors_that_overflow_for_rows_of_zeros),
         Killer(test_replay.test_no_user_raises_a_warning, {"estimator": ItemBias(), "high": 1e9}),
     ),
     Mutant(
