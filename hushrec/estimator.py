@@ -8,9 +8,9 @@ ratings in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from hushrec.serving import UserState
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
 #: What it says besides where user ids are row numbers.
 PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying her row)"
-
-#: What a training returns.
-Result = TypeVar("Result")
 
 
 class Round(NamedTuple):
@@ -189,28 +186,14 @@ class Estimator:
         BudgetError
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
-
-        def train(rows: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-            return self.train(rows.rated(), gate, seed)
-
-        arrays, privacy = self.run(train, ratings, accountant, seed, progress, share)
+        plan = self.check(ratings, accountant, seed, share)
+        with LocalGate(accountant, plan, progress) as gate, one_blas_thread():
+            arrays = self.train(self.users(ratings.rated()), gate, int(seed))
+        privacy = self.statement(ratings, accountant)
         return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
 
-    def run(
-        self,
-        train: Callable[[Any, Gate, int], Result],
-        ratings: Ratings,
-        accountant: Accountant,
-        seed: int,
-        progress: bool = False,
-        share: float = 1.0,
-    ) -> tuple[Result, PrivacyStatement]:
-        """Check everything that can be checked beforehand, then train through a gate.
-
-        Returns
-        -------
-        (what ``train`` returned, PrivacyStatement)
-        """
+    def check(self, ratings: Ratings, accountant: Accountant, seed: int = 0, share: float = 1.0) -> Plan:
+        """Refuse whatever can be refused before anything is spent; the releases of this run otherwise."""
         if not isinstance(ratings, Ratings):
             raise InputError(
                 f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
@@ -240,12 +223,15 @@ class Estimator:
             )
         plan = self.releases(budget, ratings.domain, part)
         accountant.check(plan)
-        with LocalGate(accountant, plan, progress) as gate, one_blas_thread():
-            result = train(self.users(ratings), gate, int(seed))
-        notes = self.notes(budget, ratings.domain)
+        return plan
+
+    def statement(self, ratings: Ratings, accountant: Accountant) -> PrivacyStatement:
+        """What the accountant says after a run on these rows: it reads nothing of them but public marks."""
+        budget, public = accountant.budget, self.public_inputs
+        if ratings.by_position:
+            public = (*public, PUBLIC_ROWS)
         exact = self.exact_arithmetic and budget.private
-        public = (*self.public_inputs, PUBLIC_ROWS) if ratings.by_position else self.public_inputs
-        return result, accountant.statement(public, notes, exact_arithmetic=exact)
+        return accountant.statement(public, self.notes(budget, ratings.domain), exact_arithmetic=exact)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

@@ -30,7 +30,8 @@ from hushrec.checks import (
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
-from hushrec.gate import Gate
+from hushrec.gate import Gate, LocalGate
+from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -300,9 +301,11 @@ class OneBitCompletion(Estimator):
         -------
         Completion
         """
-        (users, items), privacy = self.run(self._released_factors, ratings, accountant, seed)
+        plan = self.check(ratings, accountant, seed)
+        with one_blas_thread():
+            users, items = self._released_factors(ratings, LocalGate(accountant, plan), seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound
-        return Completion(users, items, bound, self.link, privacy)
+        return Completion(users, items, bound, self.link, self.statement(ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's regression of her own labels on the released item factors."""

@@ -25,7 +25,8 @@ from hushrec.algorithms import Billboard, Estimator
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.gate import Gate, LocalGate
+from hushrec.gate import LocalGate
+from hushrec.kernels.threads import one_blas_thread
 from hushrec.outsourcing.graph import Graph, choose_graph
 from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
@@ -146,11 +147,13 @@ class Agreement:
         """
         self.check(ratings)
 
-        def train(users: Any, _: Gate, seed: int) -> dict[str, Any]:
-            return self.estimator.train(users, _SharedGate(self, total), seed)
-
-        arrays, privacy = self.estimator.run(train, ratings.rated(), Accountant(self.budget), self.seed)
-        return Billboard(self.estimator, self.domain, arrays, self._statement(privacy, secure))
+        accountant = Accountant(self.budget)
+        self.estimator.check(ratings, accountant, self.seed)
+        with one_blas_thread():
+            users = self.estimator.users(ratings.rated())
+            arrays = self.estimator.train(users, _SharedGate(self, total), self.seed)
+        statement = self._statement(self.estimator.statement(ratings, accountant), secure)
+        return Billboard(self.estimator, self.domain, arrays, statement)
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:
         """What an accountant says that released nothing itself, with what the nodes released."""

@@ -10,7 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hushrec.algorithms import GlobalMean, baselines, projected_gradient
+from hushrec import users as users_module
+from hushrec.algorithms import GlobalMean, projected_gradient
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels import fixed_point, threads
@@ -124,5 +125,5 @@ def test_truncation_makes_nothing_longer() -> None:
 def test_a_clip_leaves_room_for_rounding(bound: float) -> None:
     """What it scales to is shorter than the bound by more than norms and weights are rounded."""
     norms = bound * 10.0 ** np.random.default_rng(2).uniform(-3, 3, 1000)
-    for norm, factor in zip(norms, baselines.clip_factor(norms, bound)):
+    for norm, factor in zip(norms, users_module.clip_factor(norms, bound)):
         assert Fraction(factor) * Fraction(norm) <= Fraction(bound) * (1 - Fraction(1, 1 << 23))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import Popular, PrivateEigenRec
+from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
@@ -138,14 +139,12 @@ def test_planned_rank_grows_with_what_noise_leaves() -> None:
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     """A contribution is bounded even where the square of every product is 0 in floating point."""
-    from hushrec.algorithms.private_eigenrec import UnitRows
-
-    ratings = small()
-    local = UnitRows.of(ratings, np.ones(12))
-    factors = local.factors(np.full((12, 3), 1e-200))
+    users = LikingUsers(small())
+    users.scale(np.ones(12))
+    factors = users._factors(np.full((12, 3), 1e-200))
     np.testing.assert_allclose(np.linalg.norm(factors, axis=1), 1.0, rtol=1e-6)
     assert (np.linalg.norm(factors, axis=1) <= 1).all()
-    assert not local.factors(np.zeros((12, 3))).any()
+    assert not users._factors(np.zeros((12, 3))).any()
 
 
 @pytest.mark.parametrize(
