@@ -1,0 +1,84 @@
+"""Partitions of the users give the model of the whole, byte for byte."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import ItemBias, Popular, PrivateALS
+from hushrec.engines import parts
+from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+from hushrec.users import Users
+from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of
+
+USER_CASES = [case for case in CASES if isinstance(case.estimator.users(ratings_of({})), Users)]
+
+
+def trained(case: Case, relation: str, partitions: int | None, **options) -> bytes:
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    accountant = Accountant(case.budget(relation), noise=SeededNoise(3))
+    if partitions is None:
+        return case.estimator.fit(ratings, accountant, seed=1).to_bytes()
+    model = parts.fit(case.estimator, ratings, accountant, partitions=partitions, seed=1, **options)
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize("case", USER_CASES, ids=lambda case: case.name)
+def test_the_same_bytes_for_any_number_of_partitions(case: Case) -> None:
+    for relation in ("add-remove", "replace"):
+        whole = trained(case, relation, None)
+        for partitions in (1, 2, 4, 7):
+            assert trained(case, relation, partitions) == whole
+
+
+def test_processes() -> None:
+    case = next(case for case in CASES if case.name == "dpals")
+    assert trained(case, "add-remove", 2, processes=True) == trained(case, "add-remove", None)
+
+
+def test_a_lost_partition_is_made_again_and_noise_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in CASES if case.name == "private-als")
+    whole = trained(case, "add-remove", None)
+    lost, lock = [], threading.Lock()
+    spreads = Users.spreads
+
+    def once(self: Users):
+        with lock:
+            if not lost:
+                lost.append(True)
+                raise MemoryError("user 'alice' has 17 ratings")
+        return spreads(self)
+
+    monkeypatch.setattr(Users, "spreads", once)
+    assert trained(case, "add-remove", 3) == whole
+    assert lost
+
+
+def test_a_partition_that_is_always_lost_says_nothing_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(self: Users):
+        raise MemoryError("user 'alice' has 17 ratings")
+
+    monkeypatch.setattr(Users, "item_weights", always)
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 9))
+    with pytest.raises(HushrecError) as error:
+        parts.fit(Popular(), ratings, Accountant(Budget(1, 1e-6)), partitions=2)
+    assert "alice" not in str(error.value) and error.value.__cause__ is None
+
+
+def test_releases_are_charged_once() -> None:
+    budget, estimator = Budget(1, 1e-6), PrivateALS()
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 9))
+    accountant = Accountant(budget)
+    parts.fit(estimator, ratings, accountant, partitions=3)
+    assert accountant.releases == estimator.plan(budget, ratings.domain).releases
+    with pytest.raises(BudgetError):
+        parts.fit(estimator, ratings, accountant, partitions=3)
+
+
+@pytest.mark.parametrize("partitions", [0, 1.5, True])
+def test_a_wrong_number_of_partitions_is_refused(partitions) -> None:
+    ratings = ratings_of({})
+    with pytest.raises(InputError, match="partitions"):
+        parts.fit(ItemBias(), ratings, Accountant(Budget(1, 1e-6)), partitions=partitions)
