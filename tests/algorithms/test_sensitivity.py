@@ -7,6 +7,8 @@ compared in integers. Planting ``clip_factor = lambda norms, bound: 1.0`` fails 
 dropping the factor 2 of replace fails A1 of that relation; doubling a sensitivity fails A2.
 """
 
+import math
+
 import pytest
 
 from hushrec.audit.distinguish import replay, transcript
@@ -30,6 +32,7 @@ def check(case: Case, relation: str, pairs: int, seed: int, record) -> None:
                 moved = moves(calls, again, releases)
                 assert moved.keys() == releases.keys()
                 for label, distance in moved.items():
+                    assert math.isfinite(distance), f"{label} holds what is no number"
                     if distance > 1 - TELLS:
                         excess = exact_excess(calls, again, label, releases[label])
                         assert excess <= 0, f"{label} moved by {distance} of its sensitivity"
