@@ -34,7 +34,7 @@ def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
         if not good:
             noun = "an integer" if kind is int else "a finite number"
             span = f"{'>=' if kind is int else '>'} {low:g}" + ("" if high is None else f" and <= {high:g}")
-            raise InputError(f"{name}={shown(value)} is out of range; pass {noun} {span}.")
+            raise InputError(f"{name}={shown(value)} is out of range; pass {noun} {span}.", parameter=name)
 
 
 def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
@@ -42,14 +42,16 @@ def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
     for name, (value, choices) in rules.items():
         if not isinstance(value, str) or value not in choices:
             words = ", ".join(map(repr, choices))
-            raise InputError(f"{name}={shown(value)} is not known; pass one of {words}.")
+            raise InputError(f"{name}={shown(value)} is not known; pass one of {words}.", parameter=name)
 
 
 def check_truths(**settings: bool) -> None:
     """Refuse what is neither True nor False."""
     for name, value in settings.items():
         if not isinstance(value, bool | np.bool_):
-            raise InputError(f"{name}={shown(value)} is neither True nor False; pass one of them.")
+            raise InputError(
+                f"{name}={shown(value)} is neither True nor False; pass one of them.", parameter=name
+            )
 
 
 def check_clips(**clips: float | None) -> None:
@@ -64,7 +66,8 @@ def check_within(**rules: tuple[float, float, float]) -> None:
     for name, (value, low, high) in rules.items():
         if not is_number(value) or not low <= value <= high:
             raise InputError(
-                f"{name}={shown(value)} is out of range; pass a number from {low:g} to {high:g}."
+                f"{name}={shown(value)} is out of range; pass a number from {low:g} to {high:g}.",
+                parameter=name,
             )
 
 

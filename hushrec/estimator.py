@@ -206,7 +206,9 @@ class Estimator:
         budget, part = accountant.budget, accountant.part(share)
         check_users(ratings, accountant)
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise InputError(f"seed={seed!r} is not a non-negative integer; pass one, for example seed=0.")
+            raise InputError(
+                f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
+            )
         if budget.private and not ratings.domain.declared:
             raise InputError(
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
@@ -219,7 +221,9 @@ class Estimator:
         if budget.unit not in self.units:
             raise InputError(
                 f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
-                f" {budget.unit!r}; pass Budget(..., unit={self.units[0]!r})."
+                f" {budget.unit!r}",
+                parameter="unit",
+                value=self.units[0],
             )
         plan = self.releases(budget, ratings.domain, part)
         accountant.check(plan)

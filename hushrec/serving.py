@@ -377,5 +377,5 @@ def cosines_with(item_factors: Array, column: int) -> Array:
 
 def _count(n: int) -> int:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-        raise InputError(f"n={n!r} is not a positive number of items; pass for example n=10.")
+        raise InputError(f"n={n!r} is not a positive number of items; pass for example 10.", parameter="n")
     return int(n)

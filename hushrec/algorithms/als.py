@@ -80,7 +80,9 @@ class ALS(Estimator):
         """One entry that says what it is: the whole model, unprotected."""
         if budget.private:
             raise InputError(
-                "als has no privacy: pass epsilon=inf to say that you want none, or train private-als."
+                "als has no privacy: train private-als, or say that you want none",
+                parameter="epsilon",
+                value=math.inf,
             )
         exact = Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
         return Plan(budget, (exact,))

@@ -130,7 +130,9 @@ def exact_release(name: str, budget: Budget) -> Release:
     """The one release of an algorithm without privacy: its whole model, unprotected."""
     if budget.private:
         raise InputError(
-            f"{name} has no privacy: pass epsilon=inf to say that you want none, or train a private model."
+            f"{name} has no privacy: train a private model, or say that you want none",
+            parameter="epsilon",
+            value=math.inf,
         )
     return Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
 

@@ -181,12 +181,17 @@ class OneBitCompletion(Estimator):
             check_numbers(n_users=(self.n_users, int, 1, None))
         if self.flips is not None:
             if self.mechanism not in ("input", "none"):
-                raise InputError("flips are for mechanism='input', or 'none' where the users flipped labels.")
+                raise InputError(
+                    "flips are for mechanism='input', or 'none' where the users flipped labels.",
+                    parameter="flips",
+                )
             check_flips(self.flips)
         if self.mechanism == "objective" and self.link == "probit":
             raise InputError(
                 "Objective perturbation has no proof for the probit link: the paper's leaves out the Jacobian"
-                " and the constraints (docs/errata.md, J3); pass link='logistic', or mechanism='input'."
+                " and the constraints (docs/errata.md, J3); use the logistic link, or another mechanism",
+                parameter="link",
+                value="logistic",
             )
         if self.mechanism == "output-published":
             self._check_published()
@@ -197,8 +202,10 @@ class OneBitCompletion(Estimator):
         if not self.acknowledge_cost:
             raise InputError(
                 "Algorithm 4 as published costs entry_epsilon for each entry it releases, so the whole matrix"
-                " costs n_users * n_items * entry_epsilon; pass mechanism='output', or acknowledge_cost=True"
-                " and a budget of that size."
+                " costs n_users * n_items * entry_epsilon; acknowledge_cost with a budget of that size, or"
+                " take another mechanism",
+                parameter="mechanism",
+                value="output",
             )
 
     @classmethod
@@ -217,8 +224,9 @@ class OneBitCompletion(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if budget.relation != "replace":
             raise InputError(
-                "one-bit protects the value of a rating whose place is public;"
-                " pass Budget(..., unit='rating', relation='replace')."
+                "one-bit protects the value of a rating whose place is public",
+                parameter="relation",
+                value="replace",
             )
 
         def plan(*releases: tuple[str, Any, float]) -> Plan:
@@ -226,7 +234,7 @@ class OneBitCompletion(Estimator):
 
         if self.mechanism == "none":
             if budget.private:
-                raise InputError("mechanism='none' has no privacy: pass epsilon=inf to ask for none.")
+                raise InputError("mechanism='none' has no privacy", parameter="epsilon", value=math.inf)
             return plan(("labels", Gaussian(0.0), 1.0))
         epsilon = pure_epsilon_share(budget, fraction)
         if self.mechanism == "input":

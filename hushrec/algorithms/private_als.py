@@ -197,7 +197,9 @@ class PrivateALS(Estimator):
         if not self.user_variance:
             raise InputError("user_variance=0 leaves users no factors; pass a number > 0.")
         if self.features and (not self.bias_rounds or self.rank < 2):
-            raise InputError("features needs rank >= 2 and bias_rounds >= 1; pass features=False.")
+            raise InputError(
+                "features needs rank >= 2 and bias_rounds >= 1", parameter="features", value=False
+            )
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:

@@ -130,7 +130,9 @@ def canaries(
         Stands in for the operating system's generator, for tests of the audit.
     """
     if isinstance(n_canaries, bool) or not isinstance(n_canaries, int) or n_canaries < 20:
-        raise InputError(f"n_canaries={n_canaries!r} is out of range; pass an integer >= 20.")
+        raise InputError(
+            f"n_canaries={n_canaries!r} is out of range; pass an integer >= 20.", parameter="n_canaries"
+        )
     if not budget.private or budget.unit != "user":
         raise InputError("The canaries are users: pass a budget for users with a finite epsilon.")
     everybody = _canaries(n_canaries)

@@ -141,9 +141,11 @@ def distinguish(
         Stands in for the operating system's generator, for tests of the audit.
     """
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 10:
-        raise InputError(f"runs={runs!r} is out of range; pass an integer >= 10.")
+        raise InputError(f"runs={runs!r} is out of range; pass an integer >= 10.", parameter="runs")
     if not budget.private:
-        raise InputError("An infinite epsilon claims nothing that could be tested; pass a finite one.")
+        raise InputError(
+            "An infinite epsilon claims nothing that could be tested; pass a finite one.", parameter="epsilon"
+        )
     source: NoiseSource = SystemNoise() if noise is None else noise
     domain = pair.data.domain if pair else domain or Domain(tuple("abcdefgh"), rating_range=(1, 5))
     plan = estimator.plan(budget, domain)

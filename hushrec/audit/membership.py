@@ -126,7 +126,10 @@ def membership(
         Called with model and epsilon before each run.
     """
     if not epsilons or not all(0 < epsilon < math.inf for epsilon in epsilons):
-        raise InputError("epsilons must be finite and greater than 0; the control without privacy is added.")
+        raise InputError(
+            "epsilons must be finite and greater than 0; the control without privacy is added.",
+            parameter="epsilons",
+        )
     if n_planted < 20 or draws < 1:
         raise InputError("Pass n_planted >= 20 and draws >= 1.")
     domain = ratings.domain

@@ -79,7 +79,10 @@ class Domain:
         object.__setattr__(self, "rating_range", _check_range(self.rating_range))
         cap = self.max_ratings_per_user
         if isinstance(cap, (bool, np.bool_)) or not isinstance(cap, (int, np.integer)) or cap < 1:
-            raise InputError(f"max_ratings_per_user must be a positive integer, not {cap!r}.")
+            raise InputError(
+                f"max_ratings_per_user must be a positive integer, not {cap!r}.",
+                parameter="max_ratings_per_user",
+            )
         object.__setattr__(self, "max_ratings_per_user", int(cap))
         object.__setattr__(self, "_texts", _check_catalogue(items))
         if self.item_features is not None:
@@ -253,20 +256,27 @@ def _check_range(rating_range: Any) -> tuple[float, float]:
     try:
         low, high = rating_range
     except (TypeError, ValueError):
-        raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.") from None
+        raise InputError(
+            f"rating_range must be two numbers (low, high), not {rating_range!r}.", parameter="rating_range"
+        ) from None
     if not (is_number(low) and is_number(high)):
-        raise InputError(f"The rating range must be two numbers (low, high), not {rating_range!r}.")
+        raise InputError(
+            f"rating_range must be two numbers (low, high), not {rating_range!r}.", parameter="rating_range"
+        )
     try:
         low, high = float(low), float(high)
     except OverflowError:
         low = high = math.inf
     if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
         raise InputError(
-            f"The rating range must lie between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
-            f" ({low:g}, {high:g}); give the ratings in a larger unit."
+            f"rating_range must lie between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
+            f" ({low:g}, {high:g}); give the ratings in a larger unit.",
+            parameter="rating_range",
         )
     if not np.float32(low) < np.float32(high):
-        raise InputError(f"The rating range must increase from low to high, not ({low:g}, {high:g}).")
+        raise InputError(
+            f"rating_range must increase from low to high, not ({low:g}, {high:g}).", parameter="rating_range"
+        )
     return low, high
 
 

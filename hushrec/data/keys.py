@@ -40,7 +40,7 @@ def check_seed(seed: int) -> int:
         or not isinstance(seed, (int, np.integer))
         or not 0 <= seed < 1 << 64
     ):
-        raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.")
+        raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.", parameter="seed")
     return int(seed)
 
 

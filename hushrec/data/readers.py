@@ -132,7 +132,9 @@ def from_triples(users: Any, items: Any, ratings: Any, implicit: bool) -> Column
         return Columns(users, items, np.ones(len(users), dtype=np.float32))
     if ratings is None:
         raise InputError(
-            "Ratings are missing; pass them, or implicit=True where only user and item are known."
+            "Ratings are missing; where only users and items are known, say that every row is a like",
+            parameter="implicit",
+            value=True,
         )
     ratings = encode_ratings(ratings)
     check_lengths(users, items, ratings)
@@ -150,9 +152,11 @@ def read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> C
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     kind = _guess_format(path, magic) if format is None else format
     if kind not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.")
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.", parameter="format")
     if kind in ("movielens-100k", "movielens-dat", "jester") and columns is not None:
-        raise InputError(f"A file of format {kind} has no column names; leave columns out.")
+        raise InputError(
+            f"A file of format {kind} has no column names; leave columns out.", parameter="columns"
+        )
     try:
         if kind == "parquet":
             return _read_parquet(path, columns, implicit)
@@ -191,7 +195,9 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             )
         if len(matches) > 1:
             raise InputError(
-                f"Several columns could hold the {role}s ({_listed(matches)}); {_how_to_name(role)}."
+                f"Several columns could hold the {role}s ({_listed(matches)})",
+                parameter="columns",
+                value={role: "NAME"},
             )
         if not names:
             raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
@@ -201,12 +207,17 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             )
         if not matches:
             wanted = f"named {asked[role]!r}" if role in asked else f"for the {role}s"
-            hint = " (or implicit=True where there are no ratings)" if role == "rating" else ""
-            raise InputError(
-                f"The table has no column {wanted} (found: {_listed(names)}); {_how_to_name(role)}{hint}."
-            )
+            what = f"The table has no column {wanted} (found: {_listed(names)})"
+            if role == "rating":
+                what += "; name it in columns, or let every row be a like"
+                raise InputError(what, parameter="implicit", value=True)
+            raise InputError(what, parameter="columns", value={role: "NAME"})
         if matches[0] in chosen:
-            raise InputError(f"Column {matches[0]!r} has two roles; {_how_to_name(role)}, another column.")
+            raise InputError(
+                f"Column {matches[0]!r} has two roles",
+                parameter="columns",
+                value={role: "NAME"},
+            )
         chosen.append(matches[0])
     return chosen
 
@@ -228,10 +239,6 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
     if isinstance(columns, (list, tuple)) and 2 <= len(columns) <= 3:
         return dict(zip(ROLES, columns, strict=False))
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
-
-
-def _how_to_name(role: str) -> str:
-    return f"name it with columns={{{role!r}: NAME}}"
 
 
 def _listed(names: Sequence[Any]) -> str:

@@ -229,7 +229,7 @@ def compare(
     from hushrec.privacy import Accountant, epsilon_of, total_mu
 
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.")
+        raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
     grid = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings or {}, data_is_public)
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     if data_is_public:

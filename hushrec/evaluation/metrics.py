@@ -160,7 +160,10 @@ def evaluate(
     """
     _check(k=(k, 1), resamples=(resamples, 0), seed=(seed, 0))
     if relevant_from is not None and not math.isfinite(relevant_from):
-        raise InputError(f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.")
+        raise InputError(
+            f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
+            parameter="relevant_from",
+        )
     if targets.domain.fingerprint != billboard.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
@@ -355,7 +358,7 @@ def _draws(n_users: int, resamples: int, seed: int) -> Iterator[Array]:
 def _check(**rules: tuple[Any, int]) -> None:
     for name, (value, low) in rules.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
-            raise InputError(f"{name}={value!r} is out of range; pass an integer >= {low}.")
+            raise InputError(f"{name}={value!r} is out of range; pass an integer >= {low}.", parameter=name)
 
 
 def _plain(value: float) -> float | None:

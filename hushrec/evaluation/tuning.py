@@ -185,7 +185,7 @@ def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Setting
     if not candidates:
         raise InputError("There is nothing to choose from; pass settings to try, for example rank=4,8.")
     if budget.unit != "user":
-        raise InputError("The score counts users; pass a budget with unit='user'.")
+        raise InputError("The score counts users", parameter="unit", value="user")
     if budget.private and not ratings.domain.declared:
         raise InputError(
             "The catalogue and rating range of these ratings were read from them; declare a Domain."

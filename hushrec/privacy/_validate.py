@@ -28,13 +28,13 @@ def number(name: str, value: Any, advice: str) -> float:
     """Return `value` as a float that is not NaN; `advice` says what to pass ("pass ...")."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not is_number:
-        raise InputError(f"{name} must be a number, not {shown(value)}; {advice}.")
+        raise InputError(f"{name} must be a number, not {shown(value)}; {advice}.", parameter=name)
     try:
         result = float(value)
     except OverflowError:
-        raise InputError(f"{name} is too large for a float; {advice}.") from None
+        raise InputError(f"{name} is too large for a float; {advice}.", parameter=name) from None
     if math.isnan(result):
-        raise InputError(f"{name} must be a number, not NaN; {advice}.")
+        raise InputError(f"{name} must be a number, not NaN; {advice}.", parameter=name)
     return result
 
 
@@ -42,7 +42,9 @@ def positive(name: str, value: Any, advice: str) -> float:
     """Return `value` as a finite float greater than 0."""
     result = number(name, value, advice)
     if not 0 < result < math.inf:
-        raise InputError(f"{name} must be greater than 0 and finite, not {shown(value)}; {advice}.")
+        raise InputError(
+            f"{name} must be greater than 0 and finite, not {shown(value)}; {advice}.", parameter=name
+        )
     return result
 
 
@@ -50,12 +52,15 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
         words = " or ".join(f'"{option}"' for option in options)
-        raise InputError(f"{name} must be {words}, not {shown(value)}.")
+        raise InputError(f"{name} must be {words}, not {shown(value)}.", parameter=name)
     return value
 
 
 def name(parameter: str, value: Any) -> str:
     """Return `value` if it is a printable line of text: a label, the name of a data set."""
     if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
-        raise InputError(f"{parameter} must be a line of 1 to 200 printable characters, not {shown(value)}.")
+        raise InputError(
+            f"{parameter} must be a line of 1 to 200 printable characters, not {shown(value)}.",
+            parameter=parameter,
+        )
     return value

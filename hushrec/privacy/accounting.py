@@ -114,10 +114,10 @@ def total_mu(mus: Iterable[float]) -> float:
 
 def valid_epsilon(epsilon: float | None) -> float:
     """Return `epsilon` as a float greater than 0, infinity included, or refuse it."""
-    advice = "pass a number greater than 0, for example 1.0, or math.inf as the explicit word for no privacy"
+    advice = "pass a number greater than 0, for example 1.0, or inf as the explicit word for no privacy"
     result = number("epsilon", epsilon, advice)
     if result <= 0:
-        raise InputError(f"epsilon must be greater than 0, not {result:g}; {advice}.")
+        raise InputError(f"epsilon must be greater than 0, not {result:g}; {advice}.", parameter="epsilon")
     return result
 
 
@@ -126,14 +126,16 @@ def valid_delta(delta: float | None) -> float:
     advice = "pass a number between 0 and 1, well below one over the number of users, for example 1e-6"
     result = number("delta", delta, advice)
     if not SMALLEST_DELTA <= result < 1:
-        raise InputError(f"delta must be at least 1e-300 and less than 1, not {result:g}; {advice}.")
+        raise InputError(
+            f"delta must be at least 1e-300 and less than 1, not {result:g}; {advice}.", parameter="delta"
+        )
     return result
 
 
 def _at_least_zero(name: str, value: float) -> float:
     result = number(name, value, "pass a number that is at least 0")
     if result < 0:
-        raise InputError(f"{name} must be at least 0, not {result:g}.")
+        raise InputError(f"{name} must be at least 0, not {result:g}.", parameter=name)
     return result
 
 

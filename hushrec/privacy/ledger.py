@@ -163,9 +163,7 @@ class Ledger:
         with self._errors():
             if not self.path.exists():
                 if not create:
-                    raise LedgerError(
-                        f"There is no ledger at {self.path}; check the path, or allow it to be created."
-                    )
+                    raise LedgerError(f"There is no ledger at {self.path}; check the path.")
                 self._create()
             self._migrate()
         with self._transaction("DEFERRED") as connection:
@@ -188,7 +186,7 @@ class Ledger:
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, not {shown(budget)}.")
         if not budget.private:
-            raise InputError("An infinite epsilon is no budget; pass a finite one.")
+            raise InputError("An infinite epsilon is no budget; pass a finite one.", parameter="epsilon")
         with self._transaction("IMMEDIATE") as connection:
             current = self._dataset(connection, dataset, budget.unit, budget.relation)
             self._refuse_closed(connection, dataset)

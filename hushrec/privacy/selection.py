@@ -54,7 +54,10 @@ class RepeatAndSelect:
         object.__setattr__(self, "delta", valid_delta(self.delta))
         mean_runs = number("mean_runs", self.mean_runs, "pass how many runs to expect, for example 10")
         if not _LEAST_MEAN <= mean_runs <= _LARGEST_MEAN:
-            raise InputError(f"mean_runs must be from {_LEAST_MEAN} to {_LARGEST_MEAN:g}, not {mean_runs!r}.")
+            raise InputError(
+                f"mean_runs must be from {_LEAST_MEAN} to {_LARGEST_MEAN:g}, not {mean_runs!r}.",
+                parameter="mean_runs",
+            )
         shape = number("shape", self.shape, "pass 1.0 for a geometric number of runs")
         if not 0 <= shape <= _LARGEST_SHAPE:
             raise InputError(f"shape must be from 0 to {_LARGEST_SHAPE:g}, not {shape:g}.")
