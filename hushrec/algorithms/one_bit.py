@@ -197,8 +197,9 @@ class OneBitCompletion(Estimator):
             self._check_published()
 
     def _check_published(self) -> None:
-        if self.entry_epsilon is None or self.n_users is None:
-            raise InputError("output-published needs entry_epsilon and the declared n_users.")
+        for name in ("entry_epsilon", "n_users"):
+            if getattr(self, name) is None:
+                raise InputError(f"{name} is missing: output-published needs it.", parameter=name)
         if not self.acknowledge_cost:
             raise InputError(
                 "Algorithm 4 as published costs entry_epsilon for each entry it releases, so the whole matrix"
@@ -222,12 +223,10 @@ class OneBitCompletion(Estimator):
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        if budget.relation != "replace":
-            raise InputError(
-                "one-bit protects the value of a rating whose place is public",
-                parameter="relation",
-                value="replace",
-            )
+        for parameter, value in (("unit", "rating"), ("relation", "replace")):
+            if getattr(budget, parameter) != value:
+                what = "one-bit protects the value of a rating whose place is public"
+                raise InputError(what, parameter=parameter, value=value)
 
         def plan(*releases: tuple[str, Any, float]) -> Plan:
             return Plan(budget, [Release(*release, budget.unit, budget.relation) for release in releases])

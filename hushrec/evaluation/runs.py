@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import InputError
@@ -45,23 +45,35 @@ def choose(
     InputError
         For a model or a setting that does not exist, or a value out of range.
     """
-    from hushrec.algorithms import ESTIMATORS
-
-    if name not in ESTIMATORS:
-        raise InputError(f"Model {name!r} is not known; pass one of {', '.join(sorted(ESTIMATORS))}.")
-    cls = ESTIMATORS[name]
+    cls = known(name)
     given = dict(settings or {})
-    known = [field.name for field in fields(cls)]
+    names = [field.name for field in fields(cls)]
     for setting in given:
-        if setting not in known:
+        if setting not in names:
             raise InputError(
-                f"{name} has no setting {setting!r}; it has {', '.join(known) if known else 'none'}."
+                f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
             )
+    for field in fields(cls):
+        if field.default is MISSING and field.name not in given:
+            raise InputError(f"{field.name} is missing: {name} has no default for it.", parameter=field.name)
     if n_users is None:
         if cls.uses_user_count:
             raise InputError(f"{name} is tuned to the number of users; declare it or release it.")
         return cls(**given)
+    if "n_users" in names and not cls.uses_user_count:
+        given.setdefault("n_users", n_users)
     return cls.planned(budget, domain, n_users, **given)
+
+
+def known(name: str) -> type[Estimator]:
+    """The class of a model; refused where there is none of that name."""
+    from hushrec.registry import ESTIMATORS
+
+    if name not in ESTIMATORS:
+        raise InputError(
+            f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}.", parameter="model"
+        )
+    return ESTIMATORS[name]
 
 
 def needs_user_count(name: str) -> bool:
@@ -75,7 +87,8 @@ def check_run(
     name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
 ) -> None:
     """Refuse a run that could not be completed, before anything is spent on it."""
-    for count in _ANY_NUMBERS_OF_USERS if n_users is None else (n_users,):
+    unknown = n_users is None and needs_user_count(name)
+    for count in _ANY_NUMBERS_OF_USERS if unknown else (n_users,):
         choose(name, budget, domain, n_users=count, settings=settings).plan(budget, domain)
 
 

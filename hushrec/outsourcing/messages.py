@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import Any, TypeVar
@@ -137,6 +138,11 @@ def _array(entry: dict[str, Any], name: str) -> Array:
     if array.dtype == np.float64 and not np.isfinite(array).all():
         raise InputError(f"{name} holds a number that is not finite.")
     return array
+
+
+def fingerprint(items: Iterable[object]) -> str:
+    """SHA-256 of the item ids in order: nodes and server agree on positions."""
+    return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()
 
 
 def check_name(name: str) -> None:

@@ -6,13 +6,12 @@ import time
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from hushrec.audit import masked as audit
-from hushrec.cli import cli
 from hushrec.errors import InputError
 from hushrec.outsourcing.masking import draw_coefficients, masked, public_key
 from hushrec.outsourcing.messages import Record
+from tests.command_line import invoke
 
 needs_lattice = pytest.mark.skipif(importlib.util.find_spec("flint") is None, reason="python-flint")
 
@@ -108,8 +107,8 @@ def test_command(tmp_path):
     path = tmp_path / "upload.json"
     path.write_bytes(Record(sent, rows).to_json())
     line = ["audit", "masked", str(path), "--rating-range", "1", "5"]
-    assert "Recovered 30 of 30 ratings exactly." in CliRunner().invoke(cli, line).output
-    printed = json.loads(CliRunner().invoke(cli, [*line, "--json"]).output)
+    assert "Recovered 30 of 30 ratings exactly." in invoke(*line).output
+    printed = json.loads(invoke(*line, "--json").output)
     assert printed["ratings"] == ratings.tolist()
     path.write_text("{}")
-    assert CliRunner().invoke(cli, line).exit_code != 0
+    assert invoke(*line).exit_code != 0

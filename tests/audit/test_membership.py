@@ -4,12 +4,11 @@ import json
 import math
 
 import pytest
-from click.testing import CliRunner
 
 from hushrec.audit.membership import membership
-from hushrec.cli import cli
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
+from tests.command_line import invoke
 
 
 def check(ratings: Ratings, epsilons: list[float], draws: int, n_planted: int, record) -> None:
@@ -70,11 +69,11 @@ def test_private_figures_say_so():
 )
 def test_commands(arguments, tmp_path):
     plot = tmp_path / "plot.png"
-    done = CliRunner().invoke(cli, ["audit", *arguments, "--json", "--plot", str(plot)])
+    done = invoke("audit", *arguments, "--json", "--plot", str(plot))
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["audit"] == arguments[0]
     assert plot.read_bytes().startswith(b"\x89PNG")
-    text = CliRunner().invoke(cli, ["audit", *arguments])
+    text = invoke("audit", *arguments)
     assert "delta = 1e-06" in text.stdout and "relation: add-remove" in text.stdout
 
 
@@ -90,6 +89,6 @@ def test_commands(arguments, tmp_path):
     ],
 )
 def test_commands_refuse_in_one_line(arguments):
-    done = CliRunner().invoke(cli, ["audit", *arguments])
+    done = invoke("audit", *arguments)
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("Error: ")

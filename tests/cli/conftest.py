@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from hushrec.cli import cli
 from hushrec.data import realistic, split_ratings
+from tests.command_line import invoke
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,7 @@ def files(tmp_path_factory):
     paths.model = str(folder / "model.hush")
     arguments = ["train", paths.train, "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6"]
     arguments += [*paths.domain, "--out", paths.model, "--ledger", str(folder / "fixture.sqlite")]
-    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    assert invoke(*arguments).exit_code == 0
     return paths
 
 
@@ -40,9 +39,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "ledger.sqlite"))
     monkeypatch.delenv("HUSHREC_DEBUG", raising=False)
 
-    def invoke(*arguments):
-        return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    def run_here(*arguments):
+        return invoke(*arguments)
 
-    invoke.folder = folder
-    invoke.ledger = tmp_path / "ledger.sqlite"
-    return invoke
+    run_here.folder = folder
+    run_here.ledger = tmp_path / "ledger.sqlite"
+    return run_here

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec.cli import _file_names
-from hushrec.console import plain, value_of
+from hushrec.cli.files import file_names
+from hushrec.cli.show import plain
+from hushrec.cli.tune import value_of
 from hushrec.privacy import Ledger
 
 
@@ -44,7 +45,7 @@ def test_train_writes_a_model_and_charges(run, files):
 
 
 def test_train_json(run, files):
-    plain = parsed(train(run, files, "--json", "--set", "clip=0.8", "--relation", "replace"))
+    plain = parsed(train(run, files, "--json", "--clip", "0.8", "--relation", "replace"))
     assert plain["file"] == "model.hush" and plain["model"] == "item-bias"
     assert plain["hyper_parameters"]["clip"] == 0.8
     assert plain["privacy"]["epsilon"] == 5 and plain["privacy"]["relation"] == "replace"
@@ -111,7 +112,7 @@ def test_lists_for_nobody(run, files):
 
 def test_no_privacy_has_its_word(run, files):
     line = ["train", files.train, "--model", "als", "--epsilon", "inf", *files.domain, "--out", "m.hush"]
-    result = run(*line, "--data-is-public", "--set", "rank=4", "--set", "iterations=2")
+    result = run(*line, "--data-is-public", "--rank", "4", "--iterations", "2")
     assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
     assert not run.ledger.exists()
     plain = parsed(run("report", "m.hush", "--json"))
@@ -198,7 +199,7 @@ NASTY = [
 
 
 def test_file_names_are_safe_and_distinct():
-    names = _file_names(NASTY)
+    names = file_names(NASTY)
     assert len({name.casefold() for name in names}) == len(NASTY)
     for user, name in zip(NASTY, names, strict=True):
         stem = name.removesuffix(".csv")
@@ -210,8 +211,8 @@ def test_file_names_are_safe_and_distinct():
 
 
 def test_no_id_can_take_the_name_of_another():
-    hashed = _file_names(["x" * 400])[0]
-    assert len(set(_file_names(["x" * 400, hashed.removesuffix(".csv")]))) == 2
+    hashed = file_names(["x" * 400])[0]
+    assert len(set(file_names(["x" * 400, hashed.removesuffix(".csv")]))) == 2
 
 
 def test_file_names_reach_the_disk(run, files, tmp_path):

@@ -34,7 +34,7 @@ def test_user_level_model(run, files):
     [
         (["--mechanism", "objective", "--link", "probit", "--unit", "rating"], "Jacobian"),
         (["--mechanism", "input"], "unit"),
-        (["--mechanism", "output-published", "--unit", "rating"], "entry_epsilon"),
+        (["--mechanism", "output-published", "--unit", "rating"], "--entry-epsilon"),
         (["--mechanism", "hope", "--unit", "rating"], "mechanism"),
     ],
 )

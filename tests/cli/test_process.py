@@ -38,7 +38,7 @@ def test_import_is_light():
 
 def test_help_needs_no_library():
     code = (
-        "import sys; from hushrec.cli import cli; cli.main(['--help'], standalone_mode=False);"
+        "import sys; from hushrec.cli import run; assert run(['--help']) == 0;"
         "assert not {'numpy', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -130,7 +130,7 @@ def test_a_catalogue_that_cannot_number_items_is_refused(items, words):
      (0, 1.01e30), (-3e38, 3e38), (-1.01e30, 0)],
 )  # fmt: skip
 def test_a_range_that_bounds_nothing_is_refused(bad):
-    with pytest.raises(InputError, match="rating range") as caught:
+    with pytest.raises(InputError, match="rating.range") as caught:
         Domain(["a"], rating_range=bad)
     assert str(caught.value).count(". ") == 0
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from hushrec.cli import cli
 from hushrec.data import leave_k_out, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import evaluate, tuning
@@ -17,6 +15,7 @@ from hushrec.evaluation.tuning import grid, rank, score_aggregate, tune
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from tests.algorithms.cases import hostile_data, ratings_of, rows_of
+from tests.command_line import invoke
 
 BUDGET = Budget(10.0, 1e-6, failure=1e-6)
 RATINGS = realistic(2000, 60, 60_000, seed=1)
@@ -151,7 +150,7 @@ def test_commands(tmp_path, monkeypatch):
     common += ["--rating-range", "1", "5", "--catalogue", "items.txt"]
 
     def run(*arguments):
-        return CliRunner().invoke(cli, ["tune", *arguments, *common])
+        return invoke("tune", *arguments, *common)
 
     for free in (["--generated", "300"], ["ratings.parquet", "--data-is-public"]):
         listed = json.loads(run(*free, "--json").stdout)
@@ -163,8 +162,8 @@ def test_commands(tmp_path, monkeypatch):
     assert "best of a random number" in done.stdout
     assert Ledger(tmp_path / "ledger.sqlite").summary("default", 1e-6).charges == 1
     assert run().exit_code == 2 and run("ratings.parquet").exit_code == 2
-    show = json.loads(CliRunner().invoke(cli, ["ledger", "show", "--json"]).stdout)
+    show = json.loads(invoke("ledger", "show", "--json").stdout)
     assert [round(entry["epsilon"], 3) for entry in show["history"]] == [10.0]
-    assert CliRunner().invoke(cli, ["ledger", "close"]).exit_code == 0
+    assert invoke("ledger", "close").exit_code == 0
     again = run("ratings.parquet", "--out", "best.hush", "--mean-runs", "3")
     assert again.exit_code == 1 and "closed" in again.stderr

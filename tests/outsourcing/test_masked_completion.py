@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from hushrec.cli import cli
 from hushrec.errors import InputError
 from hushrec.outsourcing import client
 from hushrec.outsourcing import server as servers
@@ -23,6 +21,7 @@ from hushrec.outsourcing.messages import Accepted, Column, Refusal, Task, Upload
 from hushrec.outsourcing.server import CompletionServer, Settings, Store
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection, RefusedError, TransportError
+from tests.command_line import invoke
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
@@ -353,25 +352,24 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
     Path("items.txt").write_text("\n".join(items))
     generator = np.random.default_rng(2)
     ratings = generator.integers(1, 6, (N_NODES, N_ITEMS))
-    from hushrec.outsourcing.commands import fingerprint
+    from hushrec.outsourcing.messages import fingerprint
 
-    run = CliRunner()
     with serving(tmp_path, catalogue=fingerprint(items)) as service:
         shared = ["--server", service.url, "--catalogue", "items.txt"]
         for row in range(N_NODES):
             lines = [f"u{row},{items[item]},{ratings[row, item]}" for item in seen[row]]
             Path("mine.csv").write_text("user,item,rating\n" + "\n".join(lines))
             line = ["node", "submit", "mine.csv", *shared, "--rating-range", "1", "5", "--key", f"{row}.key"]
-            done = run.invoke(cli, [*line, "--record", f"{row}.json"], catch_exceptions=False)
+            done = invoke(*line, "--record", f"{row}.json")
             assert "Epsilon: None" in done.output and "masked ratings as node" in done.output
         line = ["node", "fetch", *shared, "--key", "3.key", "--out", "3.csv"]
-        assert run.invoke(cli, line, catch_exceptions=False).exit_code == 0
+        assert invoke(*line).exit_code == 0
         written = np.genfromtxt("3.csv", delimiter=",", skip_header=1, usecols=1)
         assert written.shape == (N_ITEMS,) and np.isfinite(written).all()
         assert Path("3.csv").stat().st_mode & 0o777 == 0o600
-        done = run.invoke(cli, ["audit", "masked", "3.json", "--rating-range", "1", "5", "--json"])
+        done = invoke("audit", "masked", "3.json", "--rating-range", "1", "5", "--json")
         assert json.loads(done.output)["ratings"] == ratings[3, seen[3]].tolist()
         Path("other.txt").write_text("\n".join(items[::-1]))
         line = ["node", "fetch", "--server", service.url, "--catalogue", "other.txt", "--key", "3.key"]
-        assert run.invoke(cli, [*line, "--out", "x.csv"]).exit_code != 0
+        assert invoke(*line, "--out", "x.csv").exit_code != 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("serve")]

@@ -1,0 +1,43 @@
+"""``hushrec audit canaries``."""
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.options import Delta, Epsilon, Json, Model, Plot, Relation, Seed, Whole
+
+
+def audit_canaries(
+    *,
+    model: Model = "private-als",
+    epsilon: Epsilon,
+    delta: Delta,
+    relation: Relation = "add-remove",
+    n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
+    seed: Seed = 0,
+    plot: Plot | None = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Train once on generated users who are in or out by a coin, and guess the coins from the releases.
+
+      hushrec audit canaries --model private-als --epsilon 1 --delta 1e-5 --canaries 10000
+
+    Parameters
+    ----------
+    epsilon
+        The claim. No default.
+    n_canaries
+        Users who are in or out by a coin.
+    """
+    from hushrec.audit.canaries import canaries
+    from hushrec.data import Domain
+    from hushrec.evaluation.runs import choose
+    from hushrec.privacy import Budget
+
+    budget = Budget(epsilon, delta, relation=relation)
+    domain = Domain((1, 2), rating_range=(1, 5))
+    estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
+    show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), plot, as_json)

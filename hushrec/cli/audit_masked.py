@@ -1,0 +1,48 @@
+"""``hushrec audit masked``."""
+
+from pathlib import Path
+
+from hushrec.cli import show
+from hushrec.cli.options import Json, Range
+from hushrec.errors import InputError
+
+
+def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_json: Json = False) -> None:
+    """Compute the ratings behind a masked upload, from what the server saw of it.
+
+      hushrec audit masked upload.json --rating-range 1 5
+      hushrec audit masked upload.json --rating-range 0.5 5 --step 0.5 --json
+
+    Parameters
+    ----------
+    record
+        Written by hushrec node submit --record: masked values, and the public key at the items.
+    rating_range
+        Lowest, highest rating.
+    step
+        Ratings are LOW, LOW + step, ...; 0.5 for half stars.
+    """
+    from hushrec.audit.masked import reconstruct
+    from hushrec.outsourcing.messages import Record, from_json
+
+    try:
+        seen = from_json(Record, Path(record).read_bytes())
+    except OSError as error:
+        raise InputError(f"Cannot read {record!r} ({error.strerror}).") from None
+    found = reconstruct(seen.values, seen.public_rows, rating_range=rating_range, step=step)
+    if as_json:
+        result = {
+            "uploaded": found.n_ratings,
+            "recovered": found.recovered,
+            "exact_combinations": found.exact_combinations,
+            "ratings": None if found.ratings is None else found.ratings.tolist(),
+            "reason": found.reason,
+        }
+        show.json(result)
+        return
+    why = f": {found.reason}." if found.reason else "."
+    show.text(
+        f"Recovered {found.recovered} of {found.n_ratings} ratings exactly{why}",
+        f"The mask leaves {found.exact_combinations} exact linear combinations of the ratings untouched,"
+        " whatever its noise.",
+    )

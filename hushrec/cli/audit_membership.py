@@ -1,0 +1,86 @@
+"""``hushrec audit membership``."""
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.options import (
+    Catalogue,
+    Count,
+    Delta,
+    Json,
+    Model,
+    Plot,
+    Range,
+    Relation,
+    Seed,
+    Whole,
+    epsilons_of,
+)
+from hushrec.errors import InputError
+
+
+def audit_membership(
+    ratings: str | None = None,
+    /,
+    *,
+    model: Model = "private-als",
+    epsilons: str,
+    delta: Delta,
+    relation: Relation = "add-remove",
+    rating_range: Range | None = None,
+    catalogue: Catalogue | None = None,
+    n_planted: Annotated[Whole, Parameter(name="--planted", validator=Number(gte=20))] = 400,
+    draws: Count = 1,
+    seed: Seed = 0,
+    plot: Plot | None = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Plant random users, and tell from the model alone which of them were in the training data.
+
+    A model without privacy is the control. Without RATINGS the other users are generated; with RATINGS the
+    figures are the curator's own, to be kept.
+
+      hushrec audit membership --epsilons 1,5,20 --delta 1e-6 --plot membership.png
+      hushrec audit membership ratings.parquet --epsilons 1,5 --delta 1e-6 --rating-range 1 5 \\
+                               --catalogue items.txt
+
+    Parameters
+    ----------
+    ratings
+        The other users' ratings.
+    epsilons
+        Privacy levels, separated by commas, as in 1,5. No default.
+    rating_range
+        Lowest and highest rating, declared with RATINGS.
+    n_planted
+        Random users, half of whom are trained on.
+    draws
+        Trainings of each model.
+    """
+    from hushrec.audit.membership import membership
+    from hushrec.data import Domain, Ratings, realistic
+
+    levels = epsilons_of(epsilons)
+    if ratings is None:
+        others = realistic(1500, 1000, 90_000, seed=seed)
+    elif rating_range is None or catalogue is None:
+        raise InputError("With RATINGS, declare --rating-range LOW HIGH and --catalogue FILE.")
+    else:
+        others = Ratings.read(ratings, Domain(tuple(Domain.read_catalogue(catalogue)), rating_range))
+    result = membership(
+        others,
+        model,
+        levels,
+        delta=delta,
+        relation=relation,
+        n_planted=n_planted,
+        draws=draws,
+        settings=settings,
+        seed=seed,
+        data_is_public=ratings is None,
+    )
+    show.audit(result, plot, as_json)

@@ -1,0 +1,129 @@
+"""``hushrec compare``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_folder
+from hushrec.cli.options import (
+    Charging,
+    Count,
+    Declared,
+    Delta,
+    Json,
+    K,
+    NoProgress,
+    Reading,
+    Relation,
+    RelevantFrom,
+    Seed,
+    Users,
+    budget_of,
+    epsilons_of,
+    listed,
+    progress_shown,
+)
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.privacy import Budget
+
+
+def compare(
+    ratings: str,
+    /,
+    *,
+    models: str = "private-als,item-bias",
+    epsilons: str,
+    delta: Delta | None = None,
+    relation: Relation = "add-remove",
+    out_dir: Annotated[str, Parameter(metavar="DIR")],
+    holdout: float = 0.2,
+    draws: Count = 1,
+    k: K = 20,
+    relevant_from: RelevantFrom | None = None,
+    n_users: Users | None = None,
+    seed: Seed = 0,
+    declared: Declared,
+    reading: Reading = Reading(),
+    charging: Charging = Charging(),
+    no_progress: NoProgress = False,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
+
+    Part of the ratings is held out for testing. The baselines that every private model must beat are always
+    in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
+    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
+
+      hushrec compare ratings.parquet --models private-als,item-bias --epsilons 1,5,10 --delta 1e-6 \\
+                      --rating-range 1 5 --catalogue items.txt --out-dir comparison
+      hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
+                      --catalogue items.txt --data-is-public --out-dir comparison
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    models
+        Models, separated by commas; each has options of its own, such as --private-als.rank.
+    epsilons
+        Privacy levels, separated by commas, as in 1,5,10; inf adds the non-private reference. No default.
+    out_dir
+        Where table and plot go.
+    holdout
+        Share of the ratings to test on.
+    draws
+        Runs of each cell.
+    """
+    from hushrec.data.splits import split_ratings
+    from hushrec.evaluation import compare as run
+
+    levels, domain = epsilons_of(epsilons), declared.domain()
+    budget = budget_of(min(levels), delta, relation)
+    if not 0 < holdout < 1:
+        raise InputError(
+            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
+        )
+    folder = output_folder(out_dir)
+    train_part, test_part = split_ratings(reading.read(ratings, domain), (1 - holdout, holdout), seed=seed)
+    comparison = run(
+        train_part,
+        test_part,
+        listed(models),
+        levels,
+        delta=budget.delta,
+        relation=budget.relation,
+        n_users=n_users,
+        settings=settings,
+        draws=draws,
+        k=k,
+        relevant_from=relevant_from,
+        seed=seed,
+        on_run=_say_run(budget) if progress_shown(no_progress) else None,
+        **charging.arguments(),
+    )
+    folder.mkdir(mode=0o700, exist_ok=True)
+    paths = comparison.write(folder)
+    if as_json:
+        show.json({**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}})
+    else:
+        show.text(
+            comparison.markdown(),
+            f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
+        )
+
+
+def _say_run(budget: Budget) -> Callable[[str, float, int], None]:
+    def say(model: str, epsilon: float, draw: int) -> None:
+        words = "without privacy" if math.isinf(epsilon) else f"under {replace(budget, epsilon=epsilon)}"
+        show.note(f"training {model} {words}, draw {draw + 1}")
+
+    return say

@@ -1,0 +1,125 @@
+"""A model's fields as options: name, type, default and text are those of its dataclass and its docstring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, fields
+from functools import wraps
+from inspect import getdoc, signature
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict, Unpack, get_args, get_type_hints
+
+from cyclopts import App, Group, Parameter
+from docstring_parser import DocstringParam, DocstringStyle, parse
+
+from hushrec.cli.options import listed, whole
+
+if TYPE_CHECKING:
+    from hushrec.estimator import Estimator
+
+#: The number of users has an option of its own, --users.
+_ELSEWHERE = {"n_users"}
+#: Numbers of users for which a model is planned, to see which fields that changes.
+_TRIED = (1, 100, 10_000, 1_000_000)
+
+
+def offer_fields(app: App, words: Sequence[str]) -> None:
+    """Give a command the fields of the models that its command line names.
+
+    A command takes them as ``**settings``: those of the model in its option ``model``, or those of each model
+    in its option ``models``, by the model's name.
+    """
+    command = app.default_command
+    parameters = signature(command).parameters if command else {}
+    if command is None or "settings" not in parameters:
+        return
+    many = "models" in parameters
+    option = "models" if many else "model"
+    named = _value_of(f"--{option}", words) or parameters[option].default
+    taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
+    if many:
+        offered: dict[str, Any] = {name: _of_model(name, set()) for name in [*listed(named), "als"]}
+    else:
+        offered = get_type_hints(_of_model(named, taken), include_extras=True)
+
+    @wraps(command)
+    def offering(*arguments: Any, **options: Any) -> Any:
+        return command(*arguments, **options)
+
+    settings = TypedDict("settings", offered, total=False)  # type: ignore[misc]
+    offering.__annotations__ = {**command.__annotations__, "settings": Unpack[settings]}
+    app.default_command = offering
+
+
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    """What the command line gives for an option, before anything else of it is read."""
+    value = None
+    for word, after in zip(words, [*words[1:], None]):
+        if word == option:
+            value = after
+        elif word.startswith(f"{option}="):
+            value = word.partition("=")[2]
+    return value
+
+
+def _of_model(model: str, taken: set[str]) -> Any:
+    """The fields of a model as a typed dictionary of options."""
+    from hushrec.evaluation.runs import known
+
+    cls = known(model)
+    texts, kinds, planned = _texts(cls), get_type_hints(cls), _planned(cls)
+    summary = (getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+    group = Group(f"Settings of {model}", help=summary, sort_key=6)
+    options = {}
+    for field in fields(cls):
+        if field.name in _ELSEWHERE:
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        parameter = Parameter(
+            name=f"--{model}.{option[2:]}" if option in taken else None,
+            group=group,
+            help=_plain(texts[field.name].description or ""),
+            choices=re.findall(r'"(\S+)"', texts[field.name].type_name or "") or None,
+            converter=whole if int in (kinds[field.name], *get_args(kinds[field.name])) else None,
+            show_default="planned" if field.name in planned else _shown(field),
+            negative=None,
+        )
+        kind: Any = Annotated[kinds[field.name], parameter]
+        options[field.name] = Required[kind] if field.default is MISSING else kind
+    return TypedDict(model, options, total=False)  # type: ignore[operator]
+
+
+def _texts(cls: type[Estimator]) -> dict[str, DocstringParam]:
+    """What the docstrings say of each field, those of the class before those of its bases."""
+    found: dict[str, DocstringParam] = {}
+    for each in cls.__mro__:
+        for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:
+            if not (entry.description or "As in").startswith("As in"):
+                for name in entry.arg_name.split(","):
+                    found.setdefault(name.strip(), entry)
+    return found
+
+
+def _planned(cls: type[Estimator]) -> set[str]:
+    """Fields that a model chooses by the number of users and other public figures."""
+    if not cls.uses_user_count:
+        return set()
+    from hushrec.data import Domain
+    from hushrec.privacy import Budget
+
+    budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
+    plans = [cls.planned(budget, domain, n_users) for n_users in _TRIED]
+    return {
+        field.name
+        for field in fields(cls)
+        if any(getattr(plan, field.name) != field.default for plan in plans)
+    }
+
+
+def _shown(field: Field[Any]) -> str | bool:
+    return False if field.default is MISSING else str(field.default).lower()
+
+
+def _plain(text: str) -> str:
+    """A docstring's text without its markup."""
+    return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "").split())

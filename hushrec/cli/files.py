@@ -1,0 +1,93 @@
+"""Where results go: checked before anything is spent, written whole."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hushrec.errors import InputError
+
+_LONGEST_NAME = 120
+_RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
+
+
+def output_file(path: str, inputs: Iterable[str | None]) -> Path:
+    """A path that can be written and is none of the inputs."""
+    target = Path(path)
+    if target.is_symlink():  # written through, not replaced
+        target = target.resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise InputError(f"{path!r} is not a regular file and would be replaced; pass another name.")
+    if target.is_dir():
+        raise InputError(f"{path!r} is a folder; pass the name of a file in it.")
+    others = [Path(other) for other in inputs if other]
+    if target.exists() and any(other.exists() and target.samefile(other) for other in others):
+        raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
+    _check_writable(target.parent)
+    return target
+
+
+def output_folder(path: str) -> Path:
+    """A folder that can be written to, or can be made."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{path!r} is a file; pass a folder.")
+    _check_writable(folder if folder.exists() else folder.parent)
+    return folder
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"Cannot write to {str(folder)!r} ({error.strerror});"
+            " pass a path in a folder that exists and is writable."
+        ) from None
+
+
+def write_a_file_per_user(table: Any, folder: Path) -> None:
+    """One CSV file per user; rows of a user stand together in the table."""
+    users, items = table["user"].to_pylist(), table["item"].to_pylist()
+    ranks, scores = table["rank"].to_pylist(), table["score"].to_pylist()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
+    names = file_names([users[start] for start in starts])
+    for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
+        try:
+            with (folder / name).open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["rank", "item", "score"])
+                writer.writerows(zip(ranks[start:stop], items[start:stop], scores[start:stop]))
+        except OSError as error:
+            raise InputError(
+                f"Cannot write {str(folder / name)!r} ({error.strerror}); free space or pass another folder."
+            ) from None
+
+
+def file_names(users: list[Any]) -> list[str]:
+    """A file name for each user id: readable, valid on any system, and different for different ids.
+
+    The id is percent-encoded. A hash is added where the name would be too long, is reserved, or differs from
+    another's in upper and lower case only.
+    """
+    encoded = [
+        quote(str(user), safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+        for user in users
+    ]
+    folded: dict[str, int] = {}
+    for name in encoded:
+        folded[name.casefold()] = folded.get(name.casefold(), 0) + 1
+    names = []
+    for user, name in zip(users, encoded):
+        if len(name) > _LONGEST_NAME or folded[name.casefold()] > 1 or name.casefold() in _RESERVED_NAMES:
+            digest = hashlib.sha256(str(user).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            name = f"{name[: _LONGEST_NAME - 40].rstrip('%')}~{digest}"
+        names.append(f"{name}.csv")
+    return names

@@ -1,0 +1,122 @@
+"""Help in two columns, and what is wrong with a command line in one sentence."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import (
+    App,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+    ValidationError,
+)
+
+if TYPE_CHECKING:
+    from cyclopts.help import HelpEntry, HelpPanel
+
+_WIDEST = 100
+_COLUMN = 28
+
+
+class Help:
+    """Plain text of any width up to 100; examples in a description stand as they are."""
+
+    def render_usage(self, console: Any, options: Any, usage: Any) -> None:
+        """Print how the command is called."""
+        words = _text(usage).strip().removeprefix("Usage: ")
+        _print(console, words, first="Usage: ", rest=" " * 9)
+        print()
+
+    def render_description(self, console: Any, options: Any, description: Any) -> None:
+        """Print what the command does, with its examples."""
+        for paragraph in _text(description).strip("\n").split("\n\n"):
+            if paragraph.strip().startswith("hushrec "):
+                print(_examples(paragraph))
+            else:
+                _print(console, paragraph)
+            print()
+
+    def __call__(self, console: Any, options: Any, panel: HelpPanel) -> None:
+        """Print one group of options or commands."""
+        if not panel.entries:
+            return
+        print(f"{_text(panel.title)}:")
+        if about := _text(panel.description).strip():
+            _print(console, about, first="  ", rest="  ")
+        for entry in panel.entries:
+            names = ", ".join(entry.display_labels_with_metavar)
+            first = f"  {names}".ljust(_COLUMN)
+            if not first.endswith("  "):
+                print(first.rstrip())
+                first = " " * _COLUMN
+            _print(console, _about(entry), first=first, rest=" " * _COLUMN)
+        print()
+
+
+def _examples(paragraph: str) -> str:
+    """Examples as they stand in a docstring, whose first line may have lost its indent."""
+    first, *others = paragraph.split("\n")
+    if others and all(line.startswith("  ") for line in others):
+        first = "  " + first.lstrip()
+    return textwrap.indent(textwrap.dedent("\n".join([first, *others])), "  ")
+
+
+def _about(entry: HelpEntry) -> str:
+    """Description, choices and default of one option."""
+    parts = [
+        _text(entry.description),
+        f"[{' | '.join(entry.choices)}]" if entry.choices else "",
+        f"[default: {entry.default}]" if entry.default is not None else "",
+        "[required]" if entry.required else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _text(shown: Any) -> str:
+    """The plain text of what cyclopts hands to a formatter."""
+    shown = getattr(shown, "primary_renderable", shown)
+    return "" if shown is None else str(getattr(shown, "plain", shown))
+
+
+def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
+    width = min(console.width, _WIDEST)
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print("\n".join(lines) or first.rstrip())
+
+
+def sentence(error: CycloptsError, app: App) -> str:
+    """What is wrong with a command line."""
+    command = " ".join(["hushrec", *(error.command_chain or ())])
+    see = f"see {command} --help"
+    argument = error.argument
+    if isinstance(error, UnknownCommandError):
+        return f"There is no command {(error.unused_tokens or ['?'])[0]!r}; {see}"
+    if isinstance(error, UnknownOptionError):
+        return f"{command} has no option {error.token.keyword or error.token.value}; {see}"
+    if isinstance(error, UnusedCliTokensError):
+        return f"{(error.unused_tokens or ['?'])[0]!r} is one argument too many; {see}"
+    if isinstance(error, RepeatArgumentError):
+        return f"{error.token.keyword} is given twice; give it once"
+    if argument is None or not isinstance(error, MissingArgumentError | CoercionError | ValidationError):
+        return str(error)
+    name = argument.name
+    if isinstance(error, MissingArgumentError):
+        count = argument.token_count()[0]
+        if error.keyword or argument.tokens:
+            return f"{name} needs {'a value' if count == 1 else f'{count} values'}; {see}"
+        documented = app.assemble_argument_collection(parse_docstring=True)[name].parameter.help
+        return f"{name} is missing: {documented or see}"
+    return str(error)

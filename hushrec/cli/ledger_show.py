@@ -1,0 +1,44 @@
+"""``hushrec ledger show``."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.options import SHOWN_DELTA, DataSet, Json, LedgerPath, open_ledger
+from hushrec.errors import InputError
+
+
+def ledger_show(
+    *,
+    ledger: LedgerPath | None = None,
+    dataset: DataSet = "default",
+    delta: Annotated[float, Parameter(show_default=f"the budget's, else {SHOWN_DELTA:g}")] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Print what all runs on a data set have been charged together, and how it grew from run to run.
+
+      hushrec ledger show
+      hushrec ledger show --ledger team.sqlite --dataset shop --json
+
+    Parameters
+    ----------
+    delta
+        At which epsilon is given.
+    """
+    book = open_ledger(ledger, create=False)
+    try:
+        summary = book.summary(dataset, delta)
+    except InputError:
+        if delta is not None:
+            raise
+        summary = book.summary(dataset, SHOWN_DELTA)
+    history = book.history(dataset, summary.delta)
+    if as_json:
+        runs = [asdict(run) for run in history]
+        show.json({"ledger": str(book.path), **summary.to_dict(), "history": runs})
+    else:
+        left = book.left(dataset)
+        rest = f"; {left}" if left and not summary.closed else ""
+        show.text(f"{summary}{rest}.", f"Ledger: {book.path}{show.growth(history)}")

@@ -1,0 +1,112 @@
+"""``hushrec node submit``."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.options import Authority, Catalogue, File, Json, Key, Patience, Range, Server
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.data import Domain
+    from hushrec.outsourcing.client import PrivateKey
+
+
+def node_submit(
+    ratings: str,
+    /,
+    *,
+    server: Server,
+    ca: Authority | None = None,
+    catalogue: Catalogue,
+    rating_range: Range,
+    user: Annotated[str, Parameter(allow_leading_hyphen=True, show_default="the only user's")] | None = None,
+    name: Annotated[str, Parameter(show_default="a random one")] | None = None,
+    key: Key,
+    record: File | None = None,
+    patience: Patience = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Mask one user's RATINGS and upload them. The server can still compute them: epsilon is None.
+
+    Run it again after a crash, and once more in the second round where there is one: with the same key file
+    and ratings it sends the same upload, or that of the next round.
+
+      hushrec node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt --rating-range 1 5 \\
+                          --name alice --key alice.key
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    rating_range
+        Declared lowest and highest rating.
+    user
+        Whose ratings in RATINGS.
+    name
+        The node's name at the server.
+    record
+        Also keep what an eavesdropper sees, for hushrec audit masked.
+    """
+    import numpy as np
+
+    from hushrec.data import Domain
+    from hushrec.outsourcing.client import submit, write_private
+    from hushrec.outsourcing.masking import MaskingStatement
+    from hushrec.outsourcing.messages import Record
+    from hushrec.outsourcing.transport import Connection
+
+    domain = Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
+    items, values = _one_user(ratings, domain, user)
+    secret = _key(key, name, domain)
+    task, sent = submit(Connection(server, patience=patience, ca=ca), secret, items, values)
+    if record is not None:
+        rows = np.hstack([public[items] for public in task.keys])
+        write_private(Path(record), Record(sent.values, rows).to_json().decode())
+    statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
+    if as_json:
+        result = {
+            "node": sent.node,
+            "round": sent.round,
+            "rounds": task.rounds,
+            "ratings": len(items),
+            "privacy": statement.to_dict(),
+        }
+        show.json(result)
+    else:
+        show.text(
+            f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",
+            statement.text(),
+        )
+
+
+def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
+    """The node's key: that of the file, or a new one."""
+    from hushrec.outsourcing.client import PrivateKey
+    from hushrec.outsourcing.messages import fingerprint
+
+    if not Path(path).exists():
+        return PrivateKey.create(path, name or secrets.token_hex(8), fingerprint(domain.items))
+    key = PrivateKey.load(path)
+    if name is not None and name != key.node:
+        raise InputError(f"The key file {path!r} is that of node {key.node!r}; leave out --name.")
+    return key
+
+
+def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
+    """Positions and ratings of one user of a file."""
+    from hushrec.data import Ratings
+
+    ratings = Ratings.read(path, domain)
+    if user is not None:
+        ratings = ratings.for_users([user])
+    if ratings.n_users != 1:
+        raise InputError(f"{path!r} does not hold one user's ratings; say whose with --user ID.")
+    if ratings.n_ratings == 0:
+        raise InputError(f"{path!r} holds no usable rating of this user; nothing was sent.")
+    return ratings.matrix.indices, ratings.matrix.data.astype("float64")

@@ -1,0 +1,136 @@
+"""``hushrec recommend``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file, output_folder, write_a_file_per_user
+from hushrec.cli.options import Count, File, Json, Reading
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
+    from hushrec.data import Ratings
+
+PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
+
+
+def recommend(
+    model: str,
+    history: str,
+    /,
+    *,
+    user: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    all_users: bool = False,
+    n: Annotated[Count, Parameter(name="-n")] = 10,
+    items: File | None = None,
+    include_seen: bool = False,
+    out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
+    out: Annotated[str | None, Parameter(metavar="FILE.parquet")] = None,
+    reading: Reading = Reading(),
+    as_json: Json = False,
+) -> None:
+    """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
+
+    A user's list is computed from her own ratings: show it to her alone. For many users there is one file
+    per user, or one file marked private.
+
+      hushrec recommend model.hush history.parquet --user 42 -n 10
+      hushrec recommend model.hush history.parquet --all-users --out-dir lists/
+      hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+
+    Parameters
+    ----------
+    model
+        A model file.
+    history
+        Ratings of the users to serve.
+    user
+        Serve this user; one without ratings in HISTORY gets the list for newcomers.
+    all_users
+        Serve every user in HISTORY; needs --out-dir or --out.
+    n
+        Items per user.
+    items
+        Recommend among these only: one item id a line.
+    include_seen
+        Allow items that the user has rated.
+    out_dir
+        One CSV file per user, named by her percent-encoded id.
+    out
+        One file for all users, marked private inside.
+    """
+    from hushrec.data import Domain
+    from hushrec.modelfile import load
+
+    _check(user, all_users, out_dir, out)
+    billboard = load(model)
+    allowed = None if items is None else Domain.read_catalogue(items)
+    folder = None if out_dir is None else output_folder(out_dir)
+    file = None if out is None else output_file(out, (model, history, items))
+    rows = reading.read(history, billboard.domain)
+    if user is not None:
+        _recommend_one(billboard, rows, user, n, not include_seen, allowed, as_json)
+        return
+    table = billboard.recommend_batch(rows, n, exclude_seen=not include_seen, items=allowed)
+    if folder is not None:
+        write_a_file_per_user(table, folder)
+    else:
+        assert file is not None
+        _write_private_table(table, file)
+    if as_json:
+        show.json({"users": rows.n_users, "path": str(folder or file), "note": PRIVATE_TABLE})
+    else:
+        show.text(f"Wrote the lists of {rows.n_users:,} users to {folder or file}", f"{PRIVATE_TABLE}.")
+
+
+def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | None) -> None:
+    if user is not None and all_users:
+        raise InputError("Pass --user ID or --all-users, not both.")
+    if user is None and not all_users:
+        raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+    if all_users and (out_dir is None) == (out is None):
+        raise InputError(
+            "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
+        )
+    if out is not None and Path(out).suffix.lower() not in (".parquet", ".pq"):
+        raise InputError(f"--out {out!r} is written as Parquet; give it a name that ends in .parquet.")
+    if user is not None and (out_dir or out):
+        raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
+
+
+def _recommend_one(
+    billboard: Billboard,
+    history: Ratings,
+    user: str,
+    n: int,
+    exclude_seen: bool,
+    items: list[str] | None,
+    as_json: bool,
+) -> None:
+    known = bool(history.user_index([user])[0] >= 0)
+    mine = history.for_users([user])
+    rows = billboard.recommend_batch(mine, n, exclude_seen=exclude_seen, items=items).to_pylist()
+    if as_json:
+        listed = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
+        show.json({"user": user, "known": known, "items": listed})
+    else:
+        show.text(show.recommendations(user, known, rows, billboard.domain))
+
+
+def _write_private_table(table: Any, out: Path) -> None:
+    import pyarrow.parquet as pq
+
+    from hushrec.modelfile import write_atomically
+
+    buffer = io.BytesIO()
+    marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": PRIVATE_TABLE})
+    pq.write_table(marked, buffer)
+    write_atomically(out, [buffer.getvalue()])
+    if "private" not in out.name.lower():
+        show.note(f"Note: {out.name} is private; a name such as {out.stem}.private.parquet says so.")

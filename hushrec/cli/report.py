@@ -1,0 +1,24 @@
+"""``hushrec report``."""
+
+from hushrec.cli import show
+from hushrec.cli.options import Json
+
+
+def report(model: str, /, *, as_json: Json = False) -> None:
+    """Say what MODEL is and what it promises. Reads the model file and nothing else.
+
+      hushrec report model.hush
+      hushrec report model.hush --json
+
+    Parameters
+    ----------
+    model
+        A model file.
+    """
+    from hushrec.modelfile import load
+
+    billboard = load(model)
+    if as_json:
+        show.json(show.described(billboard))
+    else:
+        show.text(f"Model:      {billboard.estimator.name}", show.about(billboard))

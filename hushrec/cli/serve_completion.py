@@ -1,0 +1,93 @@
+"""``hushrec serve-completion``."""
+
+import time
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
+
+
+def serve_completion(
+    *,
+    catalogue: Catalogue,
+    nodes: Annotated[Whole, Parameter(validator=Number(gte=2))],
+    enough: Annotated[Whole, Parameter(validator=Number(gte=2), show_default="all")] | None = None,
+    wait: Annotated[float, Parameter(validator=Number(gte=0))] = 5.0,
+    mask_rank: Count = 10,
+    noise_sd: float = 100.0,
+    rank: Annotated[Count, Parameter(show_default="estimated")] | None = None,
+    solver: Literal["am", "nn"] = "am",
+    rounds: Annotated[Whole, Parameter(validator=Number(gte=1, lte=2))] = 1,
+    seed: Seed = 0,
+    database: Annotated[str, Parameter(metavar="FILE")] = "completion.sqlite",
+    host: str = "127.0.0.1",
+    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765,
+    certificate: File | None = None,
+    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+) -> None:
+    """Complete the matrix of many nodes from masked columns. Obfuscation, not privacy: epsilon is None.
+
+    Started again with the same options and database, it goes on where it was. Give it a certificate before it
+    listens on another address than the loopback one.
+
+      hushrec serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
+
+    Parameters
+    ----------
+    nodes
+        Columns of the matrix at most.
+    enough
+        Columns that will do.
+    wait
+        Seconds of silence after which enough columns are completed without the others.
+    mask_rank
+        Public columns.
+    noise_sd
+        Standard deviation of mask coefficients.
+    rank
+        Rank of the ratings.
+    solver
+        Alternating or nuclear-norm minimisation.
+    rounds
+        Form of the scheme.
+    database
+        What is received, durably.
+    host
+        Address to listen on.
+    port
+        0: a free one.
+    certificate
+        Of the server and its chain, PEM: serves HTTPS.
+    certificate_key
+        Its private key, PEM.
+    """
+    from hushrec.data import Domain
+    from hushrec.outsourcing.masking import MaskingStatement
+    from hushrec.outsourcing.messages import fingerprint
+    from hushrec.outsourcing.server import CompletionServer, Settings, Store
+    from hushrec.outsourcing.service import Limits, Service
+
+    items = Domain.read_catalogue(catalogue)
+    settings = Settings(
+        catalogue=fingerprint(items),
+        n_items=len(items),
+        n_nodes=nodes,
+        enough=enough or nodes,
+        wait=wait,
+        mask_rank=mask_rank,
+        noise_sd=noise_sd,
+        rank=rank,
+        solver=solver,
+        rounds=rounds,
+        seed=seed,
+    )
+    server = CompletionServer(settings, Store(database, settings))
+    limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
+    tls = {"certificate": certificate, "key": certificate_key}
+    with Service(server.answer, host=host, port=port, limits=limits, **tls) as service:
+        show.text(MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
+        while True:
+            time.sleep(3600)

@@ -1,0 +1,267 @@
+"""From values to output: everything that the commands print."""
+
+from __future__ import annotations
+
+import json as _json
+import math
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
+    from hushrec.data import Domain
+    from hushrec.estimator import Estimator
+    from hushrec.evaluation.expected_loss import ExpectedLoss
+    from hushrec.privacy import Budget, Plan
+    from hushrec.privacy.ledger import RunSummary
+
+
+def text(*parts: str) -> None:
+    """Print for a reader."""
+    print("\n".join(parts))
+
+
+def json(payload: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    print(_json.dumps(plain(payload), allow_nan=False, ensure_ascii=False))
+
+
+def note(line: str) -> None:
+    """Tell beside the output."""
+    print(line, file=sys.stderr)
+
+
+def plain(value: Any) -> Any:
+    """JSON values: infinity is the string "inf", NaN is null, NumPy scalars are numbers, ids are text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def about(billboard: Billboard) -> str:
+    """Settings, domain and privacy statement, for a reader."""
+    domain = billboard.domain
+    return (
+        f"{settings_line(billboard.estimator)}\n"
+        f"Domain:     {domain.n_items:,} items, ratings from {domain.low:g} to {domain.high:g},"
+        f" at most {domain.max_ratings_per_user:,} per user\n\n{billboard.privacy.text()}"
+    )
+
+
+def settings_line(estimator: Estimator) -> str:
+    settings = ", ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in estimator.hyper_parameters().items()
+    )
+    return textwrap.fill(settings or "none", 100, initial_indent="Settings:   ", subsequent_indent=" " * 12)
+
+
+def described(billboard: Billboard) -> dict[str, Any]:
+    domain = billboard.domain
+    return {
+        "model": billboard.estimator.name,
+        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "n_items": domain.n_items,
+        "rating_range": [domain.low, domain.high],
+        "max_ratings_per_user": domain.max_ratings_per_user,
+        "privacy": billboard.privacy.to_dict(),
+    }
+
+
+def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
+    """Say what the declared or released number of users tells of the run; nothing else is looked at."""
+    released = [each for each in billboard.privacy.releases if each.label == "number of users"]
+    number = declared if declared is not None else getattr(billboard.estimator, "n_users", None)
+    if number is None:
+        return
+    if released and declared is None and number <= 4 * released[0].noise_sd:
+        note(
+            f"Warning: the released number of users, {number:,}, is no different from none. Do --columns,"
+            " --format, --catalogue and --rating-range fit the ratings?",
+        )
+    delta = billboard.privacy.budget.delta
+    if billboard.privacy.private and delta * number >= 1:
+        note(
+            f"Warning: delta = {delta:g} is not below one over the number of users, so the promise allows"
+            " somebody's rows to be told outright; 1e-6 or less is usual.",
+        )
+
+
+def growth(history: list[RunSummary]) -> str:
+    """A line a run: what all runs so far cost together."""
+    lines = [
+        "",
+        "",
+        f"{'run':>4}  {'time (UTC)':25}  {'charges':>7}  {'mu so far':>9}  {'epsilon so far':>14}",
+    ]
+    lines += [
+        f"{number:>4}  {run.time:25}  {run.charges:>7}  {run.mu:>9.4g}  {run.epsilon:>14.6g}"
+        for number, run in enumerate(history, 1)
+    ]
+    return "\n".join(lines) if history else ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected errors of a configuration, for a reader or for JSON."""
+
+    budget: Budget
+    n_users: int
+    n_items: int
+    ratings_per_user: float
+    domain: Domain | None
+
+    def _loss(self) -> ExpectedLoss:
+        from hushrec.evaluation.expected_loss import expected_loss
+
+        return expected_loss(self.budget, self.n_users, self.n_items, self.ratings_per_user)
+
+    def _users(self, kept: float) -> int | None:
+        from hushrec.evaluation.expected_loss import users_needed
+
+        return users_needed(self.budget, self.n_items, self.ratings_per_user, kept=kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "n_users": self.n_users,
+            "n_items": self.n_items,
+            "ratings_per_user": self.ratings_per_user,
+            "rmse_in_rating_ranges": self._loss().to_dict(),
+            "users_to_keep_half_of_the_gain": self._users(0.5),
+            "users_to_keep_nine_tenths": self._users(0.9),
+        }
+
+    def text(self) -> str:
+        loss = self._loss()
+        rows = [
+            ("no privacy", loss.non_private),
+            ("private-als", loss.private_als),
+            ("item-bias", loss.item_bias),
+            ("each user's own mean, no model", loss.user_mean),
+        ]
+        on = "" if self.domain is None else f"   on {self.domain.low:g} to {self.domain.high:g}"
+        lines = [
+            f"Expected test error with {self.n_users:,} users, {self.n_items:,} items,"
+            f" {self.ratings_per_user:g} ratings a user:",
+            "",
+            f"{'RMSE':30}  {'% of the rating range':>23}{on}",
+        ]
+        for name, each in rows:
+            of_range = f"{each.value:.1%} ({each.low:.1%} to {each.high:.1%})"
+            units = "" if self.domain is None else f"   {2 * self.domain.half_width * each.value:.3f}"
+            lines.append(f"{name:30}  {of_range:>23}{units}")
+        kept = f"keeps {loss.kept.value:.0%} ({loss.kept.low:.0%} to {loss.kept.high:.0%})"
+        relative = loss.private_als.value / loss.non_private.value - 1
+        half, most = self._users(0.5), self._users(0.9)
+        lines += [
+            "",
+            f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
+            f" that is {relative:.0%} of the error without privacy; of what a",
+            f"model gains over the users' own means private-als {kept}. For half of the gain it",
+            f"takes {_count(half)} users, for nine tenths {_count(most)}.",
+        ]
+        if loss.item_bias.value < loss.private_als.value:
+            lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
+        lines += [
+            "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
+            " (docs/how-many-users.md).",
+        ]
+        if not loss.inside:
+            lines.append(
+                "This is outside of what was simulated: the figures are those of the nearest border."
+            )
+        return "\n".join(lines)
+
+
+def _count(number: int | None) -> str:
+    if number is None:
+        return "more than 1,000,000"
+    return "no more than 1,000" if number <= 1000 else f"about {number:,}"
+
+
+def _shares(planned: Plan) -> list[float]:
+    total = planned.mu**2
+    return [release.mu**2 / total if math.isfinite(total) else math.nan for release in planned.releases]
+
+
+def planned_dict(planned: Plan) -> dict[str, Any]:
+    budget = planned.budget
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "unit": budget.unit,
+        "relation": budget.relation,
+        "mu": budget.mu,
+        "planned_epsilon": planned.epsilon,
+        "planned_mu": planned.mu,
+        "releases": [
+            {**release.to_dict(), "share": share}
+            for release, share in zip(planned.releases, _shares(planned), strict=True)
+        ],
+    }
+
+
+def plan_table(planned: Plan) -> str:
+    header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
+    rows = [
+        (
+            release.label,
+            type(release.mechanism).__name__,
+            short(release.sensitivity),
+            short(release.noise_sd),
+            short(release.mu),
+            "-" if math.isnan(share) else f"{share:.1%}",
+        )
+        for release, share in zip(planned.releases, _shares(planned), strict=True)
+    ]
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in [header, *rows]
+    ]
+    together = f"Together: epsilon = {short(planned.epsilon)} at delta = {planned.budget.delta:g}"
+    return "\n".join(
+        [*lines, "", f"{together} (unit: {planned.budget.unit}, relation: {planned.budget.relation})"]
+    )
+
+
+def short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.4g}"
+
+
+def recommendations(user: str, known: bool, rows: list[dict[str, Any]], domain: Domain) -> str:
+    """One user's list."""
+    what = (
+        ""
+        if known
+        else f", who has no ratings from {domain.low:g} to {domain.high:g} of items in the catalogue in the"
+        " history: the list for newcomers"
+    )
+    width = max([4, *(len(str(row["item"])) for row in rows)])
+    lines = [f"{row['rank']:>4}  {row['item']!s:{width}}  {row['score']:.3f}" for row in rows]
+    return "\n".join([f"For user {user} alone{what}", f"rank  {'item':{width}}  score", *lines])
+
+
+def audit(result: Any, plot: str | None, as_json: bool) -> None:
+    """What an audit found, with its plot where one is asked for."""
+    if plot is not None:
+        from hushrec.audit.plots import save_plot
+
+        save_plot(result, Path(plot))
+    if as_json:
+        json(result.to_dict())
+    else:
+        text(result.text(), *([f"Plot: {plot}"] if plot else []))

@@ -1,0 +1,106 @@
+"""``hushrec train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import (
+    Charging,
+    Declared,
+    File,
+    Json,
+    Model,
+    NoProgress,
+    Promise,
+    Reading,
+    Seed,
+    Users,
+    progress_shown,
+)
+from hushrec.errors import HushrecError, InputError
+
+if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
+
+
+def train(
+    ratings: str,
+    /,
+    *,
+    model: Model = "private-als",
+    out: File,
+    n_users: Users | None = None,
+    seed: Seed = 0,
+    promise: Promise,
+    declared: Declared,
+    reading: Reading = Reading(),
+    charging: Charging = Charging(),
+    no_progress: NoProgress = False,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
+
+    The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
+    that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
+    run spends is charged in the ledger before it is released, and stays charged if the run fails.
+
+      hushrec train ratings.parquet --model private-als --epsilon 5 --delta 1e-6 \\
+                    --rating-range 1 5 --catalogue items.txt --out model.hush
+      hushrec train likes.csv --implicit --model private-eigenrec --epsilon 1 --delta 1e-6 \\
+                    --rating-range 0 1 --catalogue items.txt --out likes.hush
+      hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
+                    --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    out
+        Where the model goes, as in --out model.hush.
+    """
+    from hushrec.evaluation.runs import check_run
+    from hushrec.evaluation.runs import train as run
+    from hushrec.privacy import Accountant
+
+    budget, domain = promise.budget(), declared.domain()
+    check_run(model, budget, domain, n_users, settings)
+    check_features(model, declared)
+    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
+    target = output_file(out, inputs)
+    rows = reading.read(ratings, domain)
+    accountant = Accountant(budget, **charging.arguments())
+    billboard = run(
+        model,
+        rows,
+        accountant,
+        n_users=n_users,
+        settings=settings,
+        seed=seed,
+        progress=progress_shown(no_progress),
+    )
+    save(billboard, target)
+    show.warn_of_the_number_of_users(billboard, n_users)
+    if as_json:
+        show.json({"file": str(target), **show.described(billboard)})
+    else:
+        show.text(f"Trained {model} and wrote {target}", show.about(billboard))
+
+
+def check_features(model: str, declared: Declared) -> None:
+    """Refuse item features for a model that would not look at them."""
+    from hushrec.registry import ESTIMATORS
+
+    if declared.item_features is not None and not ESTIMATORS[model].uses_item_features:
+        raise InputError(f"{model} makes no use of item features; leave --item-features out.")
+
+
+def save(billboard: Billboard, target: Path) -> None:
+    """Write the model file; failing now is no matter of bad input, since the budget is spent."""
+    try:
+        billboard.save(target)
+    except InputError as error:
+        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None

@@ -1,0 +1,146 @@
+"""``hushrec tune``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import (
+    Charging,
+    Count,
+    Declared,
+    Failure,
+    File,
+    Json,
+    Model,
+    Promise,
+    Reading,
+    Seed,
+    listed,
+    pairs,
+)
+from hushrec.cli.train import save
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.data import Domain, Ratings
+    from hushrec.evaluation.tuning import Trial
+    from hushrec.privacy import Budget
+
+
+def tune(
+    ratings: str | None = None,
+    /,
+    *,
+    model: Model = "private-als",
+    tried: Annotated[tuple[str, ...], Parameter(name="--try", metavar="NAME=V1,V2,...")] = (),
+    out: File | None = None,
+    n_generated: Annotated[Count, Parameter(name="--generated", metavar="USERS")] | None = None,
+    mean_runs: float = 10.0,
+    failure: Failure | None = None,
+    seed: Seed = 0,
+    promise: Promise,
+    declared: Declared,
+    reading: Reading = Reading(),
+    charging: Charging = Charging(),
+    as_json: Json = False,
+) -> None:
+    """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
+
+    With --generated, or with --data-is-public and RATINGS, every combination is tried and listed, best
+    first, and no budget is spent. On private RATINGS a random number of combinations is tried, only the best
+    model is written, and the whole is charged before the first run; how many were tried is told to nobody.
+
+      hushrec tune --generated 6000 --model private-als --try rank=4,8 --try user_variance=0.2,0.4 \\
+                   --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+      hushrec tune ratings.parquet --model item-bias --try clip=0.3,0.45,0.6 --epsilon 5 --delta 1e-6 \\
+                   --rating-range 1 5 --catalogue items.txt --out model.hush
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    tried
+        Values of a setting to try, as in --try rank=4,8; repeatable, giving all combinations.
+    out
+        Where the best model goes, as in --out model.hush (private choice only).
+    n_generated
+        Try on generated ratings of this many users instead of RATINGS: free.
+    mean_runs
+        Expected number of runs.
+    """
+    from hushrec.evaluation.tuning import grid, rank
+    from hushrec.evaluation.tuning import tune as run
+    from hushrec.privacy import Accountant
+
+    budget, domain = promise.budget(), declared.domain()
+    if ratings is not None and n_generated is not None:
+        raise InputError("Pass RATINGS or --generated USERS, not both.")
+    if ratings is None and n_generated is None:
+        raise InputError("Pass RATINGS, or --generated USERS to try on generated ratings.")
+    public = n_generated is not None or charging.data_is_public
+    if out is not None and public:
+        raise InputError("Nothing is trained for keeps where all is tried and listed; leave --out away.")
+    if out is None and not public:
+        raise InputError("--out is missing: say where the best model goes, for example --out model.hush.")
+    choices = pairs(tried, "--try", "rank=4,8")
+    candidates = grid({name: [value_of(text) for text in listed(texts)] for name, texts in choices.items()})
+    if n_generated is not None:
+        trials = rank(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
+        _list(trials, model, budget, "generated", as_json)
+        return
+    assert ratings is not None
+    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
+    target = None if out is None else output_file(out, inputs)
+    rows = reading.read(ratings, domain)
+    if target is None:
+        _list(rank(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
+        return
+    reserved = replace(budget, failure=budget.delta if failure is None else failure)
+    accountant = Accountant(reserved, **charging.arguments())
+    billboard = run(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
+    save(billboard, target)
+    if as_json:
+        show.json({"file": str(target), **show.described(billboard)})
+    else:
+        show.text(f"Chose {model} and wrote {target}", show.about(billboard))
+
+
+def value_of(text: str) -> Any:
+    """A hyper-parameter as written: none, true, false, an integer, a number, else a word."""
+    words: dict[str, Any] = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
+    """Ratings that look like people's, over the declared catalogue and range; about 100 a user."""
+    from hushrec.data import Ratings, realistic
+
+    each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
+    ends = (domain.low, domain.high)
+    ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)
+    return Ratings.from_scipy(ratings.matrix, domain)
+
+
+def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: bool) -> None:
+    if as_json:
+        found = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
+        show.json({"model": model, "epsilon": budget.epsilon, "trials": found})
+        return
+    words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) or "as planned" for trial in trials]
+    show.text(
+        f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}",
+        "    RMSE  (best first)",
+        *(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)),
+    )
