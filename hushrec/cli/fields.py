@@ -74,6 +74,7 @@ def _of_model(model: str, taken: set[str]) -> Any:
     for field in fields(cls):
         if field.name in _ELSEWHERE:
             continue
+        must = field.default is MISSING and field.name not in planned
         option = f"--{field.name.replace('_', '-')}"
         parameter = Parameter(
             name=f"--{model}.{option[2:]}" if option in taken else None,
@@ -85,7 +86,7 @@ def _of_model(model: str, taken: set[str]) -> Any:
             negative=None,
         )
         kind: Any = Annotated[kinds[field.name], parameter]
-        options[field.name] = Required[kind] if field.default is MISSING else kind
+        options[field.name] = Required[kind] if must else kind
     return TypedDict(model, options, total=False)  # type: ignore[operator]
 
 
@@ -102,11 +103,11 @@ def _texts(cls: type[Estimator]) -> dict[str, DocstringParam]:
 
 def _planned(cls: type[Estimator]) -> set[str]:
     """Fields that a model chooses by the number of users and other public figures."""
-    if not cls.uses_user_count:
-        return set()
     from hushrec.data import Domain
     from hushrec.privacy import Budget
 
+    if not cls.uses_user_count:
+        return set()
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
     plans = [cls.planned(budget, domain, n_users) for n_users in _TRIED]
     return {

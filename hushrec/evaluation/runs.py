@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import InputError
@@ -53,12 +53,10 @@ def choose(
             raise InputError(
                 f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
             )
-    for field in fields(cls):
-        if field.default is MISSING and field.name not in given:
-            raise InputError(f"{field.name} is missing: {name} has no default for it.", parameter=field.name)
     if n_users is None:
         if cls.uses_user_count:
-            raise InputError(f"{name} is tuned to the number of users; declare it or release it.")
+            what = f"{name} is tuned to the number of users; declare it or release it."
+            raise InputError(what, parameter="n_users")
         return cls(**given)
     if "n_users" in names and not cls.uses_user_count:
         given.setdefault("n_users", n_users)
