@@ -68,7 +68,7 @@ def _of_model(model: str, taken: set[str]) -> Any:
 
     cls = known(model)
     texts, kinds, planned = _texts(cls), get_type_hints(cls), _planned(cls)
-    summary = (getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+    summary = _plain((getdoc(cls) or "").partition("\n\n")[0])
     group = Group(f"Settings of {model}", help=summary, sort_key=6)
     options = {}
     for field in fields(cls):
@@ -122,5 +122,6 @@ def _shown(field: Field[Any]) -> str | bool:
 
 
 def _plain(text: str) -> str:
-    """A docstring's text without its markup."""
-    return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "").split())
+    """A docstring's text without its markup, None as it is written on a command line."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
+    return " ".join(re.sub(r"\bNone\b", "none", text).split())

@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from hushrec.errors import InputError
+from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
@@ -74,8 +75,8 @@ Model = Annotated[
     str,
     Parameter(
         metavar="NAME",
-        help="private-als is the one to use for ratings, private-eigenrec for likes. With --model NAME --help"
-        " the settings of that model are listed.",
+        help="private-als is the one to use for ratings, private-eigenrec for likes; --model NAME --help"
+        f" lists the settings of any of {', '.join(ESTIMATORS)}.",
     ),
 ]
 Catalogue = Annotated[
