@@ -42,8 +42,8 @@ def evaluate(
     resamples
         Bootstrap resamples behind the intervals.
     """
+    from hushrec.billboard import load
     from hushrec.evaluation import evaluate as measure
-    from hushrec.modelfile import load
 
     billboard = load(model)
     rows = reading.read(history, billboard.domain)

@@ -65,8 +65,8 @@ def recommend(
     out
         One file for all users, marked private inside.
     """
+    from hushrec.billboard import load
     from hushrec.data import Domain
-    from hushrec.modelfile import load
 
     _check(user, all_users, out_dir, out)
     billboard = load(model)

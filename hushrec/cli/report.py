@@ -15,7 +15,7 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     model
         A model file.
     """
-    from hushrec.modelfile import load
+    from hushrec.billboard import load
 
     billboard = load(model)
     if as_json:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
+    from hushrec.billboard import Algorithm, Billboard
     from hushrec.data import Domain
-    from hushrec.estimator import Estimator
     from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Plan
     from hushrec.privacy.ledger import RunSummary
@@ -58,7 +57,7 @@ def about(billboard: Billboard) -> str:
     )
 
 
-def settings_line(estimator: Estimator) -> str:
+def settings_line(estimator: Algorithm) -> str:
     settings = ", ".join(
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in estimator.hyper_parameters().items()
