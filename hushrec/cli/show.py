@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushrec.billboard import Algorithm, Billboard
     from hushrec.data import Domain
     from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Plan
     from hushrec.privacy.ledger import RunSummary
+    from hushrec.serving import Algorithm, Billboard
 
 
 def text(*parts: str) -> None:
