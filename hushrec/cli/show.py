@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
     from hushrec.data import Domain
     from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Plan
     from hushrec.privacy.ledger import RunSummary
-    from hushrec.serving import Algorithm, Billboard
+    from hushrec.serving import Algorithm
 
 
 def text(*parts: str) -> None:
