@@ -358,7 +358,7 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
     model().save(path)
     header, payload = taken_apart(path.read_bytes())
     path.write_bytes(signed(header.replace(b'"serve/item_bias":', b'"serve/center":', 1), payload))
-    with pytest.raises(ModelFileError, match="twice"):
+    with pytest.raises(ModelFileError, match="a name occurs twice"):
         Billboard.load(path)
 
 
