@@ -27,7 +27,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.gate import LocalGate
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.outsourcing.graph import Graph, choose_graph
+from hushrec.outsourcing.graph import FAILURE, Graph, choose_graph
 from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
@@ -57,15 +57,19 @@ class Agreement:
     colluding : int
         Nodes that may tell the server all they know: noise is sized, and the neighbour graph chosen, so that
         the promise holds against them together.
+    nodes_per_user : int
+        With how many nodes one user may be (a patient of two clinics): each of them contributes up to the
+        sensitivity of a release, so that many times the noise is drawn.
     seed : int
         Of initialisation and sampling.
 
     Privacy
     -------
-    Unit: user. Relation: a user is replaced by an empty contribution (the sensitivities of "add-remove"),
-    since which nodes take part is public. Every release has at least the planned noise from nodes that
-    neither dropped out nor collude; the adversary, an honest-but-curious server with ``colluding`` nodes,
-    sees nothing else but for cryptographic assumptions (docs/secure-aggregation.md).
+    Unit: user, with up to ``nodes_per_user`` nodes. Relation: a user is replaced by empty contributions (the
+    sensitivities of "add-remove"), since which nodes take part is public. Of delta 2^-39 is reserved for the
+    neighbour graph, and noise is sized for the rest. Every release has at least the planned noise from nodes
+    that neither dropped out nor collude; the adversary, an honest-but-curious server with ``colluding``
+    nodes, sees nothing else but for cryptographic assumptions (docs/secure-aggregation.md).
     """
 
     estimator: Estimator
@@ -74,6 +78,7 @@ class Agreement:
     n_nodes: int
     dropouts: float = 1 / 3
     colluding: int = 0
+    nodes_per_user: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -91,6 +96,15 @@ class Agreement:
                 f"colluding={self.colluding} must be from 0 to {self.fewest - 2}: at least two nodes that"
                 " neither drop out nor collude are needed."
             )
+        if not 1 <= self.nodes_per_user <= self.n_nodes:
+            raise InputError(
+                f"nodes_per_user={self.nodes_per_user} must be from 1 to the number of nodes, {self.n_nodes}."
+            )
+        if self.budget.delta <= FAILURE:
+            raise InputError(
+                f"delta = {self.budget.delta:g} is not above 2^-39 = {FAILURE:.3g}, the chance that the"
+                " neighbour graph does not hide a sum; declare a larger delta."
+            )
         self.plan.check()
         if not all(isinstance(release.mechanism, Gaussian) for release in self.plan.releases):
             raise InputError(
@@ -103,9 +117,33 @@ class Agreement:
         return self.n_nodes - math.floor(self.dropouts * self.n_nodes + 1e-9)
 
     @cached_property
+    def promise(self) -> Budget:
+        """The budget, with the chance that the neighbour graph fails reserved."""
+        return replace(self.budget, failure=FAILURE)
+
+    @property
+    def share(self) -> float:
+        """Part of the budget's mu squared that the contribution of one node of a user may cost."""
+        return 1 / self.nodes_per_user**2
+
+    @cached_property
+    def sent(self) -> Plan:
+        """The releases, with the sensitivity of what one node contributes for a user."""
+        return self.estimator.releases(self.promise, self.domain, self.share)
+
+    @cached_property
     def plan(self) -> Plan:
-        """The releases."""
-        return self.estimator.plan(self.budget, self.domain)
+        """The releases, with the sensitivity of a user with all her nodes."""
+        k = self.nodes_per_user
+        return Plan(
+            self.promise,
+            [
+                replace(
+                    release, mechanism=_per_user(release.mechanism, k), sensitivity=k * release.sensitivity
+                )
+                for release in self.sent.releases
+            ],
+        )
 
     @cached_property
     def graph(self) -> Graph:
@@ -118,7 +156,7 @@ class Agreement:
         """SHA-256 of all attributes, of the item features and of the library's version."""
         estimator = {"name": self.estimator.name, **self.estimator.hyper_parameters()}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
-        nodes = [self.n_nodes, self.dropouts, self.colluding, self.seed]
+        nodes = [self.n_nodes, self.dropouts, self.colluding, self.nodes_per_user, self.seed]
         public = [estimator, budget, _identity(self.domain), nodes, library_version()]
         text = json.dumps(public, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -147,7 +185,7 @@ class Agreement:
         """
         self.check(ratings)
 
-        accountant = Accountant(self.budget)
+        accountant = Accountant(self.promise)
         self.estimator.check(ratings, accountant, self.seed)
         with one_blas_thread():
             users = self.estimator.users(ratings.rated())
@@ -160,6 +198,7 @@ class Agreement:
         public = (
             *privacy.public,
             f"which of the {self.n_nodes} nodes took part (so a user is replaced by an empty contribution)",
+            f"no user is with more than {self.nodes_per_user} of the nodes",
             f"trusted: an honest-but-curious server, and all but {self.colluding} nodes",
         )
         injected = () if secure else ("the noise came from an injected source",)
@@ -167,6 +206,7 @@ class Agreement:
             privacy,
             releases=self.plan.releases,
             public=public,
+            notes=(*privacy.notes, "delta holds 2^-39 for the chance that the neighbour graph hides no sum"),
             reasons=(*injected, *privacy.reasons),
             secure_noise=secure,
             exact_noise=secure,
@@ -177,8 +217,8 @@ class _SharedGate(LocalGate):
     """A gate whose releases are totals over nodes: to the grid, through ``total``, and back."""
 
     def __init__(self, agreement: Agreement, total: Total) -> None:
-        super().__init__(Accountant(agreement.budget), agreement.plan)
-        self._order = {release.label: index for index, release in enumerate(agreement.plan.releases)}
+        super().__init__(Accountant(agreement.promise), agreement.sent)
+        self._order = {release.label: index for index, release in enumerate(agreement.sent.releases)}
         self._honest = agreement.fewest - agreement.colluding
         self._total = total
 
@@ -198,6 +238,11 @@ class _SharedGate(LocalGate):
         scaled = np.asarray(value, dtype=np.float64) * (1.0 if scale is None else scale)
         total = self._total(self._order[label], label, to_grid(scaled.ravel(), step), share)
         return from_grid(total, step).reshape(value.shape) / (1.0 if scale is None else scale)
+
+
+def _per_user(mechanism: Any, nodes: int) -> Any:
+    """The same noise, in units of the sensitivity of a user with so many nodes."""
+    return Gaussian(mechanism.noise_multiplier / nodes) if isinstance(mechanism, Gaussian) else mechanism
 
 
 def _identity(domain: Domain) -> list[Any]:

@@ -13,8 +13,10 @@ from typing import NamedTuple
 from hushrec.errors import InputError
 
 #: Chance that colluding nodes hold enough shares of anybody's secrets, and that the graph falls apart in any
-#: release of a training.
-SECURITY = 2.0**-40
+#: release of a training. What it lacks of 2^-40 pays for rounding, here and of the nodes' noise.
+SECURITY = 2.0**-40 * (1 - 2.0**-20)
+#: Both together: an agreement reserves it from delta.
+FAILURE = 2.0**-39
 #: Chance that so many of a node's neighbours drop out that the training stops.
 CORRECTNESS = 2.0**-20
 

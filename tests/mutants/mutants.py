@@ -41,6 +41,7 @@ from hushrec.errors import BudgetError, LedgerError
 from hushrec.evaluation import tuning
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import residuals, sparse_rows, topk
+from hushrec.outsourcing.agreement import Agreement
 from hushrec.privacy import (
     Accountant,
     Aggregate,
@@ -88,6 +89,7 @@ from tests.algorithms import (
 from tests.algorithms.cases import CASES, Case
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_residuals
+from tests.outsourcing import test_aggregation
 from tests.privacy import (
     test_accountant,
     test_accounting,
@@ -634,6 +636,10 @@ def first_exception_ends_the_choice(run: Any, inner: Any) -> Any:
     return accountant_module._Outcome(lambda: result, False, float(score))
 
 
+def user_with_one_node(self: Any) -> Plan:
+    return self.estimator.releases(self.promise, self.domain, 1.0)
+
+
 def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
     with self._transaction("IMMEDIATE") as connection:
         current = self._dataset(connection, dataset, budget.unit, budget.relation)
@@ -958,6 +964,18 @@ MUTANTS = [
         "an exception of one run ends the choice",
         set_to(accountant_module._Outcome, "of", staticmethod(first_exception_ends_the_choice)),
         Killer(test_selection.test_runs_are_ranked_whatever_their_order, {}, ("monkeypatch",)),
+    ),
+    Mutant(
+        "a user with two nodes moves a sum twice as far as noise is drawn for",
+        set_to(Agreement, "sent", property(user_with_one_node)),
+        Killer(
+            test_aggregation.test_a_user_with_several_nodes_is_covered, {"estimator": Popular(), "nodes": 2}
+        ),
+    ),
+    Mutant(
+        "neighbour graph not paid for",
+        set_to(Agreement, "promise", property(lambda self: self.budget)),
+        Killer(test_aggregation.test_the_neighbour_graph_is_paid_for),
     ),
     Mutant(
         "training on what rounding leaves of an accountant",

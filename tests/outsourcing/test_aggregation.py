@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe
-from hushrec.data import Ratings, realistic
+from hushrec.algorithms import DPALS, ItemBias, Popular, PrivateALS, PrivateFrankWolfe
+from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
 from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.graph import choose_graph
+from hushrec.outsourcing.graph import _apart, _at_least, choose_graph
 from hushrec.outsourcing.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, mu_of
 from hushrec.privacy.testing import SeededNoise
 
 client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
@@ -334,7 +334,76 @@ def test_secrets_of_another_length_are_refused():
         Unmasking("n0", bytes(32), {"n1": bytes(31)}, {})
 
 
-@pytest.mark.parametrize("changes", [{"n_nodes": 2}, {"dropouts": 0.5}, {"colluding": -1}, {"colluding": 5}])
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("estimator", [Popular(), ItemBias(clip=0.3)], ids=["popular", "item-bias"])
+def test_a_user_with_several_nodes_is_covered(estimator, nodes):
+    """Killed: a sensitivity that counts her once, noise that does (the total moved by k times as much)."""
+    domain = Domain([f"i{item}" for item in range(5)], rating_range=(1, 5))
+    agreement = Agreement(
+        estimator=estimator,
+        budget=Budget(1, 1e-6),
+        domain=domain,
+        n_nodes=4,
+        dropouts=0,
+        nodes_per_user=nodes,
+    )
+    release, sds = agreement.plan.releases[0], []
+
+    def total(rows):
+        """The first release of all nodes together, without noise."""
+        sums = []
+        for part in rows:
+
+            def send(index, label, integers, sd):
+                if index == 0:
+                    sums.append(integers.copy())
+                    sds.append(sd)
+                return integers
+
+            agreement.train(Ratings.from_triples(*zip(*part), domain) if part else nobody, send)
+        return np.sum(sums, axis=0, dtype=np.uint64).view(np.int64)
+
+    nobody = Ratings.from_triples([], [], [], domain)
+    others = [[("a", "i0", 5)], [("b", "i1", 5)], [("c", "i2", 5)], []]
+    hers = [("she", "i4", 5), ("she", "i3", 1)]
+    with_her = [part + hers if node < nodes else part for node, part in enumerate(others)]
+    moved = np.linalg.norm((total(with_her) - total(others)).astype(float))
+    drawn = math.sqrt(sum(sd**2 for sd in sds[:4]))
+    assert 0.5 * agreement.plan.mu < moved / drawn <= agreement.plan.mu
+    step = agreements.grid_step(agreement.sent.releases[0].noise_sd, agreement.sent.releases[0].sensitivity)
+    assert 0.5 * release.sensitivity < moved * step <= release.sensitivity * (1 + 1e-8)
+    assert agreement.plan.mu <= agreement.promise.mu * (1 + 1e-12)
+    billboard = agreement.train(nobody, lambda index, label, integers, sd: integers)
+    assert f"no user is with more than {nodes} of the nodes" in " ".join(billboard.privacy.text().split())
+    assert billboard.privacy.releases == agreement.plan.releases
+
+
+def test_the_neighbour_graph_is_paid_for():
+    """Killed: noise for all of delta, and 2^-39 that no statement names; a delta that is smaller."""
+    agreement = agreed()
+    assert agreement.plan.mu <= mu_of(5.0, 1e-6 - 2.0**-39) * (1 + 1e-12) < Budget(5.0, 1e-6).mu
+    n_nodes, graph = agreement.n_nodes, choose_graph(200, 66, 10, 40)
+    assert graph.degree < 199 and n_nodes == N_NODES
+    chances = 200 * _at_least(graph.threshold, 199, 10, graph.degree) + 40 * _apart(200, 76, graph.degree)
+    assert chances < 2.0**-39
+    text = agreement.train(PARTS[0], lambda index, label, integers, sd: integers).privacy.text()
+    assert "2^-39" in text and "1.81899e-12 of delta reserved" in " ".join(text.split())
+    for delta in (1e-15, 2.0**-39):
+        with pytest.raises(InputError, match="not above 2\\^-39"):
+            replace(agreement, budget=Budget(5.0, delta))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_nodes": 2},
+        {"dropouts": 0.5},
+        {"colluding": -1},
+        {"colluding": 5},
+        {"nodes_per_user": 0},
+        {"nodes_per_user": 10},
+    ],
+)
 def test_bad_agreements(changes):
     with pytest.raises(InputError):
         agreed(**changes)
@@ -380,8 +449,9 @@ def test_the_fingerprint_holds_all_that_a_training_reads(monkeypatch):
     domains = [RATINGS.domain, *map(with_features, (features, features + 1, features[:, :1]))]
     agreements_made = [replace(agreed(), domain=domain) for domain in domains]
     agreements_made += [agreed(seed=5), agreed(colluding=2), agreed(dropouts=0.2), agreed(epsilon=4.0)]
+    agreements_made += [agreed(nodes_per_user=2)]
     known = {agreement.fingerprint for agreement in agreements_made}
-    assert len(known) == 8
+    assert len(known) == 9
     assert replace(agreed(), domain=with_features(features.copy())).fingerprint in known
     monkeypatch.setattr(agreements, "library_version", lambda: "another")
     assert agreed().fingerprint not in known
