@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from hushrec.errors import InputError
+
 _PLACES = {
     "als": "hushrec.algorithms.als.ALS",
     "private-als": "hushrec.algorithms.private_als.PrivateALS",
@@ -26,22 +28,39 @@ _PLACES = {
 }
 
 
+_REGISTERED: dict[str, type[Any]] = {}
+
+
+def register(estimator: type[Any]) -> type[Any]:
+    """Make an estimator from outside the package known by its name; usable as a decorator.
+
+    Model files that it wrote can be read where it is registered.
+    """
+    name = estimator.name
+    if not isinstance(name, str) or not name or name in _PLACES:
+        raise InputError(f"An estimator needs a name of its own, not {name!r}; set the class's `name`.")
+    _REGISTERED[name] = estimator
+    return estimator
+
+
 class _Registry(Mapping[str, type[Any]]):
     """Names are known at once; a class is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> type[Any]:
+        if name in _REGISTERED:
+            return _REGISTERED[name]
         room, _, cls = _PLACES[name].rpartition(".")
         found: type[Any] = getattr(import_module(room), cls)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter([*_PLACES, *_REGISTERED])
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_PLACES) + len(_REGISTERED)
 
     def __contains__(self, name: object) -> bool:
-        return name in _PLACES
+        return name in _PLACES or name in _REGISTERED
 
 
 #: The name that an estimator has on the command line and in model files -> its class.

@@ -1,0 +1,142 @@
+"""The contract that a third party's estimator is held to finds what it is for, and passes a good one."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from examples.private_slim import PrivateSLIM, UnitUsers
+from hushrec import registry
+from hushrec.algorithms import Billboard, Popular
+from hushrec.errors import HushrecError, InputError, ModelFileError
+from hushrec.privacy import Accountant, Bounded, Budget, positive
+from hushrec.testing import (
+    DOMAIN,
+    PRIVATE_FAILURE,
+    PublicSide,
+    check_estimator,
+    check_plan,
+    check_replay,
+    check_sensitivity,
+    check_two_processes,
+    hostile_users,
+    ratings_of,
+)
+from hushrec.users import Users
+from tests.algorithms.cases import CASES, Case
+
+BUDGET = Budget(3.0, 1e-5)
+
+
+@pytest.fixture(scope="module")
+def public():
+    """One process for all configurations; it starts before there is any row."""
+    with PublicSide() as side:
+        yield side
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.unit == "user"], ids=lambda case: case.name)
+def test_the_public_side_needs_no_row(case: Case, public: PublicSide) -> None:
+    """The proof by construction: planting any use of a row on the public side fails it."""
+    for relation in ("add-remove", "replace"):
+        check_two_processes(public, case.estimator, case.budget(relation))
+
+
+def test_a_failure_on_the_private_side_is_one_fixed_sentence(public: PublicSide) -> None:
+    public.begin(Popular(), BUDGET, DOMAIN)
+    public.fail()
+    with pytest.raises(HushrecError) as error:
+        public.end()
+    assert str(error.value) == PRIVATE_FAILURE
+
+
+def test_an_estimator_from_outside_passes() -> None:
+    check_estimator(PrivateSLIM(), BUDGET)
+
+
+def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    ratings = ratings_of(hostile_users(np.random.default_rng(0)))
+    model = PrivateSLIM().fit(ratings, Accountant(BUDGET))
+    model.save(tmp_path / "slim.hush")
+    with pytest.raises(ModelFileError):
+        Billboard.load(tmp_path / "slim.hush")
+    registry.register(PrivateSLIM)
+    again = Billboard.load(tmp_path / "slim.hush")
+    assert again.recommend({"i0": 5.0}, n=3) == model.recommend({"i0": 5.0}, n=3)
+    with pytest.raises(InputError, match="name of its own"):
+        registry.register(Popular)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peeping(Popular):
+    """Marks the items that nobody likes, by exact counts."""
+
+    name: ClassVar[str] = "peeping"
+
+    def train(self, users, gate, seed):
+        arrays = super().train(users, gate, seed)
+        counts = np.bincount(users._ratings.matrix.indices, minlength=users.domain.n_items)
+        return arrays | {"supported": (counts > 0).astype(np.uint8)}
+
+
+def test_exact_values_on_the_public_side_are_found(public: PublicSide) -> None:
+    with pytest.raises(AssertionError, match="than was released"):
+        check_replay(Peeping(), BUDGET)
+    with pytest.raises(AssertionError, match="public side"):
+        check_two_processes(public, Peeping(), BUDGET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unclipped(PrivateSLIM):
+    """Declares the bound, and does not keep it."""
+
+    name: ClassVar[str] = "unclipped"
+
+    def users(self, ratings):
+        class Long(UnitUsers):
+            def gramian(self) -> Bounded:
+                bounded = super().gramian()
+                return Bounded(2 * bounded._values, positive(1.0), weight=bounded.weight, step=bounded.step)
+
+        return Long(ratings)
+
+
+def test_a_false_bound_is_found() -> None:
+    with pytest.raises(AssertionError, match="'gramian' moved by"):
+        check_sensitivity(Unclipped(), BUDGET)
+
+
+def test_a_bound_that_is_not_the_planned_one_is_refused() -> None:
+    class Wide(UnitUsers):
+        def gramian(self) -> Bounded:
+            bounded = super().gramian()
+            return Bounded(bounded._values, positive(4.0), weight=bounded.weight, step=bounded.step)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong(PrivateSLIM):
+        def users(self, ratings):
+            return Wide(ratings)
+
+    with pytest.raises(InputError, match="planned with sensitivity 1 "):
+        check_plan(Wrong(), BUDGET)
+
+
+@pytest.mark.parametrize("scale", [1e9, 1e-9])
+def test_a_scale_that_is_not_the_planned_one_is_refused(scale: float, monkeypatch) -> None:
+    """Today's red team: a release with scale 1e9 had a billionth of its noise at full charge."""
+    weights = Users.item_weights
+
+    def scaled(self: Users) -> Bounded:
+        bounded = weights(self)
+        return Bounded(bounded._values, bounded.bound, scale=scale, step=bounded.step)
+
+    monkeypatch.setattr(Users, "item_weights", scaled)
+    with pytest.raises(InputError, match="bound times scale"):
+        check_plan(Popular(), BUDGET)
+
+
+def test_a_bounded_value_shows_nothing() -> None:
+    bounded = Users(ratings_of({"u": [("u", "i0", 3.0)]})).item_weights()
+    assert "private" in repr(bounded) and "0.99" not in repr(bounded) and not hasattr(bounded, "__dict__")
