@@ -161,7 +161,7 @@ class Recommender:
         ndarray of shape (targets.n_ratings,)
             In the order of ``targets.matrix.data``.
         """
-        state = self.fold_in(history).moved(history.user_index(targets.users))
+        state = self.fold_in(history).moved(history.user_index(targets))
         rows = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
         return self._clip(scores_at(self.arrays, state, rows, targets.matrix.indices))
 
@@ -227,11 +227,10 @@ class Recommender:
         columns = np.concatenate(columns_blocks) if columns_blocks else np.empty((0, 0), dtype=np.int64)
         scores = np.concatenate(score_blocks) if score_blocks else np.empty((0, 0))
         users, ranks = np.nonzero(columns >= 0)
-        catalogue = pa.array(list(self.domain.items))
         return pa.table(
             {
-                "user": pa.array(history.users).take(pa.array(users)),
-                "item": catalogue.take(pa.array(columns[users, ranks])),
+                "user": history.user_column.take(pa.array(users)),
+                "item": self.domain.item_column.take(pa.array(columns[users, ranks])),
                 "rank": pa.array((ranks + 1).astype(np.int32)),
                 "score": pa.array(scores[users, ranks].astype(np.float64)),
             }

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.ids import Encoded, canonical_text, encode_ids, is_number, plain_values
+from hushrec.data.ids import Encoded, canonical_text, encode_ids, given_ids, is_number
 from hushrec.errors import InputError
 
 #: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
@@ -125,6 +125,14 @@ class Domain:
         return self._texts
 
     @cached_property
+    def item_column(self) -> pa.Array:
+        """The item ids as an Arrow array of their own type, or of text where they are of several types."""
+        try:
+            return pa.array(list(self.items))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return self._texts
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of catalogue, range and cap: equal where two domains mean the same."""
         public = [self._texts.to_pylist(), self.low, self.high, self.max_ratings_per_user]
@@ -191,7 +199,7 @@ class Domain:
         from hushrec.data.readers import read_columns
 
         _, items, ratings, _ = read_columns(source, columns, format, implicit)
-        encoded = encode_ids(items)
+        encoded = encode_ids(items, exact=True)
         usable = ratings[np.isfinite(ratings)]
         if not len(usable) or not len(encoded.texts):
             raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
@@ -219,19 +227,18 @@ def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
     """Position of each id among canonical texts, -1 where it is not there (int64)."""
     if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
         ids = [ids]
-    return positions_of(encode_ids(ids), texts).astype(np.int64)
+    return positions_of(encode_ids(ids, exact=True), texts).astype(np.int64)
 
 
 def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
     """`lookup` of encoded ids, as int32."""
-    found = pc.index_in(ids.texts, value_set=texts).fill_null(-1)
-    return np.append(found.to_numpy(zero_copy_only=False), np.int32(-1)).astype(np.int32)[ids.codes]
+    return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
 
 
-def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
-    """Distinct ids as Python objects; an integer that a data frame stored as a float is an integer again."""
-    given = list(values) if isinstance(values, np.ndarray) else plain_values(values)
-    return [int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2.0**63 else v for v in given]
+def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
+    """Position (int32) of each canonical text among others, -1 where it is not there."""
+    found = pc.index_in(texts, value_set=among).fill_null(-1)
+    return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _as_tuple(items: Any) -> tuple[Any, ...]:
@@ -288,11 +295,12 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
         raise InputError("The item catalogue must hold fewer than 2**31 ids.")
     texts = [canonical_text(item) for item in items]
     seen: dict[str, int] = {}
-    for position, text in enumerate(texts):
+    for position, text in enumerate(texts):  # shown by number: the file may be the wrong one
         if text is None:
-            raise InputError(f"Item {position + 1} of the catalogue has no id ({items[position]!r}).")
-        if seen.setdefault(text, position) != position:
-            raise InputError(f"The catalogue holds the item id {text!r} twice; list every item once.")
+            raise InputError(f"Item {position + 1} of the catalogue has no id.")
+        if (first := seen.setdefault(text, position)) != position:
+            which = f"items {first + 1} and {position + 1}"
+            raise InputError(f"The catalogue holds an id twice ({which}); list every item once.")
     return pa.array(texts, pa.large_string())
 
 

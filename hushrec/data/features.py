@@ -77,16 +77,14 @@ def _from_table(table: pa.Table, texts: pa.Array) -> np.ndarray:
     name_of_ids = next((name for name in _ID_NAMES if name in words), None)
     ids = [k for k, word in enumerate(words) if word == name_of_ids]
     if len(ids) != 1:
-        found = ", ".join(repr(name) for name in table.column_names[:8]) or "none"
-        raise InputError(f"Item features need one column of item ids, named item (columns: {found}).")
+        raise InputError("Item features need exactly one column of item ids, named item.")
     import pyarrow.compute as pc
 
     encoded = encode_ids(table.column(ids[0]))
     rows = encoded.codes[encoded.codes >= 0]
     counts = np.bincount(rows, minlength=len(encoded.texts))
     if (counts > 1).any():
-        twice = encoded.texts[int(np.argmax(counts > 1))].as_py()
-        raise InputError(f"The item features hold the id {twice!r} twice; give every item one row.")
+        raise InputError("The item features hold an item id twice; give every item one row.")
     columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids[0]]
     if not columns:
         raise InputError(f"The item features hold ids only; {_HOW}.")

@@ -6,8 +6,10 @@ way to the same result: no type is inferred from the rows, and no cell can chang
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
+import re
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,93 +23,167 @@ import pyarrow.compute as pc
 from hushrec.errors import InputError
 
 _PART = 1 << 20  # rows handled at a time, where a whole column would double the memory
+_LARGEST = 1 << 53  # from here on floats skip integers
+_TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
+_TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
+_NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
-def canonical_text(value: Any) -> str | None:
-    """The text that identifies an id, or None where there is no id.
+def canonical_text(value: Any, *, exact: bool = True) -> str | None:
+    r"""The text that identifies an id, or None where there is no id.
 
     The integer 7, ``numpy.int32(7)``, the text "7", the float 7.0 (what a data frame makes of an integer
     column with one hole) and its text "7.0" are one id, "7". Text is stripped of surrounding blanks and kept
     as it is otherwise ("007" and "7" differ, and so do "a" and "A"). Bytes are read as UTF-8, a UUID as its
-    usual text. None, NaN, NaT, infinities, empty text and containers are no ids.
+    usual text, any other object as ``str`` writes it.
+
+    No ids are None, NaN, NaT, infinities, empty text, containers, dates and times, and whole numbers of 2^53
+    and beyond that are a float or the text of one ("1.152921504606847e+18"): floats do not tell them apart.
+    What is no Unicode text becomes "\ufffdx" (bytes) or "\ufffdu" (surrogates) and its bytes in hexadecimal;
+    text that begins with "\ufffd" itself is given one more, so that no two ids meet.
+
+    Parameters
+    ----------
+    value : object
+    exact : bool
+        False for a cell of NumPy or pandas, where integers of 2^53 and beyond are no ids either: one missing
+        cell would have made the whole column floats.
     """
+    try:
+        return _text_of(value, exact)
+    except Exception:  # an object of the caller's that cannot be written
+        return None
+
+
+def _text_of(value: Any, exact: bool) -> str | None:
     if isinstance(value, str):
         text = value.strip()
-        if text.endswith(".0") and text[:-2].lstrip("-").isdecimal() and text.isascii():
-            text = text[:-2]
-        return text.encode("utf-8", "backslashreplace").decode() or None
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        if not text.isascii() and (text[0] == _NO_TEXT or not _is_unicode(text)):
+            return _NO_TEXT + (
+                text if _is_unicode(text) else "u" + text.encode("utf-8", "surrogatepass").hex()
+            )
+        if _TEXT_OF_WHOLE_FLOAT.fullmatch(text):
+            return str(int(text[:-2])) if abs(float(text)) < _LARGEST else None
+        return None if not text or _TEXT_OF_LARGE_FLOAT.fullmatch(text) else text
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or isinstance(value, _TIMES):
         return None
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
-        return _decimal_digits(int(value))
+        whole = int(value)
+        return str(whole) if exact and whole.bit_length() < 4096 or abs(whole) < _LARGEST else None
+    if isinstance(value, (complex, np.complexfloating)):  # what a data frame makes of numbers beside 3j
+        return _text_of(value.real, exact) if value.imag == 0 else None
     if isinstance(value, (float, np.floating)):
-        value = float(value)
-        if not math.isfinite(value):
+        number = float(value)
+        if number != value or abs(number) >= _LARGEST:  # NaN, more digits than a float has, infinite, large
             return None
-        return str(int(value)) if value.is_integer() and abs(value) < 2.0**63 else repr(value)
+        return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return canonical_text(bytes(value).decode("utf-8", "backslashreplace"))
+        decoded = _decoded(bytes(value))
+        return f"{_NO_TEXT}x{bytes(value).strip().hex()}" if decoded is None else _text_of(decoded, exact)
     if isinstance(value, Decimal):
         if not value.is_finite() or abs(value.adjusted()) > 1000:
             return None
-        return canonical_text(format(value.normalize(), "f"))
+        text = format(value, "f")  # all digits, where normalize() would round to 28
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text == "-0" else text
     if isinstance(value, uuid.UUID):
         return str(value)
-    if isinstance(value, np.datetime64) and np.isnat(value):
-        return None
-    if isinstance(value, Iterable):
-        return None
+    return None if isinstance(value, Iterable) else _text_of(str(value), exact)
+
+
+def _is_unicode(text: str) -> bool:
     try:
-        return canonical_text(str(value))
-    except Exception:  # an object of the caller's that cannot be written is no id
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decoded(cell: bytes) -> str | None:
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
         return None
-
-
-def _decimal_digits(value: int) -> str | None:
-    return str(value) if value.bit_length() < 4096 else None
 
 
 def parse_rating(value: Any) -> float:
     """The number in one cell; NaN where there is none ("n/a", None, "1_000", a container)."""
-    if isinstance(value, (bytes, bytearray)):
-        value = bytes(value).decode("utf-8", "replace")
-    if isinstance(value, str):
-        if "_" in value:
-            return math.nan
-    elif not isinstance(value, (numbers.Real, Decimal, np.bool_)):
-        return math.nan
     try:
-        return float(value)
-    except (ValueError, OverflowError, ArithmeticError):
-        return math.nan
+        if isinstance(value, (bytes, bytearray)):
+            value = bytes(value).decode()
+        if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
+            value = value.real
+        if isinstance(value, str):
+            return math.nan if "_" in value else float(value)
+        if isinstance(value, (numbers.Real, Decimal, np.bool_)) and not isinstance(value, _TIMES):
+            return float(value)
+    except Exception:  # no number; an object of the caller's that fails
+        pass
+    return math.nan
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A column of ids: ``codes`` (int32, -1 = no id) into the distinct ids, given and canonical."""
+    """A column of ids: ``codes`` (int32, -1 = no id) into the distinct ids, given and canonical.
+
+    ``values`` is an Arrow array where the column's type was fixed before its cells, as in Arrow, polars and
+    files, and an array of Python objects otherwise.
+    """
 
     codes: np.ndarray
     values: np.ndarray | pa.Array
     texts: pa.Array
 
 
-def encode_ids(column: Any) -> Encoded:
-    """Encode a column of ids of any type; distinct ids are numbered by first appearance."""
+def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
+    """Encode a column of ids of any type; distinct ids are numbered by first appearance.
+
+    NumPy and pandas choose a column's type by all its cells, so there an id must be one whatever the type is
+    (see `canonical_text`). ``exact`` leaves that out: for ids that are asked for, which are no rows.
+    """
+    module = type(column).__module__.partition(".")[0]
+    guessed = module in ("numpy", "pandas")
+    exact = exact or not guessed
+    fixed = not guessed and (isinstance(column, range) or module == "polars" or _is_arrow(column))
     column = _as_arrow_or_objects(column)
     if isinstance(column, np.ndarray):
-        return _encode_objects(column)
+        return _encode_objects(column, exact)
     _check_scalar_type(column.type, "ids")
     codes, values = _dictionary(column)
     texts = _canonical_array(values)
+    if _is_text(values.type):
+        values = _in_utf8(values, texts)
+    if not fixed:
+        if pa.types.is_integer(values.type) and not exact:
+            small = np.abs(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)) < _LARGEST
+            texts = pc.if_else(pa.array(small), texts, None)
+        given = given_ids(values)
+        values = np.empty(len(given), dtype=object)
+        values[:] = given
     return _merge_equal_texts(codes, values, texts)
+
+
+def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
+    """Distinct ids as Python objects; a number is the same whatever others have made of its column."""
+    return [_plain_number(v) for v in (values if isinstance(values, np.ndarray) else plain_values(values))]
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, (complex, np.complexfloating)):
+        value = value.real
+    if isinstance(value, (float, np.floating)):
+        value = float(value)
+        return int(value) if value.is_integer() and abs(value) < _LARGEST else value
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def encode_ratings(column: Any) -> np.ndarray:
     """A column of ratings as float32, NaN where a cell holds no number; a new array."""
     column = _as_arrow_or_objects(column)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+    with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite; a signalling NaN stays a NaN
         if isinstance(column, np.ndarray):
             return np.fromiter(map(parse_rating, column), dtype=np.float64, count=len(column)).astype(
                 np.float32
@@ -117,6 +193,7 @@ def encode_ratings(column: Any) -> np.ndarray:
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     kind = column.type
+    _check_scalar_type(kind, "ratings")
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         ratings = np.empty(len(column), dtype=np.float32)
         start = 0
@@ -125,9 +202,6 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
             ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
             start += len(chunk)
         return ratings
-    if pa.types.is_temporal(kind):
-        raise InputError(f"The rating column holds {kind}, not numbers; name the column that holds ratings.")
-    _check_scalar_type(kind, "ratings")
     codes, values = _dictionary(column)
     parsed = np.fromiter(map(parse_rating, plain_values(values)), dtype=np.float64, count=len(values))
     return np.append(parsed, math.nan).astype(np.float32)[codes]
@@ -137,6 +211,10 @@ def check_lengths(*columns: Any) -> None:
     """InputError unless all columns have the same number of rows."""
     if len({len(column) for column in columns}) > 1:
         raise InputError("The columns of users, items and ratings must have the same number of rows.")
+
+
+def _is_arrow(column: Any) -> bool:
+    return hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
 
 
 def _as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
@@ -156,10 +234,13 @@ def _as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
         if column.ndim != 1:
             raise InputError(f"A column must have one dimension, not {column.ndim}.")
         if column.dtype.kind in "iuf" and column.dtype.itemsize <= 8:
-            if column.dtype == np.float16:
-                column = column.astype(np.float32)
-            native = column.astype(column.dtype.newbyteorder("="), copy=False)
+            with np.errstate(all="ignore"):
+                if column.dtype == np.float16:
+                    column = column.astype(np.float32)
+                native = column.astype(column.dtype.newbyteorder("="), copy=False)
             return pa.chunked_array([pa.array(native)])
+        if column.dtype.kind in "mM":  # among other cells they would be objects, and no ids either
+            return np.full(len(column), None, dtype=object)
         return _objects(column.tolist())
     if hasattr(column, "__arrow_c_stream__"):
         return pa.chunked_array(column)
@@ -198,24 +279,26 @@ def _from_pandas_column(series: Any) -> pa.ChunkedArray | np.ndarray:
         indices = pa.array(codes.astype(np.int64), mask=codes < 0)
         return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, categories.combine_chunks())])
     if isinstance(series.dtype, np.dtype):
-        return (
-            _as_arrow_or_objects(np.asarray(series))
-            if series.dtype != object
-            else _objects(np.asarray(series))
-        )
+        array = np.asarray(series)
+        return _objects(array) if series.dtype == object else _as_arrow_or_objects(array)
     try:
         converted = pa.array(series)
     except Exception:  # an extension type that Arrow does not know
+        return _objects(series.to_numpy(dtype=object))
+    kind = converted.type
+    inferred = isinstance(kind, pa.BaseExtensionType) or pa.types.is_temporal(kind)
+    if inferred and type(series.dtype).__name__ != "ArrowDtype":  # one cell more could make it objects
         return _objects(series.to_numpy(dtype=object))
     return converted if isinstance(converted, pa.ChunkedArray) else pa.chunked_array([converted])
 
 
 def _check_scalar_type(kind: pa.DataType, what: str) -> None:
-    """Refuse nested columns: the type belongs to the file's schema, not to a row."""
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_nested(kind):
-        raise InputError(f"A column of {what} holds {kind}; it must hold one plain value in each row.")
+    """Refuse columns of lists, structures and times: the type belongs to the file's schema, not to a row."""
+    inner = kind
+    while isinstance(inner, pa.BaseExtensionType) or pa.types.is_dictionary(inner):
+        inner = inner.storage_type if isinstance(inner, pa.BaseExtensionType) else inner.value_type
+    if pa.types.is_nested(inner) or pa.types.is_temporal(inner):
+        raise InputError(f"The column of {what} holds {kind}; name one that holds plain {what}.")
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
@@ -280,22 +363,34 @@ def _canonical_array(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_integer(kind):
         return values.cast(pa.large_string())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         text = values.cast(pa.large_string())
         plain = pc.match_substring_regex(text, r"^[\w:/-]+$")
         if pc.all(plain, min_count=0).as_py():
             return text
-    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return values.cast(pa.large_string())
     return pa.array([canonical_text(value) for value in plain_values(values)], pa.large_string())
 
 
 def plain_values(values: pa.Array) -> list[Any]:
-    """Arrow values as Python objects; text that is not UTF-8 (a file may hold it) with its bytes escaped."""
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        octets = values.cast(pa.large_binary()).to_pylist()
-        return [None if cell is None else cell.decode("utf-8", "backslashreplace") for cell in octets]
-    return values.to_pylist()
+    """Arrow values as Python objects; text that is not UTF-8 (a file may hold it) as bytes."""
+    if not _is_text(values.type):
+        return values.to_pylist()
+    cells = values.cast(pa.large_binary()).to_pylist()
+    return [cell if cell is None or (text := _decoded(cell)) is None else text for cell in cells]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """The values, what is not UTF-8 in canonical form: the others are not to fail with it."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        pairs = zip(plain_values(values), texts.to_pylist(), strict=True)
+        return pa.array([text if isinstance(cell, bytes) else cell for cell, text in pairs], values.type)
+    return values
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -303,9 +398,15 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     column = column.unify_dictionaries()
     if not column.num_chunks:
         return pa.chunked_array([], pa.large_string())
-    cells = column.chunk(0).dictionary.to_pylist()
-    texts = pa.array([cell.decode("utf-8", "backslashreplace").strip() for cell in cells], pa.large_string())
+    cells = [_stripped(cell) for cell in column.chunk(0).dictionary.to_pylist()]
+    buffers = pa.array(cells, pa.large_binary()).buffers()  # Arrow would refuse a cell that is not UTF-8
+    texts = pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, texts) for c in column.chunks])
+
+
+def _stripped(cell: bytes) -> bytes:
+    text = _decoded(cell)
+    return cell.strip() if text is None else text.strip().encode()
 
 
 def compact(column: pa.Array) -> pa.Array:
@@ -331,13 +432,13 @@ def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: 
     return Encoded(np.append(recode, np.int32(-1))[codes], kept, merged.dictionary)
 
 
-def _encode_objects(column: np.ndarray) -> Encoded:
+def _encode_objects(column: np.ndarray, exact: bool) -> Encoded:
     """Cell by cell, remembering the code of each text."""
     lookup: dict[str, int] = {}
     given: list[Any] = []
     codes = np.empty(len(column), np.int32)
     for position, value in enumerate(column):
-        text = canonical_text(value)
+        text = canonical_text(value, exact=exact)
         if text is None:
             codes[position] = -1
             continue
@@ -346,7 +447,7 @@ def _encode_objects(column: np.ndarray) -> Encoded:
             given.append(value)
         codes[position] = code
     values = np.empty(len(given), dtype=object)
-    for position, value in enumerate(given):
+    for position, value in enumerate(given):  # numpy would look inside nested sequences
         values[position] = value
     return Encoded(codes, values, pa.array(list(lookup), pa.large_string()))
 

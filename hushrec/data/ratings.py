@@ -14,8 +14,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data import readers
-from hushrec.data.domain import Domain, check_domain, given_ids, lookup, positions_of
-from hushrec.data.ids import Encoded, encode_ids
+from hushrec.data.domain import Domain, check_domain, lookup, places, positions_of
+from hushrec.data.ids import Encoded, encode_ids, given_ids
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.errors import InputError
 
@@ -59,8 +59,11 @@ class Ratings:
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
     A user none of whose rows is left is no user: she adds nothing to any sum, nor to ``n_users``. Ids are
-    compared by `hushrec.data.ids.canonical_text`. Users are numbered by first appearance, and no order,
-    number or type here may be published: ``n_users``, ``n_ratings`` and every array are private.
+    compared by `hushrec.data.ids.canonical_text`. In NumPy and pandas an integer id of 2^53 or more is none,
+    whatever the column's type: one missing id makes floats of the whole column, and pandas has rounded them
+    before we see it; give such ids as text, or in an Arrow or polars column or a Parquet file. Users are
+    numbered by first appearance, and no order, number or type here may be published: ``n_users``,
+    ``n_ratings`` and every array are private.
     """
 
     domain: Domain
@@ -278,8 +281,8 @@ class Ratings:
     def users(self) -> np.ndarray:
         """The user ids as they were given, one per row. Private.
 
-        Integers come as an integer array, all else as an array of objects. An integer that a data frame
-        stored as a float, because its column has a hole, is an integer again.
+        Integers of an Arrow or polars column or a file come as an integer array, all else as objects; a
+        number is an int or a float whatever the other cells have made of its column.
         """
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
@@ -287,6 +290,14 @@ class Ratings:
         for row, value in enumerate(given_ids(self.user_values)):
             users[row] = value
         return users
+
+    @property
+    def user_column(self) -> pa.Array:
+        """The user ids as an Arrow array, in the type of an Arrow or polars column or a file, else as text.
+
+        Private. A type chosen for the ids at hand would tell every user of one whose id is of another type.
+        """
+        return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property
     def user_keys(self) -> np.ndarray:
@@ -304,7 +315,9 @@ class Ratings:
         return self.matrix.T.tocsr()
 
     def user_index(self, ids: Any) -> np.ndarray:
-        """The row of each user id (int64), -1 where she is not among the users."""
+        """The row of each user id, or of each user of other ratings: int64, -1 where she is not here."""
+        if isinstance(ids, Ratings):
+            return places(ids.user_texts, self.user_texts).astype(np.int64)
         return lookup(ids, self.user_texts)
 
     def to_arrow(self) -> pa.Table:
@@ -314,16 +327,10 @@ class Ratings:
         """
         marks = " ".join(mark for mark in readers.MARKS if getattr(self, mark))
         rows = pa.array(np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr)))
-        users = (
-            self.user_values
-            if isinstance(self.user_values, pa.Array)
-            else _typed(list(self.user_values), self.user_texts)
-        )
-        items = _typed(list(self.domain.items), self.domain.item_texts)
         return pa.table(
             {
-                "user": users.take(rows),
-                "item": items.take(pa.array(self.matrix.indices)),
+                "user": self.user_column.take(rows),
+                "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
                 "rating": pa.array(self.matrix.data),
             },
             metadata={readers.MARKS_KEY: marks},
@@ -363,15 +370,15 @@ class Ratings:
 
         For serving and evaluation; the result is ``hand_picked``.
         """
-        wanted = encode_ids(ids)
+        wanted = encode_ids(ids, exact=True)
         if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
             raise InputError("User ids must be given once each, none missing.")
-        return self._at(lookup(wanted.texts, self.user_texts), wanted, hand_picked=True)
+        return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
         """This object's ratings of the other's users, row by row; empty for users who have none here."""
         users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
-        return _marked(self._at(lookup(other.user_texts, self.user_texts), users), self, other)
+        return _marked(self._at(places(other.user_texts, self.user_texts), users), self, other)
 
     def where(self, mask: np.ndarray, *, drop_empty: bool = True, keyed: bool = False) -> Ratings:
         """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
@@ -401,7 +408,7 @@ class Ratings:
         """The ratings of both, such as training and validation; where both hold a pair, the other's."""
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be put together.")
-        known = lookup(other.user_texts, self.user_texts)
+        known = places(other.user_texts, self.user_texts)
         added = np.flatnonzero(known < 0)
         place = known.copy()
         place[added] = self.n_users + np.arange(len(added))
@@ -471,9 +478,9 @@ def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
     changed in place.
     """
     low, high = np.float32(domain.low), np.float32(domain.high)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):  # a signalling NaN would warn
         values = np.asarray(ratings, dtype=np.float32)
-    values[~((values >= low) & (values <= high))] = np.nan
+        values[~((values >= low) & (values <= high))] = np.nan
     lowest = low if float(low) >= domain.low else np.nextafter(low, np.float32(np.inf))
     highest = high if float(high) <= domain.high else np.nextafter(high, np.float32(-np.inf))
     return np.clip(values, lowest, highest, out=values)
@@ -559,11 +566,3 @@ def _joined(first: np.ndarray | pa.Array, second: np.ndarray | pa.Array) -> np.n
     for position, value in enumerate(given_ids(first) + given_ids(second)):
         joined[position] = value
     return joined
-
-
-def _typed(values: list[Any], texts: pa.Array) -> pa.Array:
-    """Ids as an Arrow array of their own type, or as text where they are of several types."""
-    try:
-        return pa.array(values) if values else texts
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return texts

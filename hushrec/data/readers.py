@@ -195,29 +195,19 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> list[Any
             )
         if len(matches) > 1:
             raise InputError(
-                f"Several columns could hold the {role}s ({_listed(matches)})",
-                parameter="columns",
-                value={role: "NAME"},
+                f"Several columns could hold the {role}s", parameter="columns", value={role: "NAME"}
             )
         if not names:
             raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
-        if not matches and _is_row(names):
-            raise InputError(
-                "The first line holds no column names; put one above it, for example user,item,rating."
-            )
-        if not matches:
+        if not matches:  # the names that are there are not shown: they may be a row
             wanted = f"named {asked[role]!r}" if role in asked else f"for the {role}s"
-            what = f"The table has no column {wanted} (found: {_listed(names)})"
+            what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
             if role == "rating":
                 what += "; name it in columns, or let every row be a like"
                 raise InputError(what, parameter="implicit", value=True)
             raise InputError(what, parameter="columns", value={role: "NAME"})
         if matches[0] in chosen:
-            raise InputError(
-                f"Column {matches[0]!r} has two roles",
-                parameter="columns",
-                value={role: "NAME"},
-            )
+            raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
         chosen.append(matches[0])
     return chosen
 
@@ -239,16 +229,6 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
     if isinstance(columns, (list, tuple)) and 2 <= len(columns) <= 3:
         return dict(zip(ROLES, columns, strict=False))
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
-
-
-def _listed(names: Sequence[Any]) -> str:
-    """Column names for an error message."""
-    return ", ".join(repr(name)[:40] for name in names[:12]) + (", ..." if len(names) > 12 else "")
-
-
-def _is_row(names: Sequence[Any]) -> bool:
-    """Whether the first line holds numbers: it is a row then, and must not be shown."""
-    return any(not np.isnan(parse_rating(name)) for name in names)
 
 
 def _guess_format(path: Path, magic: bytes) -> str:

@@ -16,8 +16,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hushrec.errors import InputError
-
 MAX_LINE_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _CELL = pa.dictionary(pa.int32(), pa.binary())
@@ -68,12 +66,7 @@ def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], s
     ends = [end for end in (first.find(b"\n"), first.find(b"\r")) if end >= 0]
     end = min(ends, default=len(first))
     header, rest = first[:end], first[end + 1 :]
-    try:
-        line = header.removeprefix(_BYTE_ORDER_MARK).decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(
-            "The first line of the file is not UTF-8 text; expected the names of the columns."
-        ) from None
+    line = header.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
     if delimiter is None:
         delimiter = "::" if "::" in line else max(_DELIMITERS, key=line.count)
     fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])

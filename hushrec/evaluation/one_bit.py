@@ -24,7 +24,7 @@ def completion_scores(completion: Completion, trained: Ratings, targets: Ratings
     trained : Ratings
         What the matrix was completed from: its users are the matrix's rows.
     """
-    rows = np.repeat(trained.user_index(targets.users), np.diff(targets.matrix.indptr))
+    rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
     return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
 
 

@@ -159,7 +159,7 @@ def test_wrong_tables(write, files, run, tmp_path):
     assert_refused(run(*arguments(files, ratings=str(path))), run)
 
 
-@pytest.mark.parametrize(("text", "says"), [("", "is empty"), ("1,2,5\n3,4,1\n", "no column names; put one")])
+@pytest.mark.parametrize(("text", "says"), [("", "is empty"), ("1,2,5\n3,4,1\n", "holds the columns' names")])
 def test_tables_without_a_header(text, says, files, run, tmp_path):
     (tmp_path / "table.csv").write_text(text)
     assert_refused(run(*arguments(files, ratings=str(tmp_path / "table.csv"))), run, says=says)

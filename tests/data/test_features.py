@@ -75,7 +75,7 @@ def test_integer_ids_truth_values_and_vectors() -> None:
         (np.full((4, 1), np.nan), "ids are written"),
         (np.full((4, 1), np.inf), "finite"),
         ({"item": ["y", "z"], "drama": [1, 0]}, "ids are written"),
-        ({"item": ["b", "b"], "drama": [1, 0]}, "'b' twice"),
+        ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
         ({"item": ["b", "c"], "genres": ["Drama", "Crime|Drama"]}, "'genres' holds string.*0 and 1"),
         ({"item": ["b", "c"], "text": [[1.0], [1.0, 2.0]]}, "one length"),
         ({"item": ["b", "c"]}, "ids only"),

@@ -55,7 +55,7 @@ def test_text_ids_stay_text(tmp_path):
     path.write_text("user,item,rating\n7,3,4\n08,1,5\n")
     assert Ratings.read(path, DOMAIN).users.tolist() == ["7", "08"]
     path.write_bytes(b"user,item,rating\n\xff ,3,4\n")
-    assert Ratings.read(path, DOMAIN).users.tolist() == ["\\xff"]
+    assert Ratings.read(path, DOMAIN).users.tolist() == ["\ufffdxff"]
 
 
 def test_movielens_100k(tmp_path):
@@ -171,8 +171,8 @@ class TestParquet:
         assert Ratings.read(path, DOMAIN).n_users == 0
         pq.write_table(self.table.set_column(0, "user", broken), path)
         ratings = Ratings.read(path, DOMAIN)
-        assert ratings.users.tolist() == ["\\xff\\xfe", "v", "\\xff"]
-        assert len(ratings.to_arrow()) == 3
+        assert ratings.users.tolist() == ["\ufffdxfffe", "v", "\ufffdxff"]
+        assert ratings.to_arrow()["user"].to_pylist() == ["\ufffdxfffe", "v", "\ufffdxff"]
         assert len(ratings.user_keys) == 3
 
     @pytest.mark.parametrize("keep", [0, 3, 4, 8, 0.3, 0.7, -1, -4, -8])
@@ -233,7 +233,7 @@ class TestWhatCannotBeRead:
     def test_missing_columns(self, tmp_path):
         path = tmp_path / "r.csv"
         path.write_bytes(b"user,film,rating\nu,1,4\n")
-        with pytest.raises(InputError, match=r"items.*'user', 'film', 'rating'"):
+        with pytest.raises(InputError, match="no column for the items"):
             Ratings.read(path, DOMAIN)
         assert Ratings.read(path, DOMAIN, columns={"item": "film"}).n_users == 1
         assert (

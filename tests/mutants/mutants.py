@@ -11,9 +11,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hushrec import checks, estimator
 from hushrec import users as users_module
@@ -35,9 +37,9 @@ from hushrec.algorithms import (
     private_eigenrec,
     private_svd,
 )
-from hushrec.data import Domain, Ratings, readers, splits
+from hushrec.data import Domain, Ratings, ids, readers, splits
 from hushrec.data import ratings as data_ratings
-from hushrec.errors import BudgetError, LedgerError
+from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import tuning
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import residuals, sparse_rows, topk
@@ -87,6 +89,7 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
+from tests.data import test_rows_alone
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_residuals
 from tests.outsourcing import test_aggregation
@@ -696,6 +699,22 @@ def scores_less_a_constant(
 _TOP_K = topk.top_k
 
 
+def digits_rounded(value: Any, exact: bool, text_of: Any = ids._text_of) -> str | None:
+    """Of a decimal number, the 28 that its context keeps."""
+    return text_of(value.normalize() if isinstance(value, Decimal) else value, exact)
+
+
+def names_shown(names: Any, columns: Any, implicit: bool, find_columns: Any = readers.find_columns) -> Any:
+    try:
+        return find_columns(names, columns, implicit)
+    except InputError as error:
+        raise InputError(f"{error} (found: {', '.join(map(repr, names))})") from None
+
+
+def ratings_cast_with_warnings(column: Any) -> Array:
+    return np.array([ids.parse_rating(cell) for cell in column]).astype(np.float32)
+
+
 MUTANTS = [
     # the contribution of a user is not bounded as declared
     Mutant(
@@ -1176,5 +1195,61 @@ MUTANTS = [
         "a row without ratings counted as a user",
         set_to(Ratings, "rated", lambda self: self),
         Killer(test_parts.test_a_row_without_ratings_is_no_user, {"estimator": Popular()}),
+    ),
+    # ids and cells
+    Mutant(
+        "ids of more than 28 digits rounded",
+        set_to(ids, "_text_of", digits_rounded),
+        Killer(
+            test_rows_alone.test_two_ids_are_two_users,
+            {"one": Decimal("1" * 37 + "2"), "other": Decimal("1" * 37 + "3")},
+            ("tmp_path",),
+        ),
+    ),
+    Mutant(
+        "ids of floats that have skipped integers",
+        set_to(ids, "_LARGEST", 1 << 63),
+        Killer(
+            test_rows_alone.test_large_integers_whatever_a_cell_makes_of_the_column,
+            {"form": "pandas", "column": "user"},
+        ),
+    ),
+    Mutant(
+        "large integers are ids until a cell is missing",
+        set_to(data_ratings, "encode_ids", lambda column, exact=True: ids.encode_ids(column, exact=True)),
+        Killer(
+            test_rows_alone.test_large_integers_whatever_a_cell_makes_of_the_column,
+            {"form": "pandas", "column": "item"},
+        ),
+    ),
+    Mutant(
+        "bytes that are no text meet their escape",
+        set_to(ids, "_decoded", lambda cell: cell.decode("utf-8", "backslashreplace")),
+        Killer(test_rows_alone.test_two_ids_are_two_users, {"one": b"\xff", "other": "\\xff"}, ("tmp_path",)),
+    ),
+    Mutant(
+        "the type of all ids in a table chosen by one",
+        set_to(Ratings, "user_column", property(lambda self: pa.array(list(self.users)))),
+        Killer(
+            test_rows_alone.test_large_integers_whatever_a_cell_makes_of_the_column,
+            {"form": "lists", "column": "user"},
+        ),
+    ),
+    Mutant(
+        "a warning where somebody's rating is a signalling NaN",
+        set_to(readers, "encode_ratings", ratings_cast_with_warnings),
+        Killer(test_rows_alone.test_a_signalling_nan_is_a_nan, {"kind": "float64"}, ("tmp_path",)),
+    ),
+    Mutant(
+        "columns of time read cell by cell",
+        set_to(ids, "_check_scalar_type", lambda *_: None),
+        Killer(test_rows_alone.test_columns_of_time_are_refused_by_their_type, {"kind": pa.duration("s")}),
+    ),
+    Mutant(
+        "the first line shown where it names no columns",
+        set_to(readers, "find_columns", names_shown),
+        Killer(
+            test_rows_alone.test_no_cell_is_shown, {"first": ",".join(test_rows_alone.SECRETS)}, ("tmp_path",)
+        ),
     ),
 ]

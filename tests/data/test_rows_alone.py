@@ -1,0 +1,330 @@
+"""What becomes of a user's rows depends on her rows alone, and no two ids are one.
+
+The containers here choose a column's type by themselves, as pandas and NumPy do: one hostile or missing cell
+makes floats, complex numbers or objects of all others.
+"""
+
+import datetime
+import decimal
+import math
+import uuid
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushrec.algorithms import Popular
+from hushrec.data import Domain, Ratings
+from hushrec.data.ids import canonical_text
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget
+from tests.data.hostile_cells import ITEMS, RATINGS, USERS
+
+LARGE = [2**60 + 1, 2**60 + 2, 2**53, 2**53 + 1, -(2**53) - 1]
+DOMAIN = Domain([1, 2, 3, "A7", str(LARGE[0])], rating_range=(1, 5))
+SIGNALLING = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
+
+
+MODEL = Popular().fit(Ratings.from_triples(["u"], [1], [3], DOMAIN), Accountant(Budget(1, 1e-6)))
+
+
+def shown(ratings):
+    """All that is told of each user, by her canonical id, and the order of the users."""
+    served = MODEL.recommend_batch(ratings, n=2).to_pylist()
+    table = [tuple(row.values()) for row in ratings.to_arrow().to_pylist()]
+    users = {}
+    place = 0
+    for row, text in enumerate(ratings.user_texts.to_pylist()):
+        count = int(np.diff(ratings.matrix.indptr)[row])
+        user = ratings.users[row]
+        one = [entry["user"] for entry in served if entry["user"] == table[place][0]][:1]
+        users[text] = (type(user), user, table[place : place + count], one)
+        place += count
+    return users
+
+
+def watched(build, *arguments):
+    """The result, with every warning and every floating-point flag an error."""
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        return build(*arguments)
+
+
+def check_others(form, honest, added):
+    """The honest rows read the same with the added ones in front, behind, or away."""
+    base_columns = columns_of(form, honest)
+    if base_columns is None:
+        return
+    base = shown(watched(Ratings.from_triples, *base_columns, DOMAIN))
+    for rows in (added + honest, honest + added):
+        columns = columns_of(form, rows)
+        if columns is None or (form in ("arrow", "polars") and types(columns) != types(base_columns)):
+            continue  # the container refuses such cells, or these are columns of another declared type
+        found = shown(watched(Ratings.from_triples, *columns, DOMAIN))
+        assert [text for text in found if text in base] == list(base)
+        assert {text: found[text] for text in base} == base
+
+
+def columns_of(form, rows):
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return [FORMS[form](list(column)) for column in zip(*rows, strict=True)]
+    except BaseException as error:  # polars panics
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return None
+
+
+def types(columns):
+    return [column.type if isinstance(column, pa.Array) else column.dtype for column in columns]
+
+
+def of_pandas(column, dtype=None):
+    return pd.Series(column, dtype=dtype) if dtype else pd.Series(column)
+
+
+def of_numpy(column):
+    array = np.array(column)
+    if array.ndim != 1 or array.dtype.kind in "US":
+        raise ValueError("NumPy has made text or a table of the cells")
+    return array
+
+
+FORMS = {
+    "lists": list,
+    "numpy": of_numpy,
+    "pandas": of_pandas,
+    "pandas objects": lambda column: of_pandas(column, object),
+    "pandas category": lambda column: of_pandas(column).astype("category"),
+    "pandas nullable": lambda column: of_pandas(column).convert_dtypes(),
+    "arrow": pa.array,
+    "polars": pl.Series,
+}
+
+
+KINDS = {
+    "integers": [4, 5, 6],
+    "large": [*LARGE, 5],
+    "floats": [0.5, 7.25, 4.0, 2.0**60, float(2**53 - 1)],
+    "text": ["u", "7", "\\xff", "é", "1e5"],
+    "bytes": [b"u", b"\xff", b"\xfe"],
+    "times": [pd.Timestamp("2020-01-01"), pd.Timestamp("2021-01-01", tz="UTC"), datetime.date(2020, 1, 1)],
+    "decimals": [decimal.Decimal(number) for number in ("0.5", "1" * 38, "1" * 37 + "2")],
+    "mixed": [4, "v", 0.5, LARGE[0], decimal.Decimal(LARGE[0]), uuid.UUID(int=8)],
+}
+CELLS = [None, math.nan, SIGNALLING, 0.25, -0.0, 3j, 2**63, -(2**63), 2.0**60, pd.NaT, pd.Interval(0, 1)]
+CELLS += [np.timedelta64(5, "ns"), np.longdouble(1) / 3, np.clongdouble(3j), "mallory", pd.Period("2020-01")]
+honest_rows = st.sampled_from(sorted(KINDS)).flatmap(
+    lambda kind: st.lists(
+        st.tuples(st.sampled_from(KINDS[kind]), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2.5, 4, 5])),
+        min_size=1,
+        max_size=8,
+    )
+)
+hostile_rows = st.lists(
+    st.tuples(
+        st.sampled_from([*USERS, *CELLS]),
+        st.sampled_from([*ITEMS, *CELLS, 2]),
+        st.sampled_from([*RATINGS, *CELLS, 3.0]),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(honest_rows, hostile_rows)
+def test_fuzz(form, honest, added):
+    mine = {canonical_text(user) for user, _, _ in added} | {None}
+    if form == "pandas category" and any(user is True for user, _, _ in added):
+        return  # pandas takes True and 1 for one category
+    check_others(form, [row for row in honest if canonical_text(row[0]) not in mine] or [(99, 1, 2)], added)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("column", ["user", "item"])
+def test_large_integers_whatever_a_cell_makes_of_the_column(form, column):
+    """A missing id turns int64 into float64, which holds every second, fourth, ... integer from 2^53 on."""
+    for extra in (None, math.nan, 0.5, 3j, "mallory", 10**30, pd.NaT, decimal.Decimal(1)):
+        if column == "user":
+            honest, added = [(user, 1, 3) for user in (*LARGE, 7)], [(extra, 2, 4)]
+        else:
+            honest, added = [(1, LARGE[0], 3), (1, 2, 3), (2, LARGE[1], 4), (3, 3, 5)], [(4, extra, 4)]
+        check_others(form, honest, added)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(LARGE), pl.Series(LARGE), LARGE, [str(number) for number in LARGE],
+        pd.Series([str(number) for number in LARGE]), np.array([str(number) for number in LARGE]),
+        pa.array([decimal.Decimal(number) for number in LARGE]),
+    ],
+)  # fmt: skip
+def test_large_integers_are_ids_where_no_other_cell_can_change_them(column):
+    ratings = Ratings.from_triples(column, [1] * len(LARGE), [3] * len(LARGE), DOMAIN)
+    assert ratings.user_texts.to_pylist() == [str(number) for number in LARGE]
+    assert ratings.user_index(LARGE).tolist() == list(range(len(LARGE)))
+
+
+@pytest.mark.parametrize(
+    "kind", ["int64", "float64", "object", "Int64", "Float64", "int64[pyarrow]", "category"]
+)
+def test_large_integers_are_no_ids_in_pandas_and_numpy(kind):
+    column = pd.Series([2**53 - 1, *LARGE, -(2**53) + 1]).astype(kind)
+    forms = [column] if kind.endswith("]") or kind[0] in "IFc" else [column, column.to_numpy()]
+    for form in forms:
+        ratings = Ratings.from_triples(form, [1] * 7, [3] * 7, DOMAIN)
+        assert ratings.user_texts.to_pylist() == [str(2**53 - 1), str(-(2**53) + 1)]
+
+
+DIGITS = "12345678901234567890123456789012345678"
+APART = [
+    (decimal.Decimal(DIGITS), decimal.Decimal(DIGITS[:-1] + "9")),
+    (decimal.Decimal("0." + DIGITS), decimal.Decimal("0." + DIGITS[:-1] + "9")),
+    (b"\xff", "\\xff"),
+    (b"\xff", "\udcff"),
+    (b"\xed\xa0\x80", "\ud800"),
+    ("\ud800", "\\ud800"),
+    (b"\xff", "\ufffdxff"),
+    ("\ud800", canonical_text("\ud800")),
+    ("\ufffd", "\ufffd\ufffd"),
+    ("007.0", "007"),
+    ("--7.0", "--7"),
+    (np.longdouble(1) / 3, 1 / 3),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_two_ids_are_two_users(tmp_path, one, other):
+    assert Ratings.from_triples([one, other], [1, 2], [3, 4], DOMAIN).n_users == 2 - (
+        canonical_text(one) is None
+    )
+    if isinstance(one, bytes):
+        path = tmp_path / "r.csv"
+        cells = [
+            cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell for cell in (one, other)
+        ]
+        path.write_bytes(b"user,item,rating\n" + b"".join(b"%s,1,3\n" % cell for cell in cells))
+        assert Ratings.read(path, DOMAIN).n_users == len(set(cells))
+    elif isinstance(one, decimal.Decimal):
+        assert Ratings.from_triples(pa.array([one, other]), [1, 2], [3, 4], DOMAIN).n_users == 2
+
+
+@given(st.text() | st.binary() | st.text(st.characters(categories=["Cs"])), st.text() | st.binary())
+@settings(max_examples=300, deadline=None)
+def test_ids_of_equal_text_are_of_equal_content(one, other):
+    if canonical_text(one) is not None and canonical_text(one) == canonical_text(other):
+        one, other = (_bytes_of(value).strip().removesuffix(b".0") for value in (one, other))
+        assert one == other
+
+
+def _bytes_of(value):
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        return text.strip().encode()
+    except UnicodeError:
+        return value if isinstance(value, bytes) else repr(value.strip()).encode()
+
+
+@pytest.mark.parametrize("cell", ["1.152921504606847e+18", "1e+16", "-2.5E+20", "9007199254740992.0"])
+def test_text_that_a_float_was_written_as(cell):
+    assert canonical_text(cell) is None
+    assert canonical_text("9007199254740991.0") == "9007199254740991"
+
+
+KINDS_OF_TIME = [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.date32(), pa.date64(), pa.duration("s")]
+KINDS_OF_TIME += [pa.duration("us"), pa.time32("s"), pa.time64("ns"), pa.month_day_nano_interval()]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_TIME, ids=str)
+def test_columns_of_time_are_refused_by_their_type(kind):
+    """Not by a cell of theirs that Python cannot hold."""
+    largest = pa.py_buffer(b"\xff" * 7 + b"\x7f" + b"\x00" * 8 + b"\xff" * 7 + b"\x7f" + b"\x00" * 8)
+    for length in (0, 1, 2):
+        ids = pa.Array.from_buffers(kind, length, [None, largest])
+        for column in (ids, ids.dictionary_encode() if kind != KINDS_OF_TIME[-1] else ids):
+            for columns in ((column, [1] * length, [2] * length), ([1] * length, [1] * length, column)):
+                with pytest.raises(InputError, match="plain"):
+                    Ratings.from_triples(*columns, DOMAIN)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_signalling_nan_is_a_nan(tmp_path, kind):
+    bits = [0x40400000, 0x7F800001] if kind == "float32" else [0x4008000000000000, 0x7FF0000000000001]
+    values = np.array(bits, kind.replace("float", "uint")).view(kind)
+    path = tmp_path / "r.parquet"
+    pq.write_table(pa.table({"user": ["a", "b"], "item": [1, 2], "rating": values}), path)
+    for build in (
+        lambda: Ratings.read(path, DOMAIN),
+        lambda: Ratings.from_triples(["a", "b"], [1, 2], values.copy(), DOMAIN),
+        lambda: Ratings.from_triples(["a", "b"], [1, 2], list(values), DOMAIN),
+        lambda: Ratings.from_triples(values.copy(), [1, 2], [3, 3], DOMAIN),
+        lambda: Ratings.from_triples(
+            pa.array(values), pa.array(values), [3, 3], Domain([3], rating_range=(1, 5))
+        ),
+    ):
+        assert watched(build).n_users == 1
+
+
+SECRETS = ["alice@example.org", "i-secret", "s3cret!"]
+
+
+def bad_readings(path, tmp_path):
+    yield lambda: Ratings.read(path, DOMAIN)
+    yield lambda: Ratings.read(path, DOMAIN, implicit=True)
+    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "user"})
+    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "who", "item": "what"})
+    yield lambda: Ratings.from_any(pd.read_csv(path), DOMAIN)
+    yield lambda: Ratings.from_any(pl.read_csv(path), DOMAIN)
+    yield lambda: Ratings.from_any(pa.table(pd.read_csv(path)), DOMAIN)
+    table = tmp_path / "r.parquet"
+    pd.read_csv(path).to_parquet(table)
+    yield lambda: Ratings.read(table, DOMAIN)
+    yield lambda: Domain(Domain.read_catalogue(path), rating_range=(1, 5))
+    yield lambda: Domain([1], rating_range=(1, 5), item_features=path)
+    yield lambda: Domain([1], rating_range=(1, 5), item_features=pd.read_csv(path))
+    yield lambda: Domain.observed(path)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ",".join(SECRETS), ";".join(SECRETS), "::".join(SECRETS), "\t".join(SECRETS),
+        "user," + ",".join(SECRETS),
+        "user,user_id," + ",".join(SECRETS), "item," + ",".join(SECRETS), ",".join([*SECRETS, "5"]),
+        ",".join(SECRETS[:2]), "rating," + ",".join(SECRETS), "\ufffd," + ",".join(SECRETS),
+    ],
+)  # fmt: skip
+def test_no_cell_is_shown(tmp_path, first):
+    path = tmp_path / "r.csv"
+    path.write_text("\n".join([first, first, first.replace("user", "bob"), ""]))
+    messages = []
+    for reading in bad_readings(path, tmp_path):
+        try:
+            reading()
+        except InputError as error:
+            messages.append(str(error))
+    assert len(messages) > 5
+    for message in messages:
+        assert not any(secret in message or repr(secret)[1:8] in message for secret in SECRETS)
+        assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "first", [b"alice,i1", b"alice,5", b"\xff,i1", b'"alice,i1', b"alice,i1,good", b"7,7,7"]
+)
+def test_a_file_without_header_gets_one_sentence_whatever_its_first_row(tmp_path, first):
+    path = tmp_path / "r.csv"
+    path.write_bytes(first + b"\nbob,i2\n")
+    with pytest.raises(InputError) as caught:
+        Ratings.read(path, DOMAIN)
+    assert str(caught.value).startswith("The table has no column for the users; ")
