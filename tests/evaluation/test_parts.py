@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from click.testing import CliRunner
 
 import benchmarks.demo
 from hushrec.algorithms import (
@@ -25,7 +24,6 @@ from hushrec.algorithms import (
 )
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.audit.distinguish import distance, replay, transcript
-from hushrec.cli import cli
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_ROWS
@@ -33,6 +31,7 @@ from hushrec.evaluation import compare, runs
 from hushrec.evaluation.tuning import tune
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from tests.command_line import invoke
 
 BUDGET = Budget(1, 1e-6)
 RATINGS = realistic(500, 80, 20_000, seed=1)
@@ -79,7 +78,7 @@ def test_what_the_command_line_compares_on(tmp_path, monkeypatch):
         part_of_the_demo(ratings, tmp_path, monkeypatch)
         words = ["compare", tmp_path / "ratings.parquet", "--epsilons", "1", "--delta", "1e-6"]
         words += ["--rating-range", "1", "5", "--catalogue", tmp_path / "items.txt", "--out-dir", tmp_path]
-        assert CliRunner().invoke(cli, list(map(str, words))).output == "Error: seen.\n"
+        assert invoke(*words).output == "Error: seen.\n"
     assert_within_the_claim(ItemBias(), *seen)
 
 
