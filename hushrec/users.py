@@ -30,6 +30,8 @@ Array = NDArray[Any]
 #: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
 #: the range and of 1: under replace either both data sets hold her ratings, or her mean goes with her.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
+#: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
+_FAR = 1e4
 
 
 class Users:
@@ -140,10 +142,12 @@ class FittedUsers(Users):
     def fit(self, items: Array, ridge: SweepSettings) -> None:
         """Every user's factors and offset given the released items, of shape (n_items, rank + 1).
 
-        In float32: what leaves her is clipped in float64.
+        In float32, where that holds ratings less their level: what leaves her is clipped in float64.
         """
         self._ridge = ridge
-        solved = half_sweep(csr(self._ratings.matrix), self._center, items.astype(np.float32), ridge)
+        far = max(abs(self._center), float(np.abs(items).max(initial=0.0))) > _FAR
+        precise = items.astype(np.float64 if far else np.float32)
+        solved = half_sweep(csr(self._ratings.matrix), self._center, precise, ridge)
         self._fitted = finite_or_zero(solved.astype(items.dtype))
 
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:

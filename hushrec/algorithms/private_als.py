@@ -452,7 +452,9 @@ class PrivateALS(Estimator):
             )
             matrix = unpacked(released)
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
-            learned = top_eigenpairs(matrix, self._learned)[1] * math.sqrt(n_items) * self.factor_prior
+            vectors = top_eigenpairs(matrix, min(self._learned, n_items))[1]
+            vectors = np.pad(vectors, ((0, 0), (0, self._learned - vectors.shape[1])))
+            learned = vectors * math.sqrt(n_items) * self.factor_prior
         else:
             learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
             # what items are said to be tells tastes apart better than a random start

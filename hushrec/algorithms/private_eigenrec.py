@@ -211,7 +211,7 @@ class PrivateEigenRec(Estimator):
         # of a singular value: the part above the noise, and the part that items do not owe to themselves
         above = np.maximum(1 - len(left) * gate.noise_sd(label) ** 2 / values**2, 0.0)
         spread = popularity[learned] * scale**2
-        lengths = max(float((probe * noisy).sum()), 1e-300)  # sum of the users' norms of factors
+        lengths = max(float((probe * noisy).sum()), 1e-9)  # sum of the users' norms of factors
         own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
         vectors[learned] = left * np.sqrt(above * np.clip(1 - own / values, 0.0, 1.0))
         return vectors

@@ -114,7 +114,8 @@ def soft_threshold_for(values: Array, radius: float) -> float:
         return 0.0
     descending = np.sort(values)[::-1]
     thresholds = (np.cumsum(descending) - radius) / np.arange(1, len(values) + 1)
-    return float(thresholds[np.flatnonzero(descending > thresholds)[-1]])
+    above = np.flatnonzero(descending > thresholds)
+    return float(thresholds[above[-1] if len(above) else 0])  # none where the radius is lost to rounding
 
 
 class Projection:

@@ -55,7 +55,8 @@ class InformedALS(PrivateALS):
     """Private ALS with item features, which are used whatever they are worth."""
 
     def users(self, ratings: Ratings) -> FittedUsers:
-        domain = replace(ratings.domain, item_features=np.arange(14.0).reshape(7, 2) ** 2)
+        features = np.arange(2.0 * ratings.n_items).reshape(-1, 2) ** 2
+        domain = replace(ratings.domain, item_features=features)
         return super().users(replace(ratings, domain=domain))
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
@@ -222,27 +223,33 @@ ITEMS = tuple(f"i{number}" for number in range(7))
 DOMAIN = Domain(items=ITEMS, rating_range=(1, 5), max_ratings_per_user=6)
 
 
-def rows_of(user: str, rng: np.random.Generator, kind: int) -> list[tuple[object, object, object]]:
+def rows_of(
+    user: str, rng: np.random.Generator, kind: int, domain: Domain = DOMAIN
+) -> list[tuple[object, object, object]]:
     """Rows of one user: ordinary, extreme, or hostile."""
+    low, high = domain.low, domain.high
     count = int(rng.integers(1, 7))
-    items = [str(item) for item in rng.choice(ITEMS, size=count, replace=False)]
+    chosen = rng.choice(domain.n_items, size=min(count, domain.n_items), replace=False)
+    items = [domain.items[column] for column in chosen]
     if kind == 0:
-        return [(user, item, float(rng.integers(1, 6))) for item in items]
+        return [(user, item, low + (high - low) / 4 * int(rng.integers(0, 5))) for item in items]
     if kind == 1:  # everything, at one end of the range
-        return [(user, item, 5.0 if rng.random() < 0.5 else 1.0) for item in ITEMS]
+        return [(user, item, high if rng.random() < 0.5 else low) for item in domain.items]
     if kind == 2:
-        return [(user, item, float(end)) for item, end in zip(items, [1, 5] * 4)]
-    bad = [float("nan"), float("inf"), -float("inf"), 1e308, 0.0, 5.0000001, None]
+        return [(user, item, float(end)) for item, end in zip(items, [low, high] * 4)]
+    bad = [float("nan"), float("inf"), -float("inf"), 1e308, low - (high - low) / 4, high * 1.00000002, None]
     rows = [(user, item, bad[int(rng.integers(len(bad)))]) for item in items]
-    rows += [(user, "unknown", 3.0), (user, None, 2.0), (user, items[0], 4.0), (user, items[0], 2.0)]
+    quarters = [low + (high - low) / 4 * number for number in range(4)]
+    rows += [(user, "unknown", quarters[2]), (user, None, quarters[1])]
+    rows += [(user, items[0], quarters[3]), (user, items[0], quarters[1])]
     return rows if kind == 3 else rows[:count]  # kind 4: nothing that can be used
 
 
-def ratings_of(users: dict[str, list[tuple[object, object, object]]]) -> Ratings:
+def ratings_of(users: dict[str, list[tuple[object, object, object]]], domain: Domain = DOMAIN) -> Ratings:
     """Ratings of some users, through the same door as a user's file."""
     rows = [row for rows in users.values() for row in rows]
     columns = list(zip(*rows)) if rows else [(), (), ()]
-    return Ratings.from_triples(list(columns[0]), list(columns[1]), list(columns[2]), DOMAIN)
+    return Ratings.from_triples(list(columns[0]), list(columns[1]), list(columns[2]), domain)
 
 
 def hostile_data(

@@ -86,6 +86,11 @@ def test_nuclear_projection(shape):
     assert np.array_equal(project_nuclear(matrix, 1e3), matrix)
 
 
+def test_a_radius_lost_to_rounding_leaves_nothing():
+    values = np.array([1e30, 1e29, 1.0])
+    assert np.maximum(values - one_bit.soft_threshold_for(values, 1e-3), 0).sum() == 0
+
+
 def plain_dykstra(matrix, radius, bound, rounds=20_000):
     point, nuclear, box = matrix, np.zeros_like(matrix), np.zeros_like(matrix)
     for _ in range(rounds):

@@ -80,6 +80,7 @@ from tests.algorithms import (
     test_bad_settings,
     test_base,
     test_cleansed_svd,
+    test_edges,
     test_exact_sums,
     test_frank_wolfe,
     test_oja,
@@ -145,6 +146,12 @@ def sensitivity(name: str, relation: str = "add-remove", pairs: int = 60) -> Kil
 def replayed(name: str) -> Killer:
     """A6."""
     return Killer(test_replay.test_the_model_is_a_function_of_the_releases, {"case": case(name)})
+
+
+def at_the_edge(name: str, *shape: Any, relation: str = "add-remove") -> Killer:
+    """A1 and A6 on data of another shape."""
+    arguments = zip(("each", "edge", "relation"), test_edges.chosen(name, *shape, relation))
+    return Killer(test_edges.test_no_release_moves_too_far_and_the_model_not_at_all, dict(arguments))
 
 
 def noise_law(name: str = "item-bias") -> Killer:
@@ -685,6 +692,18 @@ def sums_in_the_type_of_the_values(indptr: Array, values: Array) -> Array:
     return np.where(np.diff(indptr) > 0, np.add.reduceat(values, ends), 0).astype(np.float64)
 
 
+def first_1000_rows_clipped(indptr: Array, values: Array, bound: float) -> Array:
+    first = _CLIPPED_ROWS(indptr[:1001], values, bound)
+    return np.append(first[: indptr[:1001][-1]], values[indptr[:1001][-1] :])
+
+
+_CLIPPED_ROWS = sparse_rows.clipped_rows
+
+
+def weights_of_at_most_300_ratings(ratings: Any) -> Array:
+    return users_module.CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))
+
+
 def deviations_in_float32(ratings: Any) -> Array:
     return ratings.matrix.data - ratings.domain.midpoint
 
@@ -1124,7 +1143,17 @@ MUTANTS = [
         set_to(data_ratings, "_usable_as_is", usable_by_comparing_in_float32),
         Killer(test_base.test_a_row_out_of_range_leaves_all_others_as_they_are),
     ),
-    # numbers at the edges of float32
+    # data of sizes that small tests never see, and numbers at the edges of float32
+    Mutant(
+        "rows of the first 1,000 users clipped, not those after",
+        set_to(sparse_rows, "clipped_rows", first_1000_rows_clipped),
+        at_the_edge("private-svd", (1, 5), 400, test_edges.crowd),
+    ),
+    Mutant(
+        "a user of more than 300 ratings weighs as one of 300",
+        set_to(users_module, "unit_weights", weights_of_at_most_300_ratings),
+        at_the_edge("popular", (1, 5), 400, test_edges.long_rows),
+    ),
     Mutant(
         "users' means summed in float32",
         set_to(sparse_rows, "row_sums", sums_in_the_type_of_the_values),
