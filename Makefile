@@ -74,7 +74,7 @@ reproduce-one-bit: $(VENV)/.test
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet -e ".[plot]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run

@@ -11,6 +11,7 @@ import numpy as np
 from hushrec.audit.canaries import CanaryAudit
 from hushrec.audit.distinguish import Distinguishing
 from hushrec.audit.membership import Membership
+from hushrec.evaluation.plots import needs_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,7 @@ _IN, _OUT = "#0072B2", "#D55E00"
 
 def save_plot(result: Distinguishing | CanaryAudit | Membership, path: Path) -> None:
     """Write an audit's plot as PNG or SVG, by the path's suffix."""
+    needs_matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.2), dpi=200, layout="constrained")

@@ -6,6 +6,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
+from hushrec.cli.files import plot_file
 from hushrec.cli.options import Delta, Epsilon, Json, Model, Plot, Relation, Seed, Whole
 
 
@@ -37,7 +38,7 @@ def audit_canaries(
     from hushrec.evaluation.runs import choose
     from hushrec.privacy import Budget
 
-    budget = Budget(epsilon, delta, relation=relation)
+    target, budget = plot_file(plot), Budget(epsilon, delta, relation=relation)
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
-    show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), plot, as_json)
+    show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)

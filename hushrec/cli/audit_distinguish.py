@@ -6,6 +6,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
+from hushrec.cli.files import plot_file
 from hushrec.cli.options import Json, Model, Plot, Promise, Seed, Whole
 
 #: Number of users that a model is tuned to where its releases are audited on a handful of them.
@@ -38,7 +39,7 @@ def audit_distinguish(
     from hushrec.data import Domain
     from hushrec.evaluation.runs import choose
 
-    budget = promise.budget()
+    target, budget = plot_file(plot), promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings)
-    show.audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), plot, as_json)
+    show.audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)

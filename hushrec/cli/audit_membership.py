@@ -6,6 +6,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
+from hushrec.cli.files import plot_file
 from hushrec.cli.options import (
     Catalogue,
     Count,
@@ -64,7 +65,7 @@ def audit_membership(
     from hushrec.audit.membership import membership
     from hushrec.data import Domain, Ratings, realistic
 
-    levels = epsilons_of(epsilons)
+    target, levels = plot_file(plot), epsilons_of(epsilons)
     if ratings is None:
         others = realistic(1500, 1000, 90_000, seed=seed)
     elif rating_range is None or catalogue is None:
@@ -83,4 +84,4 @@ def audit_membership(
         seed=seed,
         data_is_public=ratings is None,
     )
-    show.audit(result, plot, as_json)
+    show.audit(result, target, as_json)

@@ -85,6 +85,7 @@ def compare(
     """
     from hushrec.data.splits import split_ratings
     from hushrec.evaluation import compare as run
+    from hushrec.evaluation.plots import needs_matplotlib
 
     levels, domain = epsilons_of(epsilons), declared.domain()
     budget = budget_of(min(levels), delta, relation)
@@ -93,6 +94,7 @@ def compare(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
         )
     folder = output_folder(out_dir)
+    needs_matplotlib()
     train_part, test_part = split_ratings(reading.read(ratings, domain), (1 - holdout, holdout), seed=seed)
     comparison = run(
         train_part,

@@ -41,6 +41,18 @@ def output_folder(path: str) -> Path:
     return folder
 
 
+def plot_file(path: str | None) -> Path | None:
+    """Where a plot goes, if one is asked for."""
+    from hushrec.evaluation.plots import needs_matplotlib
+
+    if path is None:
+        return None
+    if Path(path).suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"{path!r} is no plot; give it a name that ends in .png or .svg.", parameter="plot")
+    needs_matplotlib()
+    return output_file(path, ())
+
+
 def _check_writable(folder: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=folder):

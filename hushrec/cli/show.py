@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def text(*parts: str) -> None:
-    """Print for a reader."""
-    print("\n".join(parts))
+    """Print for a reader, who may wait at the other end of a pipe."""
+    print("\n".join(parts), flush=True)
 
 
 def json(payload: Mapping[str, Any]) -> None:
@@ -255,12 +255,12 @@ def recommendations(user: str, known: bool, rows: list[dict[str, Any]], domain: 
     return "\n".join([f"For user {user} alone{what}", f"rank  {'item':{width}}  score", *lines])
 
 
-def audit(result: Any, plot: str | None, as_json: bool) -> None:
+def audit(result: Any, plot: Path | None, as_json: bool) -> None:
     """What an audit found, with its plot where one is asked for."""
     if plot is not None:
         from hushrec.audit.plots import save_plot
 
-        save_plot(result, Path(plot))
+        save_plot(result, plot)
     if as_json:
         json(result.to_dict())
     else:

@@ -158,8 +158,9 @@ class Comparison:
         """
         import pyarrow.parquet as pq
 
-        from hushrec.evaluation.plots import save_plot
+        from hushrec.evaluation.plots import needs_matplotlib, save_plot
 
+        needs_matplotlib()
         paths = {kind: Path(folder) / f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg")}
         pq.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")

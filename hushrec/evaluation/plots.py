@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushrec.errors import MissingPackageError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -33,6 +35,14 @@ _TITLES = {
 }
 
 
+def needs_matplotlib() -> None:
+    """Refuse to go on where matplotlib is not installed: to be asked before anything is spent."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingPackageError("A plot", "plot") from None
+
+
 def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> Figure:
     """Error against epsilon: one line a model, the baselines in grey, the non-private reference dashed.
 
@@ -47,6 +57,7 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
     -------
     matplotlib.figure.Figure
     """
+    needs_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from hushrec.cli import cli
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing.messages import Accepted, Column
+from tests.command_line import invoke
 
 services = pytest.importorskip("hushrec.outsourcing.service", exc_type=ImportError)
 transport = pytest.importorskip("hushrec.outsourcing.transport", exc_type=ImportError)
@@ -155,8 +154,8 @@ def test_commands_over_https(tmp_path):
                 "5",
             ]
             submit += ["--catalogue", str(tmp_path / "items.txt"), "--key", str(tmp_path / "a.key")]
-            assert "Uploaded 2" in CliRunner().invoke(cli, [*submit, "--ca", files.ca]).output
-            assert "not trusted" in CliRunner().invoke(cli, submit).output
+            assert "Uploaded 2" in invoke(*submit, "--ca", files.ca).output
+            assert "not trusted" in invoke(*submit).output
         finally:
             process.kill()
 

@@ -1,0 +1,38 @@
+"""Without matplotlib: one sentence, before anything is spent."""
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+def assert_asked_for(result):
+    assert result.exit_code == 1 and result.stdout == ""
+    assert (
+        result.stderr
+        == "Error: A plot needs more packages; install them with: pip install 'hushrec[plot]'.\n"
+    )
+
+
+def test_a_comparison(run, files):
+    line = ["compare", files.ratings, "--epsilons", "1", "--delta", "1e-6", *files.domain]
+    assert_asked_for(run(*line, "--out-dir", "out"))
+    assert not run.ledger.exists() and not any(run.folder.iterdir())
+
+
+@pytest.mark.parametrize("audit", ["distinguish", "canaries"])
+def test_an_audit(run, audit):
+    assert_asked_for(run("audit", audit, "--epsilon", "1", "--delta", "1e-6", "--plot", "plot.png"))
+
+
+def test_a_plot_of_another_kind(run):
+    result = run("audit", "canaries", "--epsilon", "1", "--delta", "1e-6", "--plot", "plot.txt")
+    assert result.exit_code == 2 and result.stderr.startswith("Error: --plot: 'plot.txt' is no plot;")
+
+
+def test_everything_else_goes_on(run, files):
+    assert run("report", files.model).exit_code == 0
