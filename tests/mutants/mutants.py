@@ -38,10 +38,12 @@ from hushrec.algorithms import (
     private_svd,
 )
 from hushrec.data import Domain, Ratings, ids, readers, splits
+from hushrec.data import domain as domain_module
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import tuning
 from hushrec.gate import Gate, LocalGate
+from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.outsourcing.agreement import Agreement
 from hushrec.privacy import (
@@ -90,8 +92,9 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
-from tests.data import test_rows_alone
+from tests.data import test_domain, test_rows_alone
 from tests.evaluation import test_parts, test_runs
+from tests.kernels import test_one_bit as test_one_bit_kernels
 from tests.kernels import test_residuals
 from tests.outsourcing import test_aggregation
 from tests.privacy import (
@@ -704,6 +707,12 @@ def weights_of_at_most_300_ratings(ratings: Any) -> Array:
     return users_module.CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))
 
 
+def threshold_among_those_passed(values: Array, radius: float) -> float:
+    descending = np.sort(values)[::-1]
+    thresholds = (np.cumsum(descending) - radius) / np.arange(1, len(values) + 1)
+    return float(thresholds[np.flatnonzero(descending > thresholds)[-1]])
+
+
 def deviations_in_float32(ratings: Any) -> Array:
     return ratings.matrix.data - ratings.domain.midpoint
 
@@ -1153,6 +1162,21 @@ MUTANTS = [
         "a user of more than 300 ratings weighs as one of 300",
         set_to(users_module, "unit_weights", weights_of_at_most_300_ratings),
         at_the_edge("popular", (1, 5), 400, test_edges.long_rows),
+    ),
+    Mutant(
+        "levels and factors beyond float32 fitted in float32",
+        set_to(users_module, "_FAR", math.inf),
+        at_the_edge("dpals, likes", (0, 1e30), 20_000, test_edges.one_with_all, relation="replace"),
+    ),
+    Mutant(
+        "ranges allowed in which sums of float32 overflow",
+        set_to(domain_module, "_LARGEST_RATING", 3.4e38),
+        Killer(test_domain.test_a_range_that_bounds_nothing_is_refused, {"bad": (0, 1.01e30)}),
+    ),
+    Mutant(
+        "a radius lost to rounding leaves no threshold",
+        set_to(one_bit_kernels, "soft_threshold_for", threshold_among_those_passed),
+        Killer(test_one_bit_kernels.test_a_radius_lost_to_rounding_leaves_nothing),
     ),
     Mutant(
         "users' means summed in float32",
