@@ -34,6 +34,8 @@ PLAN = "algorithms/test_plan.py::"
 SUMS = "algorithms/test_exact_sums.py::"
 NOISE = "privacy/test_noise.py::"
 LEDGER = "privacy/test_ledger.py::"
+PARTS = "evaluation/test_parts.py::"
+AGGREGATION = "outsourcing/test_aggregation.py::"
 DAMAGES = ("test_trunc", "test_tamp", "test_an_older", "test_a_ledger", "test_locked", "test_a_clock",
            "test_read", "test_full", "test_files")  # fmt: skip
 
@@ -218,6 +220,52 @@ ROWS = [
         "one cannot be imported, or lacks a bound; a test fails on the newest releases",
         "{imported:.0f} imported, {within bounds:.0f} within the bounds",
     ),
+    Row(
+        "F1",
+        "parts of a split are keyed",
+        (f"{PARTS}test_the_part", f"{PARTS}test_a_part", f"{PARTS}test_what_the_command",
+         f"{PARTS}test_a_choice", "data/test_splits.py::"),
+        "one user more changes another's part, or a part drawn otherwise is trained on",
+        "{cases} attacks on demo, compare, splits and chosen rows; 0 succeed",
+    ),
+    Row(
+        "F2",
+        "rows without ids",
+        (f"{PARTS}test_an_emptied", f"{PARTS}test_the_statement", f"{PARTS}test_a_row_without"),
+        "an emptied row changes another's, or the statement does not say that rows are counted",
+        "{cases} sources and estimators",
+    ),
+    Row("F3", "no user twice", (f"{PARTS}test_a_row_taken", f"{PARTS}test_users_who"),
+        "a row is taken twice, or users who are not all different are trained on", "{cases} refusals"),
+    Row("F4", "adaptive choice with a reserve",
+        ("privacy/test_selection.py::test_an_adaptive", "privacy/test_selection.py::test_a_selection_takes",
+         f"{LEDGER}test_the_reserve"),
+        "an adaptive history that a budget allows exceeds its delta", "{cases} adversaries and refusals"),
+    Row("F5", "edges of the range",
+        ("algorithms/test_als.py::test_user_means", "algorithms/test_cleansed_svd.py::test_one_user",
+         "kernels/test_sparse_rows.py::test_rows_are", "data/test_domain.py::", "algorithms/test_edges.py::"),
+        "a release moves by more than declared, or holds no number", "{cases} ranges, sizes and estimators"),
+    Row("F6", "ids and cells by themselves", ("data/test_rows_alone.py::",),
+        "two ids are one, or a cell decides, raises or warns for another user", "{cases} tests of all doors"),
+    Row("F7", "no cell in a message",
+        ("data/test_rows_alone.py::test_no_cell", "data/test_rows_alone.py::test_a_file_without"),
+        "a cell of a file is in a message", "{cases} files"),
+    Row("F8", "users with several nodes; what delta pays for",
+        (f"{AGGREGATION}test_a_user_with", f"{AGGREGATION}test_the_neighbour",
+         "privacy/test_sampler.py::test_the_tail", "privacy/test_sampler.py::test_finer"),
+        "the total moves by more than declared, or a chance of failure is in no delta", "{cases} tests"),
+    Row("F9", "held-out users and matrices from outside",
+        (f"{PARTS}test_held", f"{PARTS}test_an_item_stored", "data/test_ratings.py::test_a_malformed",
+         "data/test_ratings.py::test_what_scipy"),
+        "one user more moves another, or a malformed matrix is read", "{cases} tests"),
+    Row("F10", "number of runs drawn exactly",
+        ("privacy/test_selection.py::test_the_number", "privacy/test_selection.py::test_runs_are"),
+        "a draw is not that of exact arithmetic, or a run that fails tells of itself", "{cases} laws and orders"),
+    Row("F11", "items that are all noise come last",
+        ("algorithms/test_base.py::test_unsupported", "kernels/test_topk.py::"),
+        "one is recommended before a supported item", "{cases} widths and shapes"),
+    Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
+        "anything is computed with nothing left", "{cases} calls"),
 ]  # fmt: skip
 
 
