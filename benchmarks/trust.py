@@ -260,7 +260,7 @@ ROWS = [
         "one user more moves another, or a malformed matrix is read", "{cases} tests"),
     Row("F10", "number of runs drawn exactly",
         ("privacy/test_selection.py::test_the_number", "privacy/test_selection.py::test_runs_are"),
-        "a draw is not that of exact arithmetic, or a run that fails tells of itself", "{cases} laws and orders"),
+        "a draw is not that of exact arithmetic, or a run that fails tells of itself", "{cases} laws"),
     Row("F11", "items that are all noise come last",
         ("algorithms/test_base.py::test_unsupported", "kernels/test_topk.py::"),
         "one is recommended before a supported item", "{cases} widths and shapes"),
