@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
-from hushrec.privacy import Accountant, Aggregate, Bounded, Mechanism, Plan, RandomizedResponse, Release
+from hushrec.privacy import Accountant, Bound, Bounded, Mechanism, Plan, RandomizedResponse, Release
 
 Array = NDArray[Any]
 
@@ -131,21 +131,14 @@ class LocalGate(PlannedGate):
         return noisy
 
     def _send(self, label: str, value: Any, scale: Any) -> Any:
-        if isinstance(value, Bounded):
-            planned = self._as_planned(label, value)
-            value, scale = value._take(), value.entry_scale
-        else:
+        if not isinstance(value, Bounded):  # until every estimator says its bounds itself
             planned = self._planned[label]
+            most = Bound(planned.sensitivity, planned.sensitivity)
+            norm, unit = planned.mechanism.norm, planned.unit
+            value = Bounded(value, most, weight=scale, norm=norm, unit=unit)
+        planned = self._as_planned(label, value)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
-        aggregate = Aggregate(
-            value,
-            sensitivity=planned.sensitivity,
-            unit=planned.unit,
-            relation=planned.relation,
-            norm=planned.mechanism.norm,
-            scale=scale,
-        )
-        noisy = self._accountant.release(aggregate, planned.mechanism, label)
+        noisy = self._accountant.release(value, planned.mechanism, label, sensitivity=planned.sensitivity)
         if self._bar is not None:
             self._bar.update()
         return noisy

@@ -34,7 +34,7 @@ from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
-    Aggregate,
+    Bounded,
     Budget,
     Gaussian,
     Laplace,
@@ -42,6 +42,7 @@ from hushrec.privacy import (
     PrivacyStatement,
     RandomizedResponse,
     Release,
+    counted,
 )
 
 Array = NDArray[Any]
@@ -507,10 +508,8 @@ def randomize_labels(
     epsilon = pure_epsilon_share(budget, accountant.part())
     check_cost(flips, epsilon)
     mechanism = RandomizedResponse(epsilon)
-    aggregate = Aggregate(
-        np.asarray(labels, dtype=bool), sensitivity=1.0, unit=budget.unit, relation="replace", norm="labels"
-    )
-    seen = accountant.release(aggregate, mechanism, "labels")
+    bounded = Bounded(np.asarray(labels, dtype=bool), counted(1.0), norm="labels", unit=budget.unit)
+    seen = accountant.release(bounded, mechanism, "labels")
     if flips is None:
         return np.asarray(seen)
     fresh = np.random.default_rng()

@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import user_errors
 from hushrec.evaluation.runs import check_run, train
 from hushrec.kernels.fixed_point import spacing, truncated
-from hushrec.privacy import Accountant, Aggregate, Budget, RepeatAndSelect
+from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -168,12 +168,7 @@ def score_aggregate(billboard: Billboard, history: Ratings, held_out: Ratings) -
 
 def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Accountant) -> float:
     budget = inner.budget
-    exact = Aggregate(
-        score_aggregate(billboard, history, held_out),
-        sensitivity=math.sqrt(2.0),
-        unit=budget.unit,
-        relation=budget.relation,
-    )
+    exact = Bounded(score_aggregate(billboard, history, held_out), counted(math.sqrt(2.0)))
     squared, users = inner.release(exact, budget.share(inner.part()), "score")
     return float(squared / max(users, 1.0))
 

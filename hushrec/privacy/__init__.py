@@ -2,7 +2,6 @@
 
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.accounting import delta_of, epsilon_of, mu_of, mu_of_pure, total_mu
-from hushrec.privacy.aggregate import Aggregate
 from hushrec.privacy.bounded import Bound, Bounded, counted, jointly, positive, signed, together
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.ledger import Ledger, LedgerSummary, default_path
@@ -14,7 +13,6 @@ from hushrec.privacy.statement import PrivacyStatement
 
 __all__ = [
     "Accountant",
-    "Aggregate",
     "Bound",
     "Bounded",
     "Budget",

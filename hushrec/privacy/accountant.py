@@ -12,16 +12,17 @@ import numpy as np
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING
-from hushrec.privacy.aggregate import Aggregate, check_scale_fits, numeric_array
+from hushrec.privacy.bounded import Bounded, numeric_array
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.ledger import Ledger
-from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism
+from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
 from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement, library_version
 
 Result = TypeVar("Result")
+_ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equal but for that
 _LEFTOVER = 1e-9  # of mu^2: less is what rounding leaves, whose noise would drown anything
 
 
@@ -124,21 +125,25 @@ class Accountant:
             if self.ledger is not None:
                 self.ledger.check(self.dataset, plan.releases)
 
-    def release(self, aggregate: Aggregate, mechanism: Mechanism, label: str) -> Any:
-        """Charge for the aggregate, durably, then return it with noise.
+    def release(
+        self, bounded: Bounded, mechanism: Mechanism, label: str, *, sensitivity: float | None = None
+    ) -> Any:
+        """Charge for the value, durably, then return it with noise.
 
         Parameters
         ----------
-        aggregate : Aggregate
-            Its unit and relation must be the budget's, its norm the mechanism's.
+        bounded : Bounded
+            Its unit must be the budget's, its norm the mechanism's.
         mechanism : Gaussian, Laplace or RandomizedResponse
         label : str
             Public words for the privacy statement and the ledger.
+        sensitivity : float, optional
+            As planned: bound times scale, but for rounding. By default that.
 
         Returns
         -------
         ndarray, or an iterator of ndarrays
-            The noisy value in its own shape; float32 and float64 keep their type. A streamed aggregate is
+            The noisy value in its own shape; float32 and float64 keep their type. A streamed value is
             charged once, here, and its noisy blocks come from a single-use iterator.
 
         Raises
@@ -148,22 +153,40 @@ class Accountant:
         LedgerError
             The charge could not be recorded. Nothing is released.
         InputError
-            Unit, relation, norm or a parameter is wrong. Nothing is spent.
+            Unit, relation, norm, bound or a parameter is wrong. Nothing is spent.
         """
-        if not isinstance(aggregate, Aggregate):
-            raise InputError(f"aggregate must be an Aggregate, not {shown(aggregate)}.")
-        release = Release(label, mechanism, aggregate.sensitivity, aggregate.unit, aggregate.relation)
-        if aggregate.norm != mechanism.norm:
+        if not isinstance(bounded, Bounded):
             raise InputError(
-                f"{type(mechanism).__name__} needs a sensitivity in norm {mechanism.norm!r}, but release "
-                f"{label!r} has it in norm {aggregate.norm!r}."
+                f"Release {label!r} must be a Bounded, not {shown(bounded)}; let the function that clips it"
+                " say its bound."
             )
-        add_noise = self._noise_for(aggregate, release, mechanism)
-        value = self._charge(release, aggregate._take)
+        release = self._release_of(bounded, mechanism, label, sensitivity)
+        add_noise = self._noise_for(bounded, release, mechanism)
+        value = self._charge(release, bounded._take)
         # the charge is durable: only now may noise be drawn
-        if aggregate.streamed:
+        if bounded.streamed:
             return self._noisy_blocks(value, add_noise)
         return add_noise(value)
+
+    def _release_of(
+        self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
+    ) -> Release:
+        """What is to be charged, if the value is bounded as planned and in the mechanism's norm."""
+        relation = self.budget.relation
+        if bounded.norm != mechanism.norm or (bounded.norm == "labels" and relation != "replace"):
+            raise InputError(
+                f"{type(mechanism).__name__} needs a bound in norm {mechanism.norm!r}, and labels relation"
+                f" 'replace'; release {label!r} has norm {bounded.norm!r} and relation {relation!r}."
+            )
+        declared = bounded.sensitivity(relation)
+        if planned is None:
+            planned = declared
+        if self.budget.private and not math.isclose(declared, planned, rel_tol=_ROUNDING):
+            raise InputError(
+                f"Release {label!r} was planned with sensitivity {planned:.9g}, but its bound times its scale"
+                f" is {declared:.9g}; plan what is clipped."
+            )
+        return Release(label, mechanism, planned, bounded.unit, relation)
 
     def select(
         self, mechanism: RepeatAndSelect, label: str, run: Callable[["Accountant"], tuple[Result, float]]
@@ -277,27 +300,18 @@ class Accountant:
         )
 
     def _noise_for(
-        self, aggregate: Aggregate, release: Release, mechanism: Mechanism
+        self, bounded: Bounded, release: Release, mechanism: Mechanism
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function that makes one array (or block) of the aggregate noisy."""
-        label, scale, noise = release.label, aggregate.scale, self._noise
-        if not isinstance(mechanism, Gaussian | Laplace):
-            probability = mechanism.flip_probability(release.sensitivity)
-            return lambda block: noise.flip(numeric_array(block), probability, label)
-        amount = np.asarray(mechanism.noise_multiplier * release.sensitivity)
-        if scale is not None:
-            with np.errstate(over="ignore"):
-                amount = amount / scale
-            if release.mu < math.inf and not np.all((amount > SMALLEST_NOISE) & (amount < math.inf)):
-                raise InputError(
-                    f"scale makes the noise of release {label!r} vanish or overflow; bring it near 1."
-                )
-        add = noise.add_gaussian if isinstance(mechanism, Gaussian) else noise.add_laplace
+        """Return the function that makes one array (or block) of the value noisy."""
+        amount = mechanism.amount(release.sensitivity, bounded.entry_scale)
+        drowned = not np.all((amount > SMALLEST_NOISE) & (amount < math.inf))
+        if mechanism.norm != "labels" and release.mu < math.inf and drowned:
+            raise InputError(f"scale makes the noise of release {release.label!r} vanish; bring it near 1.")
 
         def add_noise(block: np.ndarray) -> np.ndarray:
             array = numeric_array(block)
-            check_scale_fits(scale, array)
-            return add(array, amount, label)
+            bounded.check_shape(array)
+            return mechanism.apply(self._noise, array, amount, release.label)
 
         return add_noise
 

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from hushrec.errors import InputError
 from hushrec.privacy._validate import RELATIONS, UNITS, choice
+from hushrec.privacy._validate import positive as positive_number
+
+NORMS = ("l2", "l1", "labels")
 
 
 class Bound(NamedTuple):
@@ -19,7 +22,8 @@ class Bound(NamedTuple):
     Attributes
     ----------
     add_remove, replace : float
-        Greater than 0; infinite where nothing was clipped, which only a budget without privacy allows.
+        Greater than 0, from declared constants, enforced clips and released values; infinite where nothing
+        was clipped, which only a budget without privacy allows.
     """
 
     add_remove: float
@@ -95,15 +99,33 @@ class Bounded:
         norm: str = "l2",
         unit: str = "user",
     ) -> None:
+        if not isinstance(bound, Bound) or not all(most > 0 for most in bound):
+            raise InputError("bound must be a Bound of numbers greater than 0; pass signed(clip), say.")
         self.bound = bound
-        self.scale = float(scale)
-        self.weight = None if weight is None else np.asarray(weight, dtype=np.float64)
+        self.scale = positive_number("scale", scale, "pass what brings the bound to the planned sensitivity")
+        self.weight = None if weight is None else _valid_weight(weight)
         self.step = np.asarray(step, dtype=np.float64)
-        self.norm = norm
+        self.norm = choice("norm", norm, NORMS)
         self.unit = choice("unit", unit, UNITS)
         self.streamed = isinstance(values, Iterator)
         self._taken = False
-        self._values: Any = values if isinstance(values, Iterator) else np.asarray(values)
+        self._values: Any = values
+        if not isinstance(values, Iterator):
+            self._values = numeric_array(values)
+            self.check_shape(self._values)
+
+    def check_shape(self, block: np.ndarray) -> None:
+        """Refuse a weight that does not broadcast to a value or block; shapes are public."""
+        if self.weight is None:
+            return
+        try:
+            fits = np.broadcast_shapes(self.weight.shape, block.shape) == block.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            raise InputError(
+                f"weight of shape {self.weight.shape} must broadcast to a value of shape {block.shape}."
+            )
 
     def sensitivity(self, relation: str) -> float:
         """Bound times scale: what the plan must have declared."""
@@ -111,8 +133,8 @@ class Bounded:
 
     def times(self, factor: float) -> Bounded:
         """The same value, counting ``factor`` times as much in what is released together with others."""
-        other = Bounded(
-            (),
+        return Bounded(
+            self._take(),
             self.bound,
             scale=self.scale * factor,
             weight=self.weight,
@@ -120,8 +142,6 @@ class Bounded:
             norm=self.norm,
             unit=self.unit,
         )
-        other._values, other.streamed, self._taken = self._take(), self.streamed, True
-        return other
 
     @property
     def entry_scale(self) -> np.ndarray | float:
@@ -164,3 +184,19 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
         step=np.concatenate(steps),
         unit=parts[0].unit,
     )
+
+
+def numeric_array(value: npt.ArrayLike) -> np.ndarray:
+    """Return `value` as an array of bools, integers or floats; its type is the program's, not the data's."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"value must be an array of numbers, not of type {array.dtype}.")
+    return array
+
+
+def _valid_weight(weight: npt.ArrayLike) -> np.ndarray:
+    array = np.array(numeric_array(weight), dtype=np.float64)
+    if not np.all((array > 0) & (array < np.inf)):
+        raise InputError("weight must be greater than 0 and finite everywhere.")
+    array.flags.writeable = False
+    return array

@@ -2,11 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from hushrec.errors import InputError
 from hushrec.privacy._validate import number
 from hushrec.privacy.accounting import mu_of_pure, valid_epsilon
+from hushrec.privacy.noise import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,17 @@ class Gaussian:
         return None
 
     def noise_sd(self, sensitivity: float) -> float:
-        """Standard deviation of the noise on one entry (before the aggregate's `scale`)."""
+        """Standard deviation of the noise on one entry (before its scale)."""
         return self.noise_multiplier * sensitivity
+
+    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
+        """Standard deviation of each entry's noise."""
+        return _scaled(self.noise_multiplier * sensitivity, scale)
+
+    @staticmethod
+    def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
+        """The value with noise of that `amount`."""
+        return noise.add_gaussian(value, amount, label)
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,15 @@ class Laplace:
     def noise_sd(self, sensitivity: float) -> float:
         """Standard deviation of the noise on one entry: sqrt(2) times the Laplace scale."""
         return math.sqrt(2) * self.noise_multiplier * sensitivity
+
+    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
+        """Scale of each entry's noise."""
+        return _scaled(self.noise_multiplier * sensitivity, scale)
+
+    @staticmethod
+    def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
+        """The value with noise of that `amount`."""
+        return noise.add_laplace(value, amount, label)
 
 
 @dataclass(frozen=True)
@@ -108,6 +129,15 @@ class RandomizedResponse:
         probability = self.flip_probability(sensitivity)
         return 2 * math.sqrt(probability * (1 - probability))
 
+    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
+        """Probability with which each label is flipped."""
+        return np.asarray(self.flip_probability(sensitivity))
+
+    @staticmethod
+    def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
+        """The labels, some of them flipped."""
+        return noise.flip(value, float(amount), label)
+
 
 Mechanism = Gaussian | Laplace | RandomizedResponse
 
@@ -117,3 +147,8 @@ def _noise_multiplier(value: float) -> float:
     if not 0 <= result < math.inf:
         raise InputError(f"noise_multiplier must be finite and at least 0, not {result:g}.")
     return result
+
+
+def _scaled(amount: float, scale: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.asarray(amount) / scale)

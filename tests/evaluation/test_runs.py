@@ -12,7 +12,7 @@ from hushrec.data import Domain, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
 from hushrec.evaluation.tuning import tune
-from hushrec.privacy import Accountant, Aggregate, Budget, SystemNoise
+from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
@@ -106,7 +106,7 @@ def test_an_accountant_that_is_used_up_says_so_before_anything_is_done(call, par
     budget = Budget(2.0, 1e-6, unit, "replace" if call == "labels" else "add-remove")
     accountant = Accountant(budget)
     for part in range(parts):
-        spent = Aggregate(0.0, sensitivity=1.0, unit=budget.unit, relation=budget.relation)
+        spent = Bounded(0.0, counted(1.0), unit=budget.unit)
         accountant.release(spent, budget.share(1 / parts), f"part {part}")
     calls = {
         "train": lambda: train("item-bias", ratings, accountant),

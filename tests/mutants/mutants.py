@@ -48,7 +48,6 @@ from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.outsourcing.agreement import Agreement
 from hushrec.privacy import (
     Accountant,
-    Aggregate,
     Bound,
     Bounded,
     Budget,
@@ -495,14 +494,12 @@ def grid_of_the_value(monkeypatch: Any) -> None:
 def noise_of_the_first_block_for_all(monkeypatch: Any) -> None:
     release = Accountant.release
 
-    def wrong(self: Accountant, aggregate: Aggregate, mechanism: Any, label: str) -> Any:
-        if not aggregate.streamed:
-            return release(self, aggregate, mechanism, label)
-        blocks = list(aggregate._take())
-        once = Aggregate(
-            blocks[0], sensitivity=aggregate.sensitivity, unit=aggregate.unit, relation=aggregate.relation
-        )
-        noise = release(self, once, mechanism, label) - blocks[0]
+    def wrong(self: Accountant, bounded: Bounded, mechanism: Any, label: str, **options: Any) -> Any:
+        if not bounded.streamed:
+            return release(self, bounded, mechanism, label, **options)
+        blocks = list(bounded._take())
+        once = Bounded(blocks[0], bounded.bound, unit=bounded.unit)
+        noise = release(self, once, mechanism, label, **options) - blocks[0]
         return iter([block + noise for block in blocks])
 
     monkeypatch.setattr(Accountant, "release", wrong)
@@ -511,9 +508,9 @@ def noise_of_the_first_block_for_all(monkeypatch: Any) -> None:
 def noise_before_the_charge(monkeypatch: Any) -> None:
     release = Accountant.release
 
-    def wrong(self: Accountant, aggregate: Aggregate, mechanism: Any, label: str) -> Any:
+    def wrong(self: Accountant, bounded: Bounded, mechanism: Any, label: str, **options: Any) -> Any:
         self._noise.add_gaussian(np.zeros(1), 1.0, label)
-        return release(self, aggregate, mechanism, label)
+        return release(self, bounded, mechanism, label, **options)
 
     monkeypatch.setattr(Accountant, "release", wrong)
 
@@ -665,8 +662,8 @@ def usable_by_comparing_in_float32(matrix: Any, domain: Domain) -> bool:
     return bool(matrix.data.min() >= domain.low and matrix.data.max() <= domain.high)
 
 
-def aggregate_shown(self: Aggregate) -> str:
-    return f"Aggregate({self._value})"
+def bounded_shown(self: Bounded) -> str:
+    return f"Bounded({self._values})"
 
 
 def half_of_the_flips(monkeypatch: Any) -> None:
@@ -928,8 +925,8 @@ MUTANTS = [
     ),
     Mutant(
         "private sum shown by repr",
-        set_to(Aggregate, "__repr__", aggregate_shown),
-        Killer(test_budget.test_an_aggregate_shows_nothing),
+        set_to(Bounded, "__repr__", bounded_shown),
+        Killer(test_budget.test_a_bounded_value_shows_nothing),
     ),
     # the ledger
     Mutant(

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from hushrec.errors import InputError
-from hushrec.privacy import Aggregate, Budget, Gaussian, Laplace, Plan, RandomizedResponse, Release, delta_of
+from hushrec.privacy import (
+    Bounded,
+    Budget,
+    Gaussian,
+    Laplace,
+    Plan,
+    RandomizedResponse,
+    Release,
+    counted,
+    delta_of,
+    signed,
+)
 
 NOT_NUMBERS = [
     None, True, False, np.True_, "1", "", b"1", math.nan, np.float64("nan"), np.float32("nan"), 1j, [1.0],
@@ -79,7 +90,7 @@ def test_bad_unit_and_relation(word):
     assert "unit" in refused(Budget, 1, 1e-6, word)
     assert "relation" in refused(Budget, 1, 1e-6, "user", word)
     assert "unit" in refused(Release, "a", Gaussian(1), 1, word, "replace")
-    assert "relation" in refused(Aggregate, [1.0], sensitivity=1, unit="user", relation=word)
+    assert "unit" in refused(Bounded, [1.0], counted(1), unit=word)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +98,7 @@ def test_bad_unit_and_relation(word):
 )
 def test_bad_sensitivity_and_fraction(bad):
     assert "sensitivity" in refused(Release, "a", Gaussian(1), bad, "user", "replace")
-    assert "sensitivity" in refused(Aggregate, [1.0], sensitivity=bad, unit="user", relation="replace")
+    assert "scale" in refused(Bounded, [1.0], counted(1), scale=bad)
     assert "fraction" in refused(Budget(1, 1e-6).share, bad)
 
 
@@ -104,11 +115,12 @@ def test_bad_labels_mechanisms_scales_and_values():
     for mechanism in (None, "gaussian", 1.0, Gaussian):
         refused(Release, "a", mechanism, 1, "user", "replace")
     for scale in (0, -1, math.nan, math.inf, [1.0, 0.0], "1", [[1.0], [1.0], [1.0]], [1.0, 2.0, 3.0]):
-        refused(Aggregate, [1.0, 2.0], sensitivity=1, unit="user", relation="replace", scale=scale)
+        refused(Bounded, [1.0, 2.0], counted(1), weight=scale)
     for value in (None, "1", ["a"], [None], 1j, np.array(["2020"], dtype="M8[Y]"), object()):
-        refused(Aggregate, value, sensitivity=1, unit="user", relation="replace")
-    refused(Aggregate, [1], sensitivity=1, unit="rating", relation="add-remove", norm="labels")
-    refused(Aggregate, [1], sensitivity=1, unit="rating", relation="replace", norm="linf")
+        refused(Bounded, value, counted(1))
+    refused(Bounded, [1], counted(1), norm="linf")
+    for bound in (1.0, counted(0), signed(-1.0), signed(math.nan), None, (1.0, 2.0)):
+        refused(Bounded, [1], bound)
 
 
 def test_numbers_of_any_type_are_kept_as_floats():
@@ -173,17 +185,17 @@ def test_noise_too_small_for_a_float_is_refused():
         Release("a", RandomizedResponse(800.0), 1, "rating", "replace")
 
 
-def test_an_aggregate_shows_nothing():
+def test_a_bounded_value_shows_nothing():
     import copy
     import pickle
 
-    aggregate = Aggregate([123.0, 456.0], sensitivity=1, unit="user", relation="replace")
-    assert "123" not in repr(aggregate)
-    assert "123" not in str(aggregate)
-    assert not hasattr(aggregate, "__dict__")
+    bounded = Bounded([123.0, 456.0], counted(1))
+    assert "123" not in repr(bounded)
+    assert "123" not in str(bounded)
+    assert not hasattr(bounded, "__dict__")
     for store in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(InputError):
-            store(aggregate)
+            store(bounded)
 
 
 def test_what_is_left_fits():

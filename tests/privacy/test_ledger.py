@@ -20,7 +20,7 @@ from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.modelfile import write_atomically
 from hushrec.privacy import (
     Accountant,
-    Aggregate,
+    Bounded,
     Budget,
     Gaussian,
     Laplace,
@@ -28,6 +28,7 @@ from hushrec.privacy import (
     Release,
     RepeatAndSelect,
     SystemNoise,
+    counted,
     default_path,
     epsilon_of,
 )
@@ -57,8 +58,8 @@ def share(fraction, label="a", unit="user", relation="add-remove"):
 
 
 def release_once(ledger, fraction=0.1, dataset="default", budget=BUDGET):
-    aggregate = Aggregate(np.zeros(2), sensitivity=1, unit=budget.unit, relation=budget.relation)
-    return Accountant(budget, ledger=ledger, dataset=dataset).release(aggregate, BUDGET.share(fraction), "a")
+    bounded = Bounded(np.zeros(2), counted(1), unit=budget.unit)
+    return Accountant(budget, ledger=ledger, dataset=dataset).release(bounded, BUDGET.share(fraction), "a")
 
 
 def change(path, statement, *values):

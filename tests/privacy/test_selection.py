@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import (
     Accountant,
-    Aggregate,
+    Bounded,
     Budget,
     Gaussian,
     Ledger,
@@ -24,6 +24,7 @@ from hushrec.privacy import (
     Release,
     RepeatAndSelect,
     SystemNoise,
+    counted,
     epsilon_of,
     run_count,
 )
@@ -197,8 +198,7 @@ def scored(value):
     """A run that releases a number and is scored by it."""
 
     def run(accountant):
-        unit, relation = accountant.budget.unit, accountant.budget.relation
-        one = Aggregate(value, sensitivity=1.0, unit=unit, relation=relation)
+        one = Bounded(value, counted(1.0), unit=accountant.budget.unit)
         noisy = float(accountant.release(one, accountant.budget.share(1.0), "score"))
         return noisy, noisy
 
@@ -228,9 +228,7 @@ def test_select_charges_the_whole_once_and_before_the_first_run(tmp_path):
     with pytest.raises(BudgetError):
         accountant.select(mechanism, "again", run)
     with pytest.raises(BudgetError):
-        Accountant(BUDGET, ledger=ledger).release(
-            Aggregate(0.0, sensitivity=1, unit="user", relation="add-remove"), BUDGET.share(0.01), "more"
-        )
+        Accountant(BUDGET, ledger=ledger).release(Bounded(0.0, counted(1)), BUDGET.share(0.01), "more")
 
 
 def test_select_returns_the_lowest_score_and_only_that(monkeypatch):
@@ -290,7 +288,7 @@ def flipped(epsilon):
     """A run that releases one label by randomized response."""
 
     def run(accountant):
-        one = Aggregate(np.ones(1), sensitivity=1.0, unit=RATING[0], relation=RATING[1], norm="labels")
+        one = Bounded(np.ones(1), counted(1.0), unit=RATING[0], norm="labels")
         noisy = accountant.release(one, RandomizedResponse(epsilon), "label")
         return noisy, -float(noisy[0])
 

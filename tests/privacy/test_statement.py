@@ -9,12 +9,13 @@ import pytest
 from hushrec.errors import InputError
 from hushrec.privacy import (
     Accountant,
-    Aggregate,
+    Bounded,
     Budget,
     Gaussian,
     Laplace,
     Ledger,
     PrivacyStatement,
+    counted,
     epsilon_of,
 )
 from hushrec.privacy.testing import SeededNoise
@@ -27,8 +28,8 @@ def make(
     accountant = Accountant(budget, **options)
     shares = [budget.share(0.2)] * 5 if mechanisms is None else mechanisms
     for number, mechanism in enumerate(shares):
-        aggregate = Aggregate(np.zeros(2), sensitivity=2, unit=unit, relation=relation, norm=mechanism.norm)
-        accountant.release(aggregate, mechanism, f"item statistics {number}")
+        bounded = Bounded(np.zeros(2), counted(2), unit=unit, norm=mechanism.norm)
+        accountant.release(bounded, mechanism, f"item statistics {number}")
     return accountant.statement(public=public)
 
 
