@@ -13,7 +13,7 @@ TESTS     ?= tests
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check test-full test-newest test-oldest trust trust-full bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -27,6 +27,15 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m benchmarks.lines --check
+
+# lines of code by room
+lines: $(VENV)/.test
+	$(BIN)/python -m benchmarks.lines
+
+# scaffolding of the redesign: the same bytes as another commit
+golden: $(VENV)/.test
+	$(BIN)/python -m benchmarks.golden $(BASE)
 
 test-full: $(VENV)/.test
 	$(PYTEST) -m "full or not full"

@@ -1,0 +1,72 @@
+"""Lines of code of the package, without docstrings, comments, imports and blank lines: ``make lines``.
+
+    python -m benchmarks.lines [--check]
+
+With ``--check``, as in ``make check``, it prints only the files and functions that are too long, and exits 1
+if there are any.
+"""
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "hushrec"
+LONGEST_FILE, LONGEST_FUNCTION = 450, 60
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def code_lines(source: str, tree: ast.Module) -> set[int]:
+    """Numbers of the lines that hold code."""
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | _FUNCTIONS[0] | _FUNCTIONS[1]):
+            if ast.get_docstring(node, clean=False) is not None:
+                code.difference_update(_lines(node.body[0]))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            code.difference_update(_lines(node))
+    return code
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def main() -> int:
+    """Print the counts, or what is too long; 1 if anything is."""
+    rooms: Counter[str] = Counter()
+    too_long = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        code, name = code_lines(source, tree), path.relative_to(PACKAGE.parent)
+        rooms["/".join(name.parts[:2]) if len(name.parts) > 2 else "hushrec/*.py"] += len(code)
+        if len(code) > LONGEST_FILE:
+            too_long.append(f"{name} has {len(code)} lines of code, more than {LONGEST_FILE}")
+        for node in ast.walk(tree):
+            if isinstance(node, _FUNCTIONS) and (size := len(code & set(_lines(node)))) > LONGEST_FUNCTION:
+                too_long.append(f"{name}:{node.lineno} {node.name} has {size}, more than {LONGEST_FUNCTION}")
+    print(*too_long, sep="\n", end="\n" if too_long else "")
+    if "--check" not in sys.argv:
+        for room, count in rooms.most_common():
+            print(f"{count:7,}  {room}")
+        papers = rooms["hushrec/papers"]
+        print(f"{rooms.total():7,}  in all; {rooms.total() - papers:,} without hushrec/papers")
+    return int(bool(too_long))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
