@@ -74,11 +74,11 @@ def main() -> None:
 def run(words: Sequence[str]) -> int:
     """Carry out one command line; its exit code. A traceback never reaches the user."""
     app = _application()
-    command = app
+    command, model = app, ""
     try:
         _, apps, rest = app.parse_commands([word for word in words if word not in _HELP])
         command = apps[-1]
-        offer_fields(command, rest)
+        model = offer_fields(command, rest)
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return 0
@@ -88,7 +88,7 @@ def run(words: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("HUSHREC_DEBUG") and not isinstance(error, _EXPECTED):
             raise
-        message, code = _said(error, command)
+        message, code = _said(error, command, model)
         message = " ".join(message.split())
         print(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."), file=sys.stderr)
         return code
@@ -97,10 +97,10 @@ def run(words: Sequence[str]) -> int:
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)
 
 
-def _said(error: BaseException, command: App) -> tuple[str, int]:
+def _said(error: BaseException, command: App, model: str) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
     if isinstance(error, CycloptsError):
-        return sentence(error, command), 2
+        return sentence(error, command, model), 2
     if isinstance(error, InputError):
         return _of_input(error, command), 2
     if isinstance(error, HushrecError):
@@ -123,7 +123,8 @@ def _said(error: BaseException, command: App) -> tuple[str, int]:
 def _of_input(error: InputError, command: App) -> str:
     """The message, with the option's name for the parameter's."""
     arguments = command.assemble_argument_collection(parse_docstring=False)
-    options = [each.names for each in arguments if each.field_info.name == error.parameter and each.parse]
+    wanted = (error.parameter, f"{error.parameter}s")  # one of a list, as in --models
+    options = [each.names for each in arguments if each.field_info.name in wanted and each.parse]
     if error.parameter is None or not options:
         return str(error)
     option, opposite = options[0][0], options[0][-1]

@@ -23,19 +23,20 @@ _ELSEWHERE = {"n_users"}
 _TRIED = (1, 100, 10_000, 1_000_000)
 
 
-def offer_fields(app: App, words: Sequence[str]) -> None:
+def offer_fields(app: App, words: Sequence[str]) -> str:
     """Give a command the fields of the models that its command line names.
 
     A command takes them as ``**settings``: those of the model in its option ``model``, or those of each model
-    in its option ``models``, by the model's name.
+    in its option ``models``, by the model's name. Returns what the command line says of models.
     """
     command = app.default_command
     parameters = signature(command).parameters if command else {}
     if command is None or "settings" not in parameters:
-        return
+        return ""
     many = "models" in parameters
     option = "models" if many else "model"
-    named = _value_of(f"--{option}", words) or parameters[option].default
+    given = _value_of(f"--{option}", words)
+    named = given or parameters[option].default
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     if many:
         offered: dict[str, Any] = {name: _of_model(name, set()) for name in [*listed(named), "als"]}
@@ -49,6 +50,7 @@ def offer_fields(app: App, words: Sequence[str]) -> None:
     settings = TypedDict("settings", offered, total=False)  # type: ignore[misc]
     offering.__annotations__ = {**command.__annotations__, "settings": Unpack[settings]}
     app.default_command = offering
+    return f" --{option} {given}" if given else ""
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:

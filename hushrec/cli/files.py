@@ -18,6 +18,8 @@ _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com"
 
 def output_file(path: str, inputs: Iterable[str | None]) -> Path:
     """A path that can be written and is none of the inputs."""
+    if not path:
+        raise InputError("The name of the file to write is empty; pass one.")
     target = Path(path)
     if target.is_symlink():  # written through, not replaced
         target = target.resolve()

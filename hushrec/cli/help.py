@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from cyclopts import (
 )
 
 if TYPE_CHECKING:
+    from cyclopts import Argument
     from cyclopts.help import HelpEntry, HelpPanel
 
 _WIDEST = 100
@@ -97,26 +99,57 @@ def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
     print("\n".join(lines) or first.rstrip())
 
 
-def sentence(error: CycloptsError, app: App) -> str:
-    """What is wrong with a command line."""
+def sentence(error: CycloptsError, app: App, model: str) -> str:
+    """What is wrong with a command line; ``model`` is what it says of the model, for the way to the help."""
     command = " ".join(["hushrec", *(error.command_chain or ())])
-    see = f"see {command} --help"
-    argument = error.argument
+    see = f"see {command}{model} --help"
+    argument, unused = error.argument, error.unused_tokens or []
     if isinstance(error, UnknownCommandError):
-        return f"There is no command {(error.unused_tokens or ['?'])[0]!r}; {see}"
+        return f"There is no command {unused[0]!r}{_meant(unused[0], app)}; {see}"
     if isinstance(error, UnknownOptionError):
-        return f"{command} has no option {error.token.keyword or error.token.value}; {see}"
+        return _unknown(error.token.keyword or error.token.value, app, command, see)
     if isinstance(error, UnusedCliTokensError):
-        return f"{(error.unused_tokens or ['?'])[0]!r} is one argument too many; {see}"
+        return f"{unused[0]!r} is one argument too many; {see}"
     if isinstance(error, RepeatArgumentError):
         return f"{error.token.keyword} is given twice; give it once"
-    if argument is None or not isinstance(error, MissingArgumentError | CoercionError | ValidationError):
+    if argument is None:
         return str(error)
-    name = argument.name
     if isinstance(error, MissingArgumentError):
         count = argument.token_count()[0]
         if error.keyword or argument.tokens:
-            return f"{name} needs {'a value' if count == 1 else f'{count} values'}; {see}"
-        documented = app.assemble_argument_collection(parse_docstring=True)[name].parameter.help
-        return f"{name} is missing: {documented or see}"
+            return f"{argument.name} needs {'a value' if count == 1 else f'{count} values'}; {see}"
+        if strange := next((word for word in unused if word.startswith("-")), None):
+            return _unknown(strange, app, command, see)
+        about = app.assemble_argument_collection(parse_docstring=True)[argument.name].parameter.help
+        return f"{argument.name} is missing: {_lower(about or see)}"
+    if isinstance(error, CoercionError | ValidationError) and argument.tokens:
+        token = getattr(error, "token", None) or argument.tokens[0]
+        if isinstance(error, ValidationError):
+            return f"{argument.name} {token.value} is out of range: it {_lower(error.exception_message)}"
+        return f"{argument.name} {token.value!r} is not understood: {_wanted(error, argument)}"
     return str(error)
+
+
+def _unknown(option: str, app: App, command: str, see: str) -> str:
+    return f"{command} has no option {option}{_meant(option, app)}; {see}"
+
+
+def _meant(word: str, app: App) -> str:
+    """The command or option that is written nearly like this."""
+    arguments = app.assemble_argument_collection() if app.default_command else ()
+    known = [*app, *(name for argument in arguments for name in argument.names)]
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _wanted(error: CycloptsError, argument: Argument) -> str:
+    """What an option takes."""
+    if choices := argument.get_choices(force=True):
+        return f"pass one of {', '.join(choices)}"
+    if error.msg:
+        return str(error.msg)
+    return "pass a number" if getattr(error, "target_type", None) is float else str(error)

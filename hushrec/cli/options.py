@@ -32,7 +32,7 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise ValueError("Pass an integer.") from None
+        raise ValueError("pass an integer") from None
 
 
 def epsilon_of(text: str) -> float:
@@ -43,7 +43,7 @@ def epsilon_of(text: str) -> float:
         value = math.nan
     word = text.strip().lower()
     if (math.isinf(value) and word not in ("inf", "infinity")) or (math.isnan(value) and word != "nan"):
-        raise ValueError("Pass a number greater than 0, or the word inf.")
+        raise ValueError("pass a number greater than 0, or the word inf")
     return value
 
 

@@ -317,6 +317,10 @@ def test_damaged_models(damage, files, run, tmp_path):
         ("ledger", "open", "--epsilon", "inf", "--delta", "1e-6"),
         ("train",),
         ("fly",),
+        ("trian",),
+        ("ledger", "shwo"),
+        ("ledger", "show", "more"),
+        ("compare", "TRAIN", "--epsilons", "0", "--delta", "1e-6", "DOMAIN", "--out-dir", "o"),
     ],
     ids=" ".join,
 )
@@ -400,3 +404,39 @@ def test_a_failed_run_stays_charged(files, run, monkeypatch):
     assert result.exit_code == 1 and "No space left" in result.stderr and "charged" in result.stderr
     assert not any(run.folder.iterdir())
     assert charges(run) == 1
+
+
+NAMED = {
+    "a word nearly right": (["trian"], "no command 'trian' (did you mean train?); see hushrec --help."),
+    "an option nearly right": (["train", "TRAIN", "--epsilom", "1"], "no option --epsilom (did you mean --epsilon?)"),  # noqa: E501
+    "an option that another model has": (["train", "TRAIN", "--rank", "3"], "--rank; see hushrec train --model item-bias"),  # noqa: E501
+    "a short option": (["train", "TRAIN", "-o", "x"], "has no option -o; see"),
+    "no value": (["train", "TRAIN", "--clip"], "--clip needs a value"),
+    "one of two values": (["train", "TRAIN", "--rating-range", "1"], "--rating-range needs 2 values"),
+    "no whole number": (["train", "TRAIN", "--seed", "1.5"], "--seed '1.5' is not understood: pass an integer."),  # noqa: E501
+    "no number": (["train", "TRAIN", "--clip", "wide"], "--clip 'wide' is not understood: pass a number."),
+    "out of range": (["train", "TRAIN", "--users", "0"], "--users 0 is out of range: it must be >= 1."),
+    "no choice": (["train", "TRAIN", "--unit", "item"], "--unit 'item' is not understood: pass one of user, rating."),  # noqa: E501
+    "a field out of range": (["train", "TRAIN", "--clip", "-1"], "--clip=-1.0 is out of range; pass a number from"),  # noqa: E501
+    "a declaration": (["train", "TRAIN", "--rating-range", "5", "1"], "--rating-range must increase from low to high"),  # noqa: E501
+    "one of a list": (["compare", "TRAIN", "--models", "magic"], "--models 'magic' is not known"),
+    "a field of one of several": (["compare", "TRAIN", "--item-bias.clip", "-1"], "--item-bias.clip=-1.0 is out of range"),  # noqa: E501
+    "a field without its model": (["compare", "TRAIN", "--dpals.clip", "1"], "no option --dpals.clip; see hushrec compare"),  # noqa: E501
+    "a flag to leave": (["train", "TRAIN", "--model", "private-als", "--features", "--rank", "1"], "pass --no-features."),  # noqa: E501
+    "no such way to read": (["train", "TRAIN", "--format", "xls"], "--format must be one of parquet"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_errors_name_the_option(case, files, run):
+    words, says = NAMED[case]
+    words = [files.train if word == "TRAIN" else word for word in words]
+    good = {"--epsilon": ["5"], "--delta": ["1e-6"], "--rating-range": ["1", "5"], "--out": ["m.hush"]}
+    good |= {"--catalogue": [files.catalogue], "--model": ["item-bias"]}
+    if words[0] == "compare":
+        del good["--model"], good["--out"], good["--epsilon"]
+        good |= {"--epsilons": ["1"], "--out-dir": ["out"]}
+    if len(words) > 1:
+        words += [part for name, values in good.items() if name not in words for part in (name, *values)]
+    result = run(*words)
+    assert_refused(result, run, says=says)
