@@ -73,7 +73,7 @@ def tune(
     mean_runs
         Expected number of runs.
     """
-    from hushrec.evaluation.tuning import grid, rank
+    from hushrec.evaluation.tuning import grid, try_all
     from hushrec.evaluation.tuning import tune as run
     from hushrec.privacy import Accountant
 
@@ -90,7 +90,7 @@ def tune(
     choices = pairs(tried, "--try", "rank=4,8")
     candidates = grid({name: [value_of(text) for text in listed(texts)] for name, texts in choices.items()})
     if n_generated is not None:
-        trials = rank(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
+        trials = try_all(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
         _list(trials, model, budget, "generated", as_json)
         return
     assert ratings is not None
@@ -98,7 +98,7 @@ def tune(
     target = None if out is None else output_file(out, inputs)
     rows = reading.read(ratings, domain)
     if target is None:
-        _list(rank(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
+        _list(try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
         return
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hushrec.privacy import Accountant, Budget
 
 #: Stand in for a number of users that is yet to be released, where settings are checked before that.
-_ANY_NUMBERS_OF_USERS = (1, 100, 10_000, 1_000_000, 100_000_000)
+_PROBE_USER_COUNTS = (1, 100, 10_000, 1_000_000, 100_000_000)
 
 
 def choose(
@@ -86,7 +86,7 @@ def check_run(
 ) -> None:
     """Refuse a run that could not be completed, before anything is spent on it."""
     unknown = n_users is None and needs_user_count(name)
-    for count in _ANY_NUMBERS_OF_USERS if unknown else (n_users,):
+    for count in _PROBE_USER_COUNTS if unknown else (n_users,):
         choose(name, budget, domain, n_users=count, settings=settings).plan(budget, domain)
 
 

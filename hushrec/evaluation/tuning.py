@@ -50,7 +50,7 @@ def grid(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(choices, values)) for values in product(*choices.values())]
 
 
-def rank(
+def try_all(
     ratings: Ratings,
     model: str,
     candidates: Sequence[Settings],

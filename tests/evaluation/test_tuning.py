@@ -11,7 +11,7 @@ import pytest
 from hushrec.data import leave_k_out, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import evaluate, tuning
-from hushrec.evaluation.tuning import grid, rank, score_aggregate, tune
+from hushrec.evaluation.tuning import grid, score_aggregate, try_all, tune
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from tests.algorithms.cases import hostile_data, ratings_of, rows_of
@@ -28,7 +28,7 @@ def test_grid():
 
 
 def test_public_ratings_rank_the_candidates_for_free():
-    trials = rank(RATINGS, "item-bias", CLIPS, replace(BUDGET, failure=0.0), draws=2)
+    trials = try_all(RATINGS, "item-bias", CLIPS, replace(BUDGET, failure=0.0), draws=2)
     assert [trial.settings for trial in trials] == [CLIPS[1], CLIPS[0]]
     assert trials[0].rmse < trials[1].rmse - 0.02
 
