@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import getdoc
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -26,41 +27,49 @@ _COMMANDS = (
 _OPTIONS = Group("Options", sort_key=1)
 _HELP = ("--help", "-h")
 
-_ABOUT = """Train, judge and use recommenders under user-level differential privacy.
 
-A model file holds only values that were released with noise, so it may be published. Every user is served by
-folding her own ratings in.
+def hushrec() -> None:
+    """Train, judge and use recommenders under user-level differential privacy.
 
-  hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
-  hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
-                --catalogue items.txt --out model.hush
-  hushrec report model.hush
-  hushrec recommend model.hush history.parquet --user 42
+    A model file holds only values that were released with noise, so it may be published. Every user is served
+    by folding her own ratings in.
 
-Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.
-"""
+      hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+      hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+                    --catalogue items.txt --out model.hush
+      hushrec report model.hush
+      hushrec recommend model.hush history.parquet --user 42
 
-_GROUPS = {
-    "ledger": """Look at what was charged to a data set, or give it a budget.
+    Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.
+    """
 
-  hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
-  hushrec ledger show --dataset shop
-  hushrec ledger close --dataset shop
-""",
-    "node": """Take part in a masked completion: upload masked ratings, fetch the completed column.
 
-  hushrec node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt --rating-range 1 5 \\
-                      --name alice --key alice.key
-  hushrec node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key --out alice.csv
-""",
-    "audit": """Attack or test what was sent or released.
+def ledger() -> None:
+    """Look at what was charged to a data set, or give it a budget.
 
-  hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6
-  hushrec audit canaries --epsilon 1 --delta 1e-5
-  hushrec audit membership --epsilons 1,5,20 --delta 1e-6
-  hushrec audit masked upload.json --rating-range 1 5
-""",
-}
+    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+    hushrec ledger show --dataset shop
+    hushrec ledger close --dataset shop
+    """
+
+
+def node() -> None:
+    """Take part in a masked completion: upload masked ratings, fetch the completed column.
+
+      hushrec node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt --rating-range 1 5 \\
+                          --name alice --key alice.key
+      hushrec node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key --out alice.csv
+    """
+
+
+def audit() -> None:
+    """Attack or test what was sent or released.
+
+    hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6
+    hushrec audit canaries --epsilon 1 --delta 1e-5
+    hushrec audit membership --epsilons 1,5,20 --delta 1e-6
+    hushrec audit masked upload.json --rating-range 1 5
+    """
 
 
 def main() -> None:
@@ -151,7 +160,7 @@ def _application() -> App:
     """All commands; what they need of the library they import when they are called."""
     app = App(
         name="hushrec",
-        help=_ABOUT,
+        help=getdoc(hushrec),
         version=f"hushrec {__version__}",
         help_flags=_HELP,
         help_format="plaintext",
@@ -161,7 +170,10 @@ def _application() -> App:
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
-    groups = {name: App(name=name, help=text, group_parameters=_OPTIONS) for name, text in _GROUPS.items()}
+    groups = {
+        each.__name__: App(name=each.__name__, help=getdoc(each), group_parameters=_OPTIONS)
+        for each in (ledger, node, audit)
+    }
     for words in _COMMANDS:
         module = words.replace(" ", "_").replace("-", "_")
         group, _, name = words.rpartition(" ")

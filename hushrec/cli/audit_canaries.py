@@ -7,15 +7,13 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import plot_file
-from hushrec.cli.options import Delta, Epsilon, Json, Model, Plot, Relation, Seed, Whole
+from hushrec.cli.options import Json, Model, Plot, Promise, Seed, Whole
 
 
 def audit_canaries(
     *,
     model: Model = "private-als",
-    epsilon: Epsilon,
-    delta: Delta,
-    relation: Relation = "add-remove",
+    promise: Promise,
     n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
     seed: Seed = 0,
     plot: Plot | None = None,
@@ -28,17 +26,14 @@ def audit_canaries(
 
     Parameters
     ----------
-    epsilon
-        The claim. No default.
     n_canaries
         Users who are in or out by a coin.
     """
     from hushrec.audit.canaries import canaries
     from hushrec.data import Domain
     from hushrec.evaluation.runs import choose
-    from hushrec.privacy import Budget
 
-    target, budget = plot_file(plot), Budget(epsilon, delta, relation=relation)
+    target, budget = plot_file(plot), promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
     show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)

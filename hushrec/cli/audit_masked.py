@@ -30,18 +30,17 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
     except OSError as error:
         raise InputError(f"Cannot read {record!r} ({error.strerror}).") from None
     found = reconstruct(seen.values, seen.public_rows, rating_range=rating_range, step=step)
-    if as_json:
-        result = {
-            "uploaded": found.n_ratings,
-            "recovered": found.recovered,
-            "exact_combinations": found.exact_combinations,
-            "ratings": None if found.ratings is None else found.ratings.tolist(),
-            "reason": found.reason,
-        }
-        show.json(result)
-        return
+    result = {
+        "uploaded": found.n_ratings,
+        "recovered": found.recovered,
+        "exact_combinations": found.exact_combinations,
+        "ratings": None if found.ratings is None else found.ratings.tolist(),
+        "reason": found.reason,
+    }
     why = f": {found.reason}." if found.reason else "."
-    show.text(
+    show.result(
+        as_json,
+        result,
         f"Recovered {found.recovered} of {found.n_ratings} ratings exactly{why}",
         f"The mask leaves {found.exact_combinations} exact linear combinations of the ratings untouched,"
         " whatever its noise.",

@@ -7,19 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import plot_file
-from hushrec.cli.options import (
-    Catalogue,
-    Count,
-    Delta,
-    Json,
-    Model,
-    Plot,
-    Range,
-    Relation,
-    Seed,
-    Whole,
-    epsilons_of,
-)
+from hushrec.cli.options import Catalogue, Count, Json, Model, Plot, Promises, Range, Seed, Whole
 from hushrec.errors import InputError
 
 
@@ -28,9 +16,7 @@ def audit_membership(
     /,
     *,
     model: Model = "private-als",
-    epsilons: str,
-    delta: Delta,
-    relation: Relation = "add-remove",
+    promises: Promises,
     rating_range: Range | None = None,
     catalogue: Catalogue | None = None,
     n_planted: Annotated[Whole, Parameter(name="--planted", validator=Number(gte=20))] = 400,
@@ -53,8 +39,6 @@ def audit_membership(
     ----------
     ratings
         The other users' ratings.
-    epsilons
-        Privacy levels, separated by commas, as in 1,5. No default.
     rating_range
         Lowest and highest rating, declared with RATINGS.
     n_planted
@@ -65,7 +49,8 @@ def audit_membership(
     from hushrec.audit.membership import membership
     from hushrec.data import Domain, Ratings, realistic
 
-    target, levels = plot_file(plot), epsilons_of(epsilons)
+    target, levels = plot_file(plot), promises.levels()
+    budget = promises.budget_of(min(levels))
     if ratings is None:
         others = realistic(1500, 1000, 90_000, seed=seed)
     elif rating_range is None or catalogue is None:
@@ -76,8 +61,8 @@ def audit_membership(
         others,
         model,
         levels,
-        delta=delta,
-        relation=relation,
+        delta=budget.delta,
+        relation=budget.relation,
         n_planted=n_planted,
         draws=draws,
         settings=settings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -15,17 +15,13 @@ from hushrec.cli.options import (
     Charging,
     Count,
     Declared,
-    Delta,
     Json,
-    K,
+    Lists,
     NoProgress,
+    Promises,
     Reading,
-    Relation,
-    RelevantFrom,
     Seed,
     Users,
-    budget_of,
-    epsilons_of,
     listed,
     progress_shown,
 )
@@ -40,16 +36,13 @@ def compare(
     /,
     *,
     models: str = "private-als,item-bias",
-    epsilons: str,
-    delta: Delta | None = None,
-    relation: Relation = "add-remove",
     out_dir: Annotated[str, Parameter(metavar="DIR")],
     holdout: float = 0.2,
     draws: Count = 1,
-    k: K = 20,
-    relevant_from: RelevantFrom | None = None,
+    lists: Lists = Lists(),
     n_users: Users | None = None,
     seed: Seed = 0,
+    promises: Promises,
     declared: Declared,
     reading: Reading = Reading(),
     charging: Charging = Charging(),
@@ -61,7 +54,8 @@ def compare(
 
     Part of the ratings is held out for testing. The baselines that every private model must beat are always
     in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
-    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE.
+    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The
+    epsilon inf adds the reference without privacy.
 
       hushrec compare ratings.parquet --models private-als,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
@@ -74,8 +68,6 @@ def compare(
         A table with columns of users, items and ratings.
     models
         Models, separated by commas; each has options of its own, such as --private-als.rank.
-    epsilons
-        Privacy levels, separated by commas, as in 1,5,10; inf adds the non-private reference. No default.
     out_dir
         Where table and plot go.
     holdout
@@ -87,8 +79,8 @@ def compare(
     from hushrec.evaluation import compare as run
     from hushrec.evaluation.plots import needs_matplotlib
 
-    levels, domain = epsilons_of(epsilons), declared.domain()
-    budget = budget_of(min(levels), delta, relation)
+    levels, domain = promises.levels(), declared.domain()
+    budget = promises.budget_of(min(levels))
     if not 0 < holdout < 1:
         raise InputError(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
@@ -106,21 +98,19 @@ def compare(
         n_users=n_users,
         settings=settings,
         draws=draws,
-        k=k,
-        relevant_from=relevant_from,
+        **asdict(lists),
         seed=seed,
         on_run=_say_run(budget) if progress_shown(no_progress) else None,
         **charging.arguments(),
     )
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
-    if as_json:
-        show.json({**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}})
-    else:
-        show.text(
-            comparison.markdown(),
-            f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
-        )
+    show.result(
+        as_json,
+        {**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}},
+        comparison.markdown(),
+        f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
+    )
 
 
 def _say_run(budget: Budget) -> Callable[[str, float, int], None]:

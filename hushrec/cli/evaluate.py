@@ -1,12 +1,13 @@
 """``hushrec evaluate``."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.options import Json, K, Reading, RelevantFrom, Seed, Whole
+from hushrec.cli.options import Json, Lists, Reading, Seed, Whole
 
 
 def evaluate(
@@ -15,8 +16,7 @@ def evaluate(
     test: str,
     /,
     *,
-    k: K = 20,
-    relevant_from: RelevantFrom | None = None,
+    lists: Lists = Lists(),
     resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = 1000,
     seed: Seed = 0,
     reading: Reading = Reading(),
@@ -48,10 +48,5 @@ def evaluate(
     billboard = load(model)
     rows = reading.read(history, billboard.domain)
     targets = reading.read(test, billboard.domain)
-    result = measure(
-        billboard, rows, targets, k=k, relevant_from=relevant_from, resamples=resamples, seed=seed
-    )
-    if as_json:
-        show.json({"model": billboard.estimator.name, **result.to_dict()})
-    else:
-        show.text(result.text())
+    result = measure(billboard, rows, targets, **asdict(lists), resamples=resamples, seed=seed)
+    show.result(as_json, {"model": billboard.estimator.name, **result.to_dict()}, result.text())

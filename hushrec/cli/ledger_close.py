@@ -1,21 +1,16 @@
 """``hushrec ledger close``."""
 
 from hushrec.cli import show
-from hushrec.cli.options import DataSet, Json, LedgerPath, open_ledger
+from hushrec.cli.options import Account, Json
 
 
-def ledger_close(
-    *, ledger: LedgerPath | None = None, dataset: DataSet = "default", as_json: Json = False
-) -> None:
+def ledger_close(*, account: Account = Account(), as_json: Json = False) -> None:
     """Allow no further charge to a data set, for good.
 
     hushrec ledger close --dataset shop
     """
-    book = open_ledger(ledger, create=False)
+    book, dataset = account.open(), account.dataset
     book.close_dataset(dataset)
-    if as_json:
-        show.json({"ledger": str(book.path), "dataset": dataset, "closed": True})
-    else:
-        show.text(
-            f'Data set "{dataset}" is closed: nothing more can be charged to it.', f"Ledger: {book.path}"
-        )
+    found = {"ledger": str(book.path), "dataset": dataset, "closed": True}
+    closed = f'Data set "{dataset}" is closed: nothing more can be charged to it.'
+    show.result(as_json, found, closed, f"Ledger: {book.path}")

@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from hushrec.cli import show
-from hushrec.cli.options import DataSet, Failure, Json, LedgerPath, Promise, open_ledger
+from hushrec.cli.options import Account, Failure, Json, Promise
 
 
 def ledger_open(
     *,
-    ledger: LedgerPath | None = None,
-    dataset: DataSet = "default",
+    account: Account = Account(),
     promise: Promise,
     failure: Failure | None = None,
     as_json: Json = False,
@@ -21,9 +20,7 @@ def ledger_open(
     hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
     """
     budget = replace(promise.budget(), failure=failure or 0.0)
-    book = open_ledger(ledger)
+    book, dataset = account.open(create=True), account.dataset
     book.open_dataset(dataset, budget)
-    if as_json:
-        show.json({"ledger": str(book.path), **book.summary(dataset).to_dict()})
-    else:
-        show.text(f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")
+    found = {"ledger": str(book.path), **book.summary(dataset).to_dict()}
+    show.result(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")

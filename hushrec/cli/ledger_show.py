@@ -6,14 +6,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import SHOWN_DELTA, DataSet, Json, LedgerPath, open_ledger
+from hushrec.cli.options import SHOWN_DELTA, Account, Json
 from hushrec.errors import InputError
 
 
 def ledger_show(
     *,
-    ledger: LedgerPath | None = None,
-    dataset: DataSet = "default",
+    account: Account = Account(),
     delta: Annotated[float, Parameter(show_default=f"the budget's, else {SHOWN_DELTA:g}")] | None = None,
     as_json: Json = False,
 ) -> None:
@@ -27,7 +26,7 @@ def ledger_show(
     delta
         At which epsilon is given.
     """
-    book = open_ledger(ledger, create=False)
+    book, dataset = account.open(), account.dataset
     try:
         summary = book.summary(dataset, delta)
     except InputError:
@@ -35,10 +34,7 @@ def ledger_show(
             raise
         summary = book.summary(dataset, SHOWN_DELTA)
     history = book.history(dataset, summary.delta)
-    if as_json:
-        runs = [asdict(run) for run in history]
-        show.json({"ledger": str(book.path), **summary.to_dict(), "history": runs})
-    else:
-        left = book.left(dataset)
-        rest = f"; {left}" if left and not summary.closed else ""
-        show.text(f"{summary}{rest}.", f"Ledger: {book.path}{show.growth(history)}")
+    left = book.left(dataset)
+    rest = f"; {left}" if left and not summary.closed else ""
+    found = {"ledger": str(book.path), **summary.to_dict(), "history": [asdict(run) for run in history]}
+    show.result(as_json, found, f"{summary}{rest}.", f"Ledger: {book.path}{show.growth(history)}")

@@ -5,18 +5,16 @@ import io
 from pathlib import Path
 
 from hushrec.cli import show
-from hushrec.cli.options import Authority, Catalogue, File, Json, Key, Patience, Server
+from hushrec.cli.options import Catalogue, File, Json, Key, Link
 from hushrec.errors import InputError
 
 
 def node_fetch(
     *,
-    server: Server,
-    ca: Authority | None = None,
+    link: Link,
     catalogue: Catalogue,
     key: Key,
     out: File,
-    patience: Patience = 30.0,
     as_json: Json = False,
 ) -> None:
     """Fetch the node's completed column, decrypt it, and write it for the node's owner alone.
@@ -31,19 +29,16 @@ def node_fetch(
     from hushrec.data import Domain
     from hushrec.outsourcing.client import PrivateKey, fetch, write_private
     from hushrec.outsourcing.messages import fingerprint
-    from hushrec.outsourcing.transport import Connection
 
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)
     if fingerprint(items) != secret.catalogue:
         raise InputError("This is not the catalogue that the key file was made for; pass that one.")
-    column = fetch(Connection(server, patience=patience, ca=ca), secret)
+    column = fetch(link.connection(), secret)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["item", "rating"])
     writer.writerows(zip(items, column.tolist(), strict=True))
     write_private(Path(out), text.getvalue())
-    if as_json:
-        show.json({"node": secret.node, "items": len(items), "file": out})
-    else:
-        show.text(f"Wrote the completed ratings of node {secret.node} to {out}, for its owner alone.")
+    wrote = f"Wrote the completed ratings of node {secret.node} to {out}, for its owner alone."
+    show.result(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)

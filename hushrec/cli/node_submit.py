@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import Authority, Catalogue, File, Json, Key, Patience, Range, Server
+from hushrec.cli.options import Catalogue, File, Json, Key, Link, Range
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,15 +21,13 @@ def node_submit(
     ratings: str,
     /,
     *,
-    server: Server,
-    ca: Authority | None = None,
+    link: Link,
     catalogue: Catalogue,
     rating_range: Range,
     user: Annotated[str, Parameter(allow_leading_hyphen=True, show_default="the only user's")] | None = None,
     name: Annotated[str, Parameter(show_default="a random one")] | None = None,
     key: Key,
     record: File | None = None,
-    patience: Patience = 30.0,
     as_json: Json = False,
 ) -> None:
     """Mask one user's RATINGS and upload them. The server can still compute them: epsilon is None.
@@ -59,30 +57,22 @@ def node_submit(
     from hushrec.outsourcing.client import submit, write_private
     from hushrec.outsourcing.masking import MaskingStatement
     from hushrec.outsourcing.messages import Record
-    from hushrec.outsourcing.transport import Connection
 
     domain = Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
     items, values = _one_user(ratings, domain, user)
     secret = _key(key, name, domain)
-    task, sent = submit(Connection(server, patience=patience, ca=ca), secret, items, values)
+    task, sent = submit(link.connection(), secret, items, values)
     if record is not None:
         rows = np.hstack([public[items] for public in task.keys])
         write_private(Path(record), Record(sent.values, rows).to_json().decode())
     statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
-    if as_json:
-        result = {
-            "node": sent.node,
-            "round": sent.round,
-            "rounds": task.rounds,
-            "ratings": len(items),
-            "privacy": statement.to_dict(),
-        }
-        show.json(result)
-    else:
-        show.text(
-            f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",
-            statement.text(),
-        )
+    found = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
+    show.result(
+        as_json,
+        {**found, "privacy": statement.to_dict()},
+        f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",
+        statement.text(),
+    )
 
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:

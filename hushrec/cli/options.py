@@ -17,6 +17,7 @@ from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
+    from hushrec.outsourcing.transport import Connection
     from hushrec.privacy import Budget, Ledger
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
@@ -70,127 +71,105 @@ Epsilon = Annotated[float, Parameter(converter=_epsilon)]
 Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 File = Annotated[str, Parameter(metavar="FILE")]
 
+_MODEL = (
+    "private-als is the one to use for ratings, private-eigenrec for likes; --model NAME --help lists the"
+    f" settings of any of {', '.join(ESTIMATORS)}."
+)
+_ITEMS = "Declared items: a text file, one item id a line, as in --catalogue items.txt."
+_USERS = "Declared number of users, if it is public; else it is released for a small part of the budget."
+_SEED = "Of initialisation, sampling and splits; privacy noise has none."
+_FAILURE = "Part of delta reserved for private choices."
+_NO_FAILURE = "of tune all, of a ledger's budget none"
+_KEY = "The node's secrets; made if missing, for your eyes only."
+
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object instead of text.")]
-Model = Annotated[
-    str,
-    Parameter(
-        metavar="NAME",
-        help="private-als is the one to use for ratings, private-eigenrec for likes; --model NAME --help"
-        f" lists the settings of any of {', '.join(ESTIMATORS)}.",
-    ),
-]
-Catalogue = Annotated[
-    str,
-    Parameter(
-        metavar="FILE", help="Declared items: a text file, one item id a line, as in --catalogue items.txt."
-    ),
-]
+Model = Annotated[str, Parameter(metavar="NAME", help=_MODEL)]
+Catalogue = Annotated[File, Parameter(help=_ITEMS)]
 NoProgress = Annotated[bool, Parameter(help="No progress bar (none without a terminal).")]
-K = Annotated[Count, Parameter(name="-k", help="Length of the lists.")]
-RelevantFrom = Annotated[
-    float, Parameter(help="Held-out ratings from here up are relevant; by default all are.")
-]
-Seed = Annotated[
-    int,
-    Parameter(
-        converter=whole,
-        validator=Number(gte=0),
-        help="Of initialisation, sampling and splits; privacy noise has none.",
-    ),
-]
-Users = Annotated[
-    Count,
-    Parameter(
-        name="--users",
-        help="Declared number of users, if it is public; else it is released for a small part of the budget.",
-    ),
-]
-Delta = Annotated[
-    float, Parameter(help="Chance left over by epsilon: well below one over the number of users.")
-]
-Relation = Annotated[
-    Literal["add-remove", "replace"],
-    Parameter(
-        help="What one user is protected from: being known to be in the data, or any change of her ratings."
-    ),
-]
-Failure = Annotated[
-    float,
-    Parameter(
-        show_default="of tune all, of a ledger's budget none",
-        help="Part of delta reserved for private choices.",
-    ),
-]
-LedgerPath = Annotated[
-    str,
-    Parameter(
-        name="--ledger",
-        metavar="FILE",
-        show_default="one ledger for this account",
-        help="Where charges are recorded.",
-    ),
-]
-DataSet = Annotated[
-    str, Parameter(help="Name of these users in the ledger: runs on the same users must share it.")
-]
-
+Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
+Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
+Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
-Authority = Annotated[
-    str,
-    Parameter(
-        metavar="FILE",
-        show_default="the system's",
-        help="Authority that signed the server's certificate, PEM.",
-    ),
-]
-Server = Annotated[str, Parameter(metavar="URL", help="Address that serve-completion printed.")]
-Key = Annotated[
-    str, Parameter(metavar="FILE", help="The node's secrets; made if missing, for your eyes only.")
-]
-Patience = Annotated[
-    float,
-    Parameter(validator=Number(gte=0), help="Seconds to keep trying while the server is away or not ready."),
-]
+Key = Annotated[File, Parameter(help=_KEY)]
 
 
-@Parameter(name="*", group=Group("Budget", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
-class Promise:
+class _Protected:
+    """What is protected, but for how well.
+
+    Parameters
+    ----------
+    delta
+        Chance left over by epsilon: well below one over the number of users.
+    relation
+        What one user is protected from: being known to be in the data, or any change of her ratings.
+    """
+
+    delta: float | None = None
+    relation: Literal["add-remove", "replace"] | None = None
+
+    def budget_of(self, epsilon: float, unit: str = "user") -> Budget:
+        """A budget; delta is needed for a finite epsilon only."""
+        from hushrec.privacy import Budget
+
+        if self.delta is None and epsilon != math.inf:
+            raise InputError(
+                "--delta is missing: pass a number well below one over the number of users,"
+                " for example --delta 1e-6."
+            )
+        delta = SHOWN_DELTA if self.delta is None else self.delta
+        relation = self.relation or ("replace" if unit == "rating" else "add-remove")
+        return Budget(epsilon, delta, unit=unit, relation=relation)
+
+
+_BUDGET = Group("Budget", sort_key=2)
+
+
+@Parameter(name="*", group=_BUDGET)
+@dataclass(frozen=True, kw_only=True)
+class Promise(_Protected):
     """How much privacy.
 
     Parameters
     ----------
     epsilon
         Privacy: smaller is safer, > 0, as in --epsilon 5; the word inf asks for none. No default.
+    relation
+        What one user is protected from: being known to be in the data, or any change of her ratings. By
+        default add-remove, and replace for --unit rating.
     unit
         What epsilon protects: all ratings of a user, or the value of one (--model one-bit only).
     """
 
     epsilon: Epsilon
-    delta: Delta | None = None
-    relation: Annotated[Relation | None, Parameter(show_default="add-remove; replace for --unit rating")] = (
-        None
-    )
     unit: Literal["user", "rating"] = "user"
 
     def budget(self) -> Budget:
         """The budget that is promised."""
-        relation = self.relation or ("replace" if self.unit == "rating" else "add-remove")
-        return budget_of(self.epsilon, self.delta, relation, self.unit)
+        return self.budget_of(self.epsilon, self.unit)
 
 
-def budget_of(epsilon: float, delta: float | None, relation: str | None, unit: str = "user") -> Budget:
-    """A budget, delta being needed for a finite epsilon only."""
-    from hushrec.privacy import Budget
+@Parameter(name="*", group=_BUDGET)
+@dataclass(frozen=True, kw_only=True)
+class Promises(_Protected):
+    """How much privacy, several times.
 
-    if delta is None:
-        if epsilon != math.inf:
+    Parameters
+    ----------
+    epsilons
+        Privacy levels, separated by commas, as in --epsilons 1,5,10. No default.
+    """
+
+    epsilons: str
+
+    def levels(self) -> list[float]:
+        """Each epsilon."""
+        try:
+            return [epsilon_of(part) for part in self.epsilons.split(",")]
+        except ValueError:
             raise InputError(
-                "--delta is missing: pass a number well below one over the number of users,"
-                " for example --delta 1e-6."
-            )
-        delta = SHOWN_DELTA
-    return Budget(epsilon, delta, unit=unit, relation=relation or "add-remove")
+                f"--epsilons {self.epsilons!r} is not a list of numbers; write for example 1,5,10,inf."
+            ) from None
 
 
 _DECLARED = Group("Declared, never read from the ratings", sort_key=3)
@@ -214,18 +193,18 @@ class Declared:
 
     rating_range: Range
     catalogue: Catalogue
-    max_ratings_per_user: Annotated[Whole, Parameter(show_default="10000")] | None = None
+    max_ratings_per_user: Whole = 10_000
     item_features: File | None = None
 
     def domain(self) -> Domain:
         """The declared domain."""
         from hushrec.data import Domain
 
-        given = {"max_ratings_per_user": self.max_ratings_per_user, "item_features": self.item_features}
         return Domain(
             tuple(Domain.read_catalogue(self.catalogue)),
             rating_range=self.rating_range,
-            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+            max_ratings_per_user=self.max_ratings_per_user,
+            item_features=self.item_features,
         )
 
 
@@ -246,7 +225,7 @@ class Size:
 
     rating_range: Range | None = None
     catalogue: Catalogue | None = None
-    max_ratings_per_user: Annotated[Whole, Parameter(show_default="10000")] | None = None
+    max_ratings_per_user: Whole = 10_000
     n_items: Annotated[Count, Parameter(name="--items")] | None = None
 
     def declared(self) -> tuple[Domain | None, int]:
@@ -257,26 +236,21 @@ class Size:
             raise InputError(
                 "Pass --catalogue or --items, not both: the catalogue says how many items there are."
             )
-        if self.catalogue is not None:
-            items: tuple[Any, ...] = tuple(Domain.read_catalogue(self.catalogue))
-        elif self.n_items is not None:
-            items = tuple(range(self.n_items))
-        else:
+        if self.catalogue is None and self.n_items is None:
             raise InputError(
                 "--items is missing: say how many items there are, for example --items 2000, or declare them"
                 " with --catalogue items.txt."
             )
+        if self.catalogue is not None and self.rating_range is None:
+            raise InputError(
+                "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
+                " for example --rating-range 1 5."
+            )
+        items = Domain.read_catalogue(self.catalogue) if self.catalogue else range(self.n_items or 0)
         if self.rating_range is None:
-            if self.catalogue is not None:
-                raise InputError(
-                    "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
-                    " for example --rating-range 1 5."
-                )
             return None, len(items)
-        cap: dict[str, Any] = (
-            {} if self.max_ratings_per_user is None else {"max_ratings_per_user": self.max_ratings_per_user}
-        )
-        return Domain(items, rating_range=self.rating_range, **cap), len(items)
+        cap = self.max_ratings_per_user
+        return Domain(tuple(items), rating_range=self.rating_range, max_ratings_per_user=cap), len(items)
 
 
 @Parameter(name="*", group=Group("Reading tables", sort_key=4))
@@ -295,7 +269,7 @@ class Reading:
     """
 
     columns: Annotated[str, Parameter(metavar="ROLE=NAME,...")] | None = None
-    format: str | None = None
+    format: Annotated[str, Parameter(metavar="NAME")] | None = None
     implicit: bool = False
 
     def read(self, path: str, domain: Domain) -> Ratings:
@@ -310,9 +284,52 @@ class Reading:
         return Ratings.read(path, domain, columns=names, format=self.format, implicit=self.implicit)
 
 
-@Parameter(name="*", group=Group("Ledger", sort_key=5))
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Charging:
+class Lists:
+    """What is measured of lists.
+
+    Parameters
+    ----------
+    k
+        Length of the lists.
+    relevant_from
+        Held-out ratings from here up are relevant; by default all are.
+    """
+
+    k: Annotated[Count, Parameter(name="-k")] = 20
+    relevant_from: float | None = None
+
+
+_LEDGER = Group("Ledger", sort_key=5)
+
+
+@Parameter(name="*", group=_LEDGER)
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Where charges are recorded.
+
+    Parameters
+    ----------
+    ledger
+        Where charges are recorded.
+    dataset
+        Name of these users in the ledger: runs on the same users must share it.
+    """
+
+    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None
+    dataset: Annotated[str, Parameter(metavar="NAME")] = "default"
+
+    def open(self, create: bool = False) -> Ledger:
+        """The ledger at the path, or the account's own."""
+        from hushrec.privacy import Ledger, default_path
+
+        return Ledger(self.ledger or default_path(), create=create)
+
+
+@Parameter(name="*", group=_LEDGER)
+@dataclass(frozen=True, kw_only=True)
+class Charging(Account):
     """Where a run is charged.
 
     Parameters
@@ -321,21 +338,38 @@ class Charging:
         Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.
     """
 
-    ledger: LedgerPath | None = None
-    dataset: DataSet = "default"
     data_is_public: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """Of an accountant; asked for when all else has been checked, since it may create the ledger."""
-        ledger = None if self.data_is_public else open_ledger(self.ledger)
+        ledger = None if self.data_is_public else self.open(create=True)
         return {"ledger": ledger, "dataset": self.dataset, "data_is_public": self.data_is_public}
 
 
-def open_ledger(path: str | None, create: bool = True) -> Ledger:
-    """The ledger at a path, or the account's own."""
-    from hushrec.privacy import Ledger, default_path
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """The way to a server.
 
-    return Ledger(path or default_path(), create=create)
+    Parameters
+    ----------
+    server
+        Address that serve-completion printed.
+    ca
+        Authority that signed the server's certificate, PEM.
+    patience
+        Seconds to keep trying while the server is away or not ready.
+    """
+
+    server: Annotated[str, Parameter(metavar="URL")]
+    ca: Annotated[File, Parameter(show_default="the system's")] | None = None
+    patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
+
+    def connection(self) -> Connection:
+        """A connection to it."""
+        from hushrec.outsourcing.transport import Connection
+
+        return Connection(self.server, patience=self.patience, ca=self.ca)
 
 
 def progress_shown(no_progress: bool) -> bool:
@@ -346,13 +380,3 @@ def progress_shown(no_progress: bool) -> bool:
 def listed(text: str) -> list[str]:
     """Words, separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def epsilons_of(text: str) -> list[float]:
-    """Privacy levels, separated by commas."""
-    try:
-        return [epsilon_of(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"--epsilons {text!r} is not a list of numbers; write for example 1,5,10,inf."
-        ) from None

@@ -62,10 +62,6 @@ def plan(
         text[1:1] = [show.settings_line(estimator)]
         text += ["", show.plan_table(planned)]
     if simulated and n_users is not None:
-        expected = show.Expected(budget, n_users, n_items, ratings_per_user, domain)
-        result["expected"] = expected.to_dict()
-        text += ["", expected.text()]
-    if as_json:
-        show.json(result)
-    else:
-        show.text(*text)
+        result["expected"], expected = show.expected(budget, n_users, n_items, ratings_per_user, domain)
+        text += ["", expected]
+    show.result(as_json, result, *text)

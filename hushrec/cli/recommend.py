@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,10 +12,6 @@ from hushrec.cli import show
 from hushrec.cli.files import output_file, output_folder, write_a_file_per_user
 from hushrec.cli.options import Count, File, Json, Reading
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
-    from hushrec.data import Ratings
 
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
 
@@ -74,19 +70,21 @@ def recommend(
     folder = None if out_dir is None else output_folder(out_dir)
     file = None if out is None else output_file(out, (model, history, items))
     rows = reading.read(history, billboard.domain)
+    known = user is not None and bool(rows.user_index([user])[0] >= 0)
     if user is not None:
-        _recommend_one(billboard, rows, user, n, not include_seen, allowed, as_json)
-        return
+        rows = rows.for_users([user])
     table = billboard.recommend_batch(rows, n, exclude_seen=not include_seen, items=allowed)
+    if user is not None:
+        show.recommendations(user, known, table.to_pylist(), billboard.domain, as_json)
+        return
     if folder is not None:
         write_a_file_per_user(table, folder)
     else:
         assert file is not None
         _write_private_table(table, file)
-    if as_json:
-        show.json({"users": rows.n_users, "path": str(folder or file), "note": PRIVATE_TABLE})
-    else:
-        show.text(f"Wrote the lists of {rows.n_users:,} users to {folder or file}", f"{PRIVATE_TABLE}.")
+    found = {"users": rows.n_users, "path": str(folder or file), "note": PRIVATE_TABLE}
+    wrote = f"Wrote the lists of {rows.n_users:,} users to {folder or file}"
+    show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.")
 
 
 def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | None) -> None:
@@ -102,25 +100,6 @@ def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | No
         raise InputError(f"--out {out!r} is written as Parquet; give it a name that ends in .parquet.")
     if user is not None and (out_dir or out):
         raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
-
-
-def _recommend_one(
-    billboard: Billboard,
-    history: Ratings,
-    user: str,
-    n: int,
-    exclude_seen: bool,
-    items: list[str] | None,
-    as_json: bool,
-) -> None:
-    known = bool(history.user_index([user])[0] >= 0)
-    mine = history.for_users([user])
-    rows = billboard.recommend_batch(mine, n, exclude_seen=exclude_seen, items=items).to_pylist()
-    if as_json:
-        listed = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
-        show.json({"user": user, "known": known, "items": listed})
-    else:
-        show.text(show.recommendations(user, known, rows, billboard.domain))
 
 
 def _write_private_table(table: Any, out: Path) -> None:

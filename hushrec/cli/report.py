@@ -18,7 +18,5 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     from hushrec.billboard import load
 
     billboard = load(model)
-    if as_json:
-        show.json(show.described(billboard))
-    else:
-        show.text(f"Model:      {billboard.estimator.name}", show.about(billboard))
+    about = f"Model:      {billboard.estimator.name}", show.about(billboard)
+    show.result(as_json, show.described(billboard), *about)

@@ -6,15 +6,13 @@ import json as _json
 import math
 import sys
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
-    from hushrec.evaluation.expected_loss import ExpectedLoss
     from hushrec.privacy import Budget, Plan
     from hushrec.privacy.ledger import RunSummary
     from hushrec.serving import Algorithm
@@ -28,6 +26,14 @@ def text(*parts: str) -> None:
 def json(payload: Mapping[str, Any]) -> None:
     """Print one JSON object on one line."""
     print(_json.dumps(plain(payload), allow_nan=False, ensure_ascii=False))
+
+
+def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
+    """Print what a command found, for a program or for a reader."""
+    if as_json:
+        json(payload)
+    else:
+        text(*parts)
 
 
 def note(line: str) -> None:
@@ -97,90 +103,76 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
         )
 
 
+def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
+    """Columns of their own widths, under the first row; those in ``left`` begin at the left."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    sides = ["<" if at in left else ">" for at in range(len(widths))]
+    cells = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)] for row in rows]
+    return "\n".join("  ".join(row).rstrip() for row in cells)
+
+
 def growth(history: list[RunSummary]) -> str:
     """A line a run: what all runs so far cost together."""
-    lines = [
-        "",
-        "",
-        f"{'run':>4}  {'time (UTC)':25}  {'charges':>7}  {'mu so far':>9}  {'epsilon so far':>14}",
-    ]
-    lines += [
-        f"{number:>4}  {run.time:25}  {run.charges:>7}  {run.mu:>9.4g}  {run.epsilon:>14.6g}"
+    if not history:
+        return ""
+    rows = [
+        (str(number), str(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.6g}")
         for number, run in enumerate(history, 1)
     ]
-    return "\n".join(lines) if history else ""
+    return "\n\n" + table([(" run", "time (UTC)", "charges", "mu so far", "epsilon so far"), *rows], left={1})
 
 
-@dataclass(frozen=True)
-class Expected:
-    """Expected errors of a configuration, for a reader or for JSON."""
+def expected(
+    budget: Budget, n_users: int, n_items: int, ratings_per_user: float, domain: Domain | None
+) -> tuple[dict[str, Any], str]:
+    """Expected errors of a configuration, for a program and for a reader."""
+    from hushrec.evaluation.expected_loss import expected_loss, users_needed
 
-    budget: Budget
-    n_users: int
-    n_items: int
-    ratings_per_user: float
-    domain: Domain | None
-
-    def _loss(self) -> ExpectedLoss:
-        from hushrec.evaluation.expected_loss import expected_loss
-
-        return expected_loss(self.budget, self.n_users, self.n_items, self.ratings_per_user)
-
-    def _users(self, kept: float) -> int | None:
-        from hushrec.evaluation.expected_loss import users_needed
-
-        return users_needed(self.budget, self.n_items, self.ratings_per_user, kept=kept)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "n_users": self.n_users,
-            "n_items": self.n_items,
-            "ratings_per_user": self.ratings_per_user,
-            "rmse_in_rating_ranges": self._loss().to_dict(),
-            "users_to_keep_half_of_the_gain": self._users(0.5),
-            "users_to_keep_nine_tenths": self._users(0.9),
-        }
-
-    def text(self) -> str:
-        loss = self._loss()
-        rows = [
-            ("no privacy", loss.non_private),
-            ("private-als", loss.private_als),
-            ("item-bias", loss.item_bias),
-            ("each user's own mean, no model", loss.user_mean),
-        ]
-        on = "" if self.domain is None else f"   on {self.domain.low:g} to {self.domain.high:g}"
-        lines = [
-            f"Expected test error with {self.n_users:,} users, {self.n_items:,} items,"
-            f" {self.ratings_per_user:g} ratings a user:",
-            "",
-            f"{'RMSE':30}  {'% of the rating range':>23}{on}",
-        ]
-        for name, each in rows:
-            of_range = f"{each.value:.1%} ({each.low:.1%} to {each.high:.1%})"
-            units = "" if self.domain is None else f"   {2 * self.domain.half_width * each.value:.3f}"
-            lines.append(f"{name:30}  {of_range:>23}{units}")
-        kept = f"keeps {loss.kept.value:.0%} ({loss.kept.low:.0%} to {loss.kept.high:.0%})"
-        relative = loss.private_als.value / loss.non_private.value - 1
-        half, most = self._users(0.5), self._users(0.9)
-        lines += [
-            "",
-            f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
-            f" that is {relative:.0%} of the error without privacy; of what a",
-            f"model gains over the users' own means private-als {kept}. For half of the gain it",
-            f"takes {_count(half)} users, for nine tenths {_count(most)}.",
-        ]
-        if loss.item_bias.value < loss.private_als.value:
-            lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
-        lines += [
-            "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
-            " (docs/how-many-users.md).",
-        ]
-        if not loss.inside:
-            lines.append(
-                "This is outside of what was simulated: the figures are those of the nearest border."
-            )
-        return "\n".join(lines)
+    loss = expected_loss(budget, n_users, n_items, ratings_per_user)
+    half, most = (users_needed(budget, n_items, ratings_per_user, kept=kept) for kept in (0.5, 0.9))
+    found = {
+        "n_users": n_users,
+        "n_items": n_items,
+        "ratings_per_user": ratings_per_user,
+        "rmse_in_rating_ranges": loss.to_dict(),
+        "users_to_keep_half_of_the_gain": half,
+        "users_to_keep_nine_tenths": most,
+    }
+    rows = [
+        ("no privacy", loss.non_private),
+        ("private-als", loss.private_als),
+        ("item-bias", loss.item_bias),
+        ("each user's own mean, no model", loss.user_mean),
+    ]
+    on = "" if domain is None else f"   on {domain.low:g} to {domain.high:g}"
+    lines = [
+        f"Expected test error with {n_users:,} users, {n_items:,} items,"
+        f" {ratings_per_user:g} ratings a user:",
+        "",
+        f"{'RMSE':30}  {'% of the rating range':>23}{on}",
+    ]
+    for name, each in rows:
+        of_range = f"{each.value:.1%} ({each.low:.1%} to {each.high:.1%})"
+        units = "" if domain is None else f"   {2 * domain.half_width * each.value:.3f}"
+        lines.append(f"{name:30}  {of_range:>23}{units}")
+    kept = f"keeps {loss.kept.value:.0%} ({loss.kept.low:.0%} to {loss.kept.high:.0%})"
+    relative = loss.private_als.value / loss.non_private.value - 1
+    lines += [
+        "",
+        f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
+        f" that is {relative:.0%} of the error without privacy; of what a",
+        f"model gains over the users' own means private-als {kept}. For half of the gain it",
+        f"takes {_count(half)} users, for nine tenths {_count(most)}.",
+    ]
+    if loss.item_bias.value < loss.private_als.value:
+        lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
+    lines += [
+        "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
+        " (docs/how-many-users.md).",
+    ]
+    if not loss.inside:
+        lines.append("This is outside of what was simulated: the figures are those of the nearest border.")
+    return found, "\n".join(lines)
 
 
 def _count(number: int | None) -> str:
@@ -212,29 +204,21 @@ def planned_dict(planned: Plan) -> dict[str, Any]:
 
 
 def plan_table(planned: Plan) -> str:
-    header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
+    """Every release with its noise, and what all cost together."""
     rows = [
         (
             release.label,
             type(release.mechanism).__name__,
-            short(release.sensitivity),
-            short(release.noise_sd),
-            short(release.mu),
+            *map(short, (release.sensitivity, release.noise_sd, release.mu)),
             "-" if math.isnan(share) else f"{share:.1%}",
         )
         for release, share in zip(planned.releases, _shares(planned), strict=True)
     ]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if at < 2 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths))
-        )
-        for row in [header, *rows]
-    ]
-    together = f"Together: epsilon = {short(planned.epsilon)} at delta = {planned.budget.delta:g}"
-    return "\n".join(
-        [*lines, "", f"{together} (unit: {planned.budget.unit}, relation: {planned.budget.relation})"]
+    header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
+    budget = planned.budget
+    return (
+        f"{table([header, *rows], left={0, 1})}\n\nTogether: epsilon = {short(planned.epsilon)} at delta ="
+        f" {budget.delta:g} (unit: {budget.unit}, relation: {budget.relation})"
     )
 
 
@@ -242,26 +226,26 @@ def short(number: float | None) -> str:
     return "-" if number is None else f"{number:.4g}"
 
 
-def recommendations(user: str, known: bool, rows: list[dict[str, Any]], domain: Domain) -> str:
+def recommendations(
+    user: str, known: bool, rows: list[dict[str, Any]], domain: Domain, as_json: bool
+) -> None:
     """One user's list."""
+    items = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
     what = (
         ""
         if known
         else f", who has no ratings from {domain.low:g} to {domain.high:g} of items in the catalogue in the"
         " history: the list for newcomers"
     )
-    width = max([4, *(len(str(row["item"])) for row in rows)])
-    lines = [f"{row['rank']:>4}  {row['item']!s:{width}}  {row['score']:.3f}" for row in rows]
-    return "\n".join([f"For user {user} alone{what}", f"rank  {'item':{width}}  score", *lines])
+    cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
+    listed = table([("rank", "item", "score"), *cells], left={1})
+    result(as_json, {"user": user, "known": known, "items": items}, f"For user {user} alone{what}", listed)
 
 
-def audit(result: Any, plot: Path | None, as_json: bool) -> None:
+def audit(found: Any, plot: Path | None, as_json: bool) -> None:
     """What an audit found, with its plot where one is asked for."""
     if plot is not None:
         from hushrec.audit.plots import save_plot
 
-        save_plot(result, plot)
-    if as_json:
-        json(result.to_dict())
-    else:
-        text(result.text(), *([f"Plot: {plot}"] if plot else []))
+        save_plot(found, plot)
+    result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))

@@ -84,10 +84,8 @@ def train(
     )
     save(billboard, target)
     show.warn_of_the_number_of_users(billboard, n_users)
-    if as_json:
-        show.json({"file": str(target), **show.described(billboard)})
-    else:
-        show.text(f"Trained {model} and wrote {target}", show.about(billboard))
+    found = {"file": str(target), **show.described(billboard)}
+    show.result(as_json, found, f"Trained {model} and wrote {target}", show.about(billboard))
 
 
 def check_features(model: str, declared: Declared) -> None:

@@ -104,10 +104,8 @@ def tune(
     accountant = Accountant(reserved, **charging.arguments())
     billboard = run(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     save(billboard, target)
-    if as_json:
-        show.json({"file": str(target), **show.described(billboard)})
-    else:
-        show.text(f"Chose {model} and wrote {target}", show.about(billboard))
+    found = {"file": str(target), **show.described(billboard)}
+    show.result(as_json, found, f"Chose {model} and wrote {target}", show.about(billboard))
 
 
 def value_of(text: str) -> Any:
@@ -134,12 +132,11 @@ def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
 
 
 def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: bool) -> None:
-    if as_json:
-        found = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
-        show.json({"model": model, "epsilon": budget.epsilon, "trials": found})
-        return
+    found = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
     words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) or "as planned" for trial in trials]
-    show.text(
+    show.result(
+        as_json,
+        {"model": model, "epsilon": budget.epsilon, "trials": found},
         f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}",
         "    RMSE  (best first)",
         *(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)),
