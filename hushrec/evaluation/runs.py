@@ -53,13 +53,14 @@ def choose(
             raise InputError(
                 f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
             )
-    if n_users is None:
-        if cls.uses_user_count:
-            what = f"{name} is tuned to the number of users; declare it or release it."
-            raise InputError(what, parameter="n_users")
-        return cls(**given)
-    if "n_users" in names and not cls.uses_user_count:
+    if n_users is not None and "n_users" in names:
         given.setdefault("n_users", n_users)
+    if not cls.uses_user_count:
+        return cls(**given)
+    n_users = given.pop("n_users", n_users)
+    if n_users is None:
+        what = f"{name} is tuned to the number of users; declare it or release it."
+        raise InputError(what, parameter="n_users")
     return cls.planned(budget, domain, n_users, **given)
 
 
