@@ -184,7 +184,7 @@ def nodes(
         if drop is not None and node % 3 == 2:
             connection.post = dropping(connection.post, drop)  # type: ignore[method-assign]
         with threads.limit(1):
-            take_part(connection, agreement, rows, node=f"node {node}")
+            take_part(connection, agreement, rows, node=f"node {node}", ledger=None)
 
     running = [threading.Thread(target=one, args=part, daemon=True) for part in parts]
     for thread in running:

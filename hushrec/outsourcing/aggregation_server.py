@@ -5,6 +5,7 @@ It serves
     POST /enrolment                 join; answered when all have joined
     POST /prepared/<release>        fresh key and sealed shares; answered with those of the neighbours
     POST /masked/<release>          masked integers; answered with who is in the total
+    POST /agreed/<release>          where keys are registered: who is in the total, signed, and answered so
     POST /unmasking/<release>       shares; answered with the total
     GET  /total/<release>/<node>    the total, for a node that dropped out of the release
 
@@ -31,7 +32,9 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import masks
 from hushrec.outsourcing.agreement import Agreement
 from hushrec.outsourcing.graph import circle
+from hushrec.outsourcing.identity import enrolment_words, signed
 from hushrec.outsourcing.messages import (
+    Agreed,
     Enrolment,
     Envelopes,
     Kind,
@@ -39,6 +42,7 @@ from hushrec.outsourcing.messages import (
     Message,
     Neighbours,
     Prepared,
+    Quorum,
     Refusal,
     Sum,
     Survivors,
@@ -104,6 +108,8 @@ class AggregationServer:
                 return self._prepare(prepared, self._index(index))
             case "POST", ["masked", index]:
                 return self._mask(self._sent(Masked, body, token), self._index(index))
+            case "POST", ["agreed", index]:
+                return self._agree(self._sent(Agreed, body, token), self._index(index))
             case "POST", ["unmasking", index]:
                 return self._unmask(self._sent(Unmasking, body, token), self._index(index))
             case "GET", ["total", index, node]:
@@ -134,15 +140,19 @@ class AggregationServer:
     def _enrol(self, enrolment: Enrolment, token: str) -> Neighbours:
         if enrolment.agreement != self.agreement.fingerprint:
             raise Refusal(403, "This server trains under another agreement.")
+        self._check_signature(enrolment, token)
         if len(token) < _SHORTEST_TOKEN:
             raise Refusal(401, f"An enrolment needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
         node, n_nodes = enrolment.node, self.agreement.n_nodes
         with self._lock:
             if node not in self._tokens and len(self._tokens) >= n_nodes:
                 raise Refusal(403, f"All {n_nodes} nodes have enrolled.")
+            if self.agreement.keys:  # a node that was started anew is itself again
+                self._tokens[node] = token
             self._tokens.setdefault(node, token)
         self._check_token(node, token)
         step = self._step("enrolment", 0, lambda: None, n_nodes)
+        enrolment = step.sent.get(node, enrolment) if self.agreement.keys else enrolment
         sent = self._join(step, node, enrolment, self._introduce)
         names = self._neighbours[node]
         return Neighbours(
@@ -152,11 +162,21 @@ class AggregationServer:
             {name: sent[name].envelope_key for name in names},
         )
 
+    def _check_signature(self, enrolment: Enrolment, token: str) -> None:
+        """Where keys are registered, only who has the key may take a name."""
+        node, keys = enrolment.node, self.agreement.keys
+        words = (self.agreement.fingerprint, "", *enrolment_words(node, token))
+        if keys and not (node in keys and signed(keys[node], enrolment.signature, *words)):
+            raise Refusal(403, "This enrolment is not signed with the key that is registered for this node.")
+
     def _introduce(self, sent: dict[str, Any]) -> None:
-        """All have enrolled: put them on a circle in random order."""
+        """All have enrolled: put them on a circle in random order, which registered keys decide."""
         order = sorted(sent)
         secrets.SystemRandom().shuffle(order)
-        self._neighbours = circle(order, self.agreement.graph.degree)
+        if self.agreement.keys:
+            self._neighbours = self.agreement.neighbours
+        else:
+            self._neighbours = circle(order, self.agreement.graph.degree)
         self._present = set(order)
 
     def _prepare(self, prepared: Prepared, index: int) -> Envelopes:
@@ -168,6 +188,7 @@ class AggregationServer:
         return Envelopes(
             {name: sent[name].mask_key for name in names},
             {name: sent[name].shares[prepared.node] for name in names},
+            {name: sent[name].signature for name in names},
         )
 
     def _mask(self, masked: Masked, index: int) -> Survivors:
@@ -175,13 +196,26 @@ class AggregationServer:
         step = self._step("masked", index, lambda: set(prepared))
         sent = self._join(step, masked.node, masked)
         names = [name for name in self._neighbours[masked.node] if name in prepared]
+        alive, dropped = (tuple(name for name in names if (name in sent) == there) for there in (True, False))
+        if not self.agreement.keys:
+            return Survivors(alive, dropped)
         return Survivors(
-            tuple(name for name in names if name in sent), tuple(name for name in names if name not in sent)
+            alive,
+            dropped,
+            tuple(sorted(sent)),
+            {name: sent[name].met for name in alive},
+            {name: sent[name].signature for name in alive},
         )
 
+    def _agree(self, agreed: Agreed, index: int) -> Quorum:
+        masked = self._over("masked", index, agreed.node)
+        step = self._step("agreed", index, lambda: set(masked))
+        sent = self._join(step, agreed.node, agreed)
+        return Quorum({name: message.signature for name, message in sent.items()})
+
     def _unmask(self, unmasking: Unmasking, index: int) -> Sum:
-        masked = self._over("masked", index, unmasking.node)
-        step = self._step("unmasking", index, lambda: set(masked))
+        before = self._over("agreed" if self.agreement.keys else "masked", index, unmasking.node)
+        step = self._step("unmasking", index, lambda: set(before))
         self._join(step, unmasking.node, unmasking, lambda sent: self._open(index, sent))
         self._total(index)
         return self._sums[index]

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,8 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.gate import LocalGate
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.outsourcing.graph import FAILURE, Graph, choose_graph
+from hushrec.outsourcing.graph import FAILURE, Graph, choose_graph, circle
+from hushrec.outsourcing.messages import check, check_name
 from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
@@ -60,6 +61,10 @@ class Agreement:
     nodes_per_user : int
         With how many nodes one user may be (a patient of two clinics): each of them contributes up to the
         sensitivity of a release, so that many times the noise is drawn.
+    keys : mapping of str to bytes
+        The nodes that take part, by name, with what each registered (``Identity.public``). Then nodes sign
+        what they send, and the promise holds against a server that does not follow the protocol. Without,
+        anybody may enrol.
     seed : int
         Of initialisation and sampling.
 
@@ -79,6 +84,7 @@ class Agreement:
     dropouts: float = 1 / 3
     colluding: int = 0
     nodes_per_user: int = 1
+    keys: Mapping[str, bytes] = field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -100,6 +106,8 @@ class Agreement:
             raise InputError(
                 f"nodes_per_user={self.nodes_per_user} must be from 1 to the number of nodes, {self.n_nodes}."
             )
+        if self.keys:
+            self._check_keys()
         if self.budget.delta <= FAILURE:
             raise InputError(
                 f"delta = {self.budget.delta:g} is not above 2^-39 = {FAILURE:.3g}, the chance that the"
@@ -110,6 +118,31 @@ class Agreement:
             raise InputError(
                 f"{self.estimator.name} has releases that are not Gaussian; shares of those do not add."
             )
+
+    def _check_keys(self) -> None:
+        if len(self.keys) != self.n_nodes or len(set(self.keys.values())) != self.n_nodes:
+            raise InputError(f"keys must hold {self.n_nodes} nodes with a key of its own each.")
+        for name, key in self.keys.items():
+            check_name(name)
+            check(len(key) == 64, f"What node {name!r} registered has {len(key)} bytes and not 64.")
+        if self.quorum > self.fewest:
+            raise InputError(
+                f"With {self.n_nodes - self.fewest} of {self.n_nodes} nodes gone the others cannot agree on"
+                " who is in a total; lower dropouts or colluding."
+            )
+
+    @property
+    def quorum(self) -> int:
+        """Signatures that no two different lists of nodes can both have: honest nodes sign one only."""
+        return (self.n_nodes + self.colluding) // 2 + 1
+
+    @cached_property
+    def neighbours(self) -> dict[str, list[str]]:
+        """Of every registered node: the circle is in the order of hashes, so no server arranges it."""
+        order = sorted(
+            self.keys, key=lambda name: hashlib.sha256(f"{self.fingerprint} {name}".encode()).digest()
+        )
+        return circle(order, self.graph.degree)
 
     @property
     def fewest(self) -> int:
@@ -149,7 +182,8 @@ class Agreement:
     def graph(self) -> Graph:
         """How many neighbours a node has, and how many of their shares open a secret."""
         dropouts = self.n_nodes - self.fewest
-        return choose_graph(self.n_nodes, dropouts, self.colluding, len(self.plan.releases))
+        releases = len(self.plan.releases)
+        return choose_graph(self.n_nodes, dropouts, self.colluding, releases, active=bool(self.keys))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -157,7 +191,8 @@ class Agreement:
         estimator = {"name": self.estimator.name, **self.estimator.hyper_parameters()}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
         nodes = [self.n_nodes, self.dropouts, self.colluding, self.nodes_per_user, self.seed]
-        public = [estimator, budget, _identity(self.domain), nodes, library_version()]
+        keys = {name: key.hex() for name, key in self.keys.items()}
+        public = [estimator, budget, _identity(self.domain), nodes, keys, library_version()]
         text = json.dumps(public, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -195,11 +230,12 @@ class Agreement:
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:
         """What an accountant says that released nothing itself, with what the nodes released."""
+        server = "" if self.keys else "an honest-but-curious server, and "
         public = (
             *privacy.public,
             f"which of the {self.n_nodes} nodes took part (so a user is replaced by an empty contribution)",
             f"no user is with more than {self.nodes_per_user} of the nodes",
-            f"trusted: an honest-but-curious server, and all but {self.colluding} nodes",
+            f"trusted: {server}all but {self.colluding} nodes",
         )
         injected = () if secure else ("the noise came from an injected source",)
         return replace(

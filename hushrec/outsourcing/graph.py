@@ -28,7 +28,9 @@ class Graph(NamedTuple):
     threshold: int
 
 
-def choose_graph(n_nodes: int, dropouts: int, colluding: int, releases: int) -> Graph:
+def choose_graph(
+    n_nodes: int, dropouts: int, colluding: int, releases: int, *, active: bool = False
+) -> Graph:
     """The fewest neighbours that are safe, and then the largest threshold that survives the dropouts.
 
     Parameters
@@ -37,6 +39,8 @@ def choose_graph(n_nodes: int, dropouts: int, colluding: int, releases: int) -> 
         Nodes, and how many of them may drop out or collude with the server.
     releases : int
         Of the training: others may drop out of each, on one circle.
+    active : bool
+        Whether the server may choose who drops out and who stands where: then nothing is left to chance.
 
     Returns
     -------
@@ -45,10 +49,16 @@ def choose_graph(n_nodes: int, dropouts: int, colluding: int, releases: int) -> 
     """
     others = n_nodes - 1
     for degree in [*range(2, others, 2), others]:
-        if degree < others and releases * _apart(n_nodes, dropouts + colluding, degree) > SECURITY:
+        removed = dropouts + colluding
+        falls_apart = degree <= removed if active else releases * _apart(n_nodes, removed, degree) > SECURITY
+        if degree < others and falls_apart:
             continue
         threshold = _threshold(n_nodes, dropouts, degree)
-        if threshold >= 2 and n_nodes * _at_least(threshold, others, colluding, degree) <= SECURITY:
+        if active:
+            opened = threshold <= colluding
+        else:
+            opened = n_nodes * _at_least(threshold, others, colluding, degree) > SECURITY
+        if threshold >= 2 and not opened:
             return Graph(degree, threshold)
     raise InputError(
         f"{n_nodes} nodes are too few for {dropouts} dropouts and {colluding} colluding ones; lower either."

@@ -78,20 +78,21 @@ def add_stream(words: Words, seed: bytes, *, negative: bool = False) -> None:
 
 
 def seal(key: bytes, number: int, sender: str, receiver: str, content: bytes) -> bytes:
-    """Encrypt what one node sends another in one release; a direction's number is used once."""
-    return ChaCha20Poly1305(key).encrypt(_nonce(number, sender < receiver), content, None)
+    """Encrypt what one node sends another in one release; sent again, it is encrypted afresh."""
+    nonce = secrets.token_bytes(12)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, content, _context(number, sender, receiver))
 
 
 def unseal(key: bytes, number: int, sender: str, receiver: str, sealed: bytes) -> bytes:
     """Inverse of `seal`; anything that was changed on the way is refused."""
     try:
-        return ChaCha20Poly1305(key).decrypt(_nonce(number, sender < receiver), sealed, None)
-    except InvalidTag:
+        return ChaCha20Poly1305(key).decrypt(sealed[:12], sealed[12:], _context(number, sender, receiver))
+    except (InvalidTag, ValueError):
         raise InputError("A share was changed on its way.") from None
 
 
-def _nonce(number: int, forward: bool) -> bytes:
-    return number.to_bytes(8, "little") + int(forward).to_bytes(4, "little")
+def _context(number: int, sender: str, receiver: str) -> bytes:
+    return "\0".join([str(number), sender, receiver]).encode()
 
 
 def split(secret: bytes, shares: int, threshold: int) -> list[bytes]:

@@ -13,7 +13,7 @@ import json
 import math
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -296,11 +296,14 @@ class Enrolment(Message):
         Fingerprint of the settings it agreed to.
     envelope_key : bytes
         Public key that shares for this node are sealed with.
+    signature : bytes
+        Of agreement, node and digest of its token; as all signatures, empty where no keys are registered.
     """
 
     node: str
     agreement: str
     envelope_key: bytes
+    signature: bytes = b""
 
     def __post_init__(self) -> None:
         check_name(self.node)
@@ -316,14 +319,18 @@ class Neighbours(Message):
     names: tuple[str, ...]
     envelope_keys: dict[str, bytes]
 
+    def __post_init__(self) -> None:
+        check_name(self.session)
+
 
 @dataclass(frozen=True)
 class Prepared(Message):
-    """First step of a release: a fresh mask key, and shares of both secrets sealed for each neighbour."""
+    """First step of a release: a fresh mask key, signed, and shares of both secrets for each neighbour."""
 
     node: str
     mask_key: bytes
     shares: dict[str, bytes]
+    signature: bytes = b""
 
     def __post_init__(self) -> None:
         check(len(self.mask_key) == 32, "A public key has 32 bytes.")
@@ -335,14 +342,20 @@ class Envelopes(Message):
 
     mask_keys: dict[str, bytes]
     shares: dict[str, bytes]
+    signatures: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Masked(Message):
-    """Second step: the node's integers and noise under its masks, uint64."""
+    """Second step: the node's integers and noise under its masks, uint64.
+
+    ``met`` tells of its neighbours in order which ones it shares a mask with, 1 or 0 each, signed.
+    """
 
     node: str
     values: Array
+    met: str = ""
+    signature: bytes = b""
 
     def __post_init__(self) -> None:
         check(self.values.dtype == np.uint64 and self.values.ndim == 1, "Masked values are a list of uint64.")
@@ -350,10 +363,31 @@ class Masked(Message):
 
 @dataclass(frozen=True)
 class Survivors(Message):
-    """Answer: which of the node's neighbours are in the total, and which dropped out before it."""
+    """Answer: which of the node's neighbours are in the total, and which dropped out before it.
+
+    Where keys are registered: ``everybody`` in the total, and what neighbours in it signed with their sums.
+    """
 
     alive: tuple[str, ...]
     dropped: tuple[str, ...]
+    everybody: tuple[str, ...] = ()
+    met: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Agreed(Message):
+    """Between the second step and the third, where keys are registered: a node signs who is in the total."""
+
+    node: str
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Quorum(Message):
+    """Answer: the signatures of all who signed the same."""
+
+    signatures: dict[str, bytes]
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class Budget:
         failure = math.fsum(cost.failure for cost in costs)
         if self.private and failure > self.failure:
             raise BudgetError(
-                f"Selections would fail with a chance of {failure:g}, for which {self.spell(self.epsilon)}"
+                f"Chances of failure come to {failure:g}, for which {self.spell(self.epsilon)}"
                 f" reserves {self.failure:g} of delta; reserve it before anything is released with"
                 f" Budget(..., failure={failure:g}), or hushrec ledger open --failure {failure:g}."
             )

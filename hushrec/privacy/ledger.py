@@ -23,7 +23,7 @@ from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
-from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
+from hushrec.privacy.budget import Budget, Cost, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
 
 
@@ -229,12 +229,14 @@ class Ledger:
             budget = self._dataset(connection, dataset, unit, relation)
             self._put_dataset(connection, dataset, unit, relation, budget, closed=True)
 
-    def check(self, dataset: str, releases: Iterable[Release]) -> None:
-        """Raise what charging for these releases would raise; nothing is written."""
+    def check(self, dataset: str, releases: Iterable[Release], *, failure: float = 0.0) -> None:
+        """Raise what charging for these releases and a chance of failure would raise; write nothing."""
         with self._transaction("DEFERRED") as connection:
-            self._check(connection, dataset, tuple(releases))
+            self._check(connection, dataset, tuple(releases), failure)
 
-    def charge(self, dataset: str, run: str, release: Release, *, step: int | None = None) -> None:
+    def charge(
+        self, dataset: str, run: str, release: Release, *, step: int | None = None, failure: float = 0.0
+    ) -> None:
         """Record one release durably, or raise and record nothing.
 
         A release without noise is recorded with infinite mu where the data set has no budget, and refused
@@ -249,9 +251,14 @@ class Ledger:
         release : Release
         step : int, optional
             Number of the release in its run, where it must not be charged, nor made, twice.
+        failure : float
+            Chance with which all of the run may fail, charged with its first release only.
         """
         with self._transaction("IMMEDIATE") as connection:
-            self._check(connection, dataset, (release,))
+            begun = "SELECT 1 FROM charges WHERE dataset = ? AND run = ?"
+            if connection.execute(begun, (dataset, run)).fetchone():
+                failure = 0.0
+            self._check(connection, dataset, (release,), failure)
             if self._charged(connection, dataset, run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
@@ -263,7 +270,7 @@ class Ledger:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
-                release.epsilon, release.failure, release.unit, release.relation, None, step,
+                release.epsilon, release.failure + failure, release.unit, release.relation, None, step,
             )  # fmt: skip
             head = schema.append(connection, row)
         self._verified = head
@@ -336,7 +343,13 @@ class Ledger:
             summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
         return summaries
 
-    def _check(self, connection: sqlite3.Connection, dataset: str, releases: tuple[Release, ...]) -> None:
+    def _check(
+        self,
+        connection: sqlite3.Connection,
+        dataset: str,
+        releases: tuple[Release, ...],
+        failure: float = 0.0,
+    ) -> None:
         if not releases:
             return
         name("dataset", dataset)
@@ -345,9 +358,10 @@ class Ledger:
         if budget is None:
             return
         charges = self._charges(connection, dataset)
-        budget.check_reserve((*charges, *releases))
-        if not budget.allows((*charges, *releases)):
-            total = composed_epsilon((*charges, *releases), budget.delta)
+        costs: list[Cost] = [*charges, *releases, Charge(0.0, 0.0, failure)]
+        budget.check_reserve(costs)
+        if not budget.allows(costs):
+            total = composed_epsilon(costs, budget.delta)
             raise BudgetError(
                 f'This would bring data set "{dataset}" to {budget.spell(total)} over all its runs, past its '
                 f"budget of {budget} in the ledger {self.path}; {budget.left(charges)}."

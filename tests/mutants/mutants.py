@@ -45,6 +45,7 @@ from hushrec.evaluation import tuning
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
+from hushrec.outsourcing import aggregation_client, aggregation_server
 from hushrec.outsourcing.agreement import Agreement
 from hushrec.privacy import (
     Accountant,
@@ -95,7 +96,7 @@ from tests.data import test_domain, test_rows_alone
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels
 from tests.kernels import test_residuals
-from tests.outsourcing import test_aggregation
+from tests.outsourcing import test_aggregation, test_node_ledger
 from tests.privacy import (
     test_accountant,
     test_accounting,
@@ -650,6 +651,11 @@ def user_with_one_node(self: Any) -> Plan:
     return self.estimator.releases(self.promise, self.domain, 1.0)
 
 
+def survivors_believed(self: Any, survivors: Any, index: int, held: Any) -> Any:
+    alive = self._among_neighbours(survivors.everybody)
+    return alive, [name for name in self._among_neighbours(held) if name not in alive]
+
+
 def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
     with self._transaction("IMMEDIATE") as connection:
         current = self._dataset(connection, dataset, budget.unit, budget.relation)
@@ -1020,6 +1026,21 @@ MUTANTS = [
         "neighbour graph not paid for",
         set_to(Agreement, "promise", property(lambda self: self.budget)),
         Killer(test_aggregation.test_the_neighbour_graph_is_paid_for),
+    ),
+    Mutant(
+        "sums leave a node that its ledger was not charged for",
+        set_to(aggregation_client.Member, "_charge", lambda self, index: None),
+        Killer(test_node_ledger.test_a_training_is_charged_at_every_node, {}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a server's list of survivors believed",
+        set_to(aggregation_client.Member, "_agree_on", survivors_believed),
+        Killer(test_node_ledger.test_no_overspend_in_a_sample_of_attacks, {}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a name taken without its key",
+        set_to(aggregation_server.AggregationServer, "_check_signature", lambda *_: None),
+        Killer(test_node_ledger.test_only_registered_nodes_enrol),
     ),
     Mutant(
         "training on what rounding leaves of an accountant",

@@ -53,7 +53,7 @@ class Network:
             spoil(node, connection)
             try:
                 self.results[node] = client.take_part(
-                    connection, agreement, parts[node], node=f"n{node}", noise=SeededNoise(node)
+                    connection, agreement, parts[node], node=f"n{node}", ledger=None, noise=SeededNoise(node)
                 )
             except BaseException as error:
                 self.results[node] = error
@@ -294,7 +294,7 @@ def test_a_node_never_gives_both_shares():
             member, {Envelopes: lambda m: envelopes, Survivors: lambda m, s=survivors: s}
         )
         with pytest.raises(HushrecError, match=words):
-            member._add(0, np.zeros(5, dtype=np.uint64))
+            member._add(0, "a", np.zeros(5, dtype=np.uint64), 1.0)
         assert not any(isinstance(message, Unmasking) for message in member._connection.sent)
 
 
@@ -302,7 +302,7 @@ def test_another_agreement_is_refused():
     mine, theirs = agreed(), agreed(seed=5)
     aggregation = server.AggregationServer(theirs)
     with Service(aggregation.answer) as service, pytest.raises(HushrecError, match="another agreement"):
-        client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0")
+        client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0", ledger=None)
 
 
 def test_nobody_enrols_without_a_token_of_his_own():
