@@ -39,7 +39,8 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     named = given or parameters[option].default
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     if many:
-        offered: dict[str, Any] = {name: _of_model(name, set()) for name in [*listed(named), "als"]}
+        models = dict.fromkeys([*listed(named), "als"])
+        offered: dict[str, Any] = {name: _of_model(name, set(), at) for at, name in enumerate(models)}
     else:
         offered = get_type_hints(_of_model(named, taken), include_extras=True)
 
@@ -64,14 +65,14 @@ def _value_of(option: str, words: Sequence[str]) -> str | None:
     return value
 
 
-def _of_model(model: str, taken: set[str]) -> Any:
+def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
     """The fields of a model as a typed dictionary of options."""
     from hushrec.evaluation.runs import known
 
     cls = known(model)
     texts, kinds, planned = _texts(cls), get_type_hints(cls), _planned(cls)
     summary = _plain((getdoc(cls) or "").partition("\n\n")[0])
-    group = Group(f"Settings of {model}", help=summary, sort_key=6)
+    group = Group(f"Settings of {model}", help=summary, sort_key=6 + place)
     options = {}
     for field in fields(cls):
         if field.name in _ELSEWHERE:

@@ -51,7 +51,7 @@ class Help:
         print(f"{_text(panel.title)}:")
         if about := _text(panel.description).strip():
             _print(console, about, first="  ", rest="  ")
-        for entry in panel.entries:
+        for entry in sorted(panel.entries, key=lambda entry: not entry.required):
             names = ", ".join(entry.display_labels_with_metavar)
             first = f"  {names}".ljust(_COLUMN)
             if not first.endswith("  "):

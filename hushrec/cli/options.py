@@ -72,8 +72,8 @@ Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 File = Annotated[str, Parameter(metavar="FILE")]
 
 _MODEL = (
-    "private-als is the one to use for ratings, private-eigenrec for likes; --model NAME --help lists the"
-    f" settings of any of {', '.join(ESTIMATORS)}."
+    "private-als is the one to use for ratings, private-eigenrec for likes; hushrec train --model NAME"
+    f" --help lists the settings of any of {', '.join(ESTIMATORS)}."
 )
 _ITEMS = "Declared items: a text file, one item id a line, as in --catalogue items.txt."
 _USERS = "Declared number of users, if it is public; else it is released for a small part of the budget."
@@ -102,7 +102,8 @@ class _Protected:
     delta
         Chance left over by epsilon: well below one over the number of users.
     relation
-        What one user is protected from: being known to be in the data, or any change of her ratings.
+        What one user is protected from: being known to be in the data, or any change of her ratings. By
+        default add-remove.
     """
 
     delta: float | None = None
