@@ -21,14 +21,14 @@ import scipy.sparse as sp
 from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import ALS, DPALS, Estimator, Gate, Popular, PrivateEigenRec
 from hushrec.algorithms.private_eigenrec import LikingUsers
-from hushrec.algorithms.private_svd import symmetric_sensitivity
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.data.splits import HeldOutUsers
+from hushrec.estimator import Round, plan_of
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import rank_scores
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
-from hushrec.privacy import Accountant, Bounded, Budget, Plan, Release, positive
+from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -190,9 +190,8 @@ class NoisyItemMatrix(PrivateEigenRec):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         weights = super().releases(budget, domain, fraction).releases[0]
-        sensitivity = symmetric_sensitivity(1.0, budget.relation)
-        share = budget.share(fraction * (1 - self.weights_share))
-        return Plan(budget, (weights, Release("matrix", share, sensitivity, budget.unit, budget.relation)))
+        matrix = plan_of([Round("matrix", 1.0, positive(1.0))], budget, fraction * (1 - self.weights_share))
+        return Plan(budget, (weights, *matrix.releases))
 
     def _power_iteration(
         self,

@@ -26,24 +26,27 @@ import pyarrow.parquet as pq
 import scipy.sparse
 
 from benchmarks.bench_speed import peak_memory
-from hushrec.algorithms import (
-    CleansedSVD,
+from hushrec.algorithms import Estimator, GlobalMean, ItemBias, Popular
+from hushrec.data import Domain, Ratings, jtt18_matrix, split_ratings
+from hushrec.gate import LocalGate
+from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
-    Estimator,
     FrankWolfe,
-    GlobalMean,
-    ItemBias,
-    Popular,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
     ProjectedGradient,
 )
-from hushrec.algorithms.frank_wolfe import Iterates
-from hushrec.algorithms.oja import CovarianceSolver, OjaSolver, PowerSolver, random_block
-from hushrec.data import Domain, Ratings, jtt18_matrix, split_ratings
-from hushrec.gate import LocalGate
-from hushrec.privacy import Accountant, Budget, Plan, epsilon_of, mu_of
+from hushrec.papers.frank_wolfe.eigensolvers import (
+    CovarianceSolver,
+    OjaSolver,
+    PowerSolver,
+    RowUsers,
+    random_block,
+)
+from hushrec.papers.frank_wolfe.frank_wolfe import Iterates
+from hushrec.papers.mcsherry_mironov import CleansedSVD
+from hushrec.privacy import Accountant, Budget, epsilon_of, mu_of
 
 DELTA = 1e-6
 CAP = 80  # ratings of a user, the paper's xi
@@ -481,13 +484,13 @@ def seconds_of_product(dense: np.ndarray) -> float:
 def iteration(rows: scipy.sparse.csr_array) -> float:
     """Seconds of one step of private Frank-Wolfe on these rows."""
     budget, solver = Budget(1.0, DELTA), CovarianceSolver(3.0)
-    plan = Plan(budget, solver.releases("step", budget, 1.0))
+    plan = solver.releases("step", budget, 1.0)
     users = Iterates(rows, 9.0)
 
     def step() -> None:
         residuals = users.residuals()
         start = random_block(rows.shape[1], 1, 0)
-        found = solver.solve(residuals, start, LocalGate(Accountant(budget), plan), "step", 0.1)
+        found = solver.solve(RowUsers(residuals), start, LocalGate(Accountant(budget), plan), "step", 0.1)
         users.advance(residuals, found.vectors[:, 0], 0.1, 1.0)
 
     return seconds(step)
@@ -533,9 +536,9 @@ def oja_child() -> None:
     before = peak_memory()
     steps = 20
     budget, solver = Budget(1.0, DELTA), OjaSolver(3.0, steps)
-    plan = Plan(budget, solver.releases("step", budget, 1.0))
-    start = random_block(n_items, 1, 0)
-    ours = seconds(lambda: solver.solve(rows, start, LocalGate(Accountant(budget), plan), "step", 0.1))
+    plan = solver.releases("step", budget, 1.0)
+    start, users = random_block(n_items, 1, 0), RowUsers(rows)
+    ours = seconds(lambda: solver.solve(users, start, LocalGate(Accountant(budget), plan), "step", 0.1))
     products = seconds(lambda: rows.T @ (rows @ start[:, 0]))
     print(json.dumps({"step": ours / steps, "products": products, "before": before, "peak": peak_memory()}))
 
@@ -572,8 +575,8 @@ def eigensolvers(long: bool) -> None:
             shares = []
             for run in range(5):
                 budget = Budget(epsilon, DELTA)
-                gate = LocalGate(Accountant(budget), Plan(budget, solver.releases("pca", budget, 1.0)))
-                found = solver.solve(rows, random_block(400, solver.block, run), gate, "pca", 0.1)
+                gate = LocalGate(Accountant(budget), solver.releases("pca", budget, 1.0))
+                found = solver.solve(RowUsers(rows), random_block(400, solver.block, run), gate, "pca", 0.1)
                 vector = found.vectors[:, 0]
                 shares.append(vector @ dense @ vector / top)
             cells.append(f"{np.mean(shares):.4f}")

@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Bound, Budget, Plan, PrivacyStatement, Release
+from hushrec.privacy import Accountant, Bound, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.serving import UserState
 
 #: What every privacy statement says is assumed public.
@@ -64,6 +64,17 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
         law = budget.share(fraction * share / whole)
         planned.append(Release(label, law, sensitivity, budget.unit, budget.relation))
     return Plan(budget, planned)
+
+
+def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> Plan:
+    """The one release of an algorithm without privacy: its whole model, unprotected."""
+    if budget.private:
+        raise InputError(
+            f"{name} has no privacy: train {instead}, or say that you want none",
+            parameter="epsilon",
+            value=math.inf,
+        )
+    return Plan(budget, (Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation),))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, trunc
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import predict_pairs, residual_norms, residual_sums
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
+from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, jointly, positive, signed, together
 
 Array = NDArray[Any]
@@ -324,6 +325,14 @@ def finite_or_zero(users: Array) -> Array:
 def fixed_gramian(factors: Array, bound: float) -> Array:
     """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point."""
     return gramian(truncated(factors, spacing(bound, FACTOR_BITS)))
+
+
+def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
+    """Packed sum of the outer products of rows of norm at most ``bound``, exact: in fixed point."""
+    step, n_items = spacing(bound, FACTOR_BITS), rows.shape[1]
+    fixed = sparse_rows.with_values(rows, truncated(rows.data, step))
+    packed = outer_sums(*csr(fixed), n_items)
+    return Bounded(packed, positive(bound**2), weight=frobenius_scale(n_items), step=step**2)
 
 
 def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:

@@ -13,23 +13,25 @@ from benchmarks.frontier.data import DATASETS, Split, size
 from hushrec.algorithms import (
     ALS,
     DPALS,
-    CleansedSVD,
-    CorrectiveFrankWolfe,
     Estimator,
-    FrankWolfe,
     Gate,
     GlobalMean,
     ItemBias,
     Popular,
     PrivateALS,
     PrivateEigenRec,
+    UserState,
+)
+from hushrec.data import Domain, Ratings
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    FrankWolfe,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
     ProjectedGradient,
-    UserState,
 )
-from hushrec.data import Domain, Ratings
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget, Plan
 from hushrec.users import user_means
 

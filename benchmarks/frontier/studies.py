@@ -19,20 +19,11 @@ from benchmarks.frontier.cells import DELTA, Cell
 from benchmarks.frontier.data import split
 from benchmarks.frontier.methods import UserMean
 from benchmarks.frontier.tables import Curve, curves, draw, figure_of
-from hushrec.algorithms import (
-    ALS,
-    DPALS,
-    CorrectiveFrankWolfe,
-    Estimator,
-    Gate,
-    ItemBias,
-    Popular,
-    PrivateALS,
-    UserState,
-)
+from hushrec.algorithms import ALS, DPALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.estimator import Round, plan_of
+from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.posterior import adaptive_weights
 from hushrec.privacy import Budget, Plan, positive
 from hushrec.users import FittedUsers, Users

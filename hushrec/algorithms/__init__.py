@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS
     from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
-    from hushrec.algorithms.cleansed_svd import CleansedSVD
-    from hushrec.algorithms.corrective_frank_wolfe import CorrectiveFrankWolfe
     from hushrec.algorithms.dpals import DPALS
-    from hushrec.algorithms.frank_wolfe import FrankWolfe, PrivateFrankWolfe
-    from hushrec.algorithms.oja import private_pca
     from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
     from hushrec.algorithms.one_bit_user import UserLevelOneBit
     from hushrec.algorithms.private_als import PrivateALS
     from hushrec.algorithms.private_eigenrec import PrivateEigenRec
-    from hushrec.algorithms.private_svd import PrivateSVD
-    from hushrec.algorithms.projected_gradient import PrivateProjectedGradient, ProjectedGradient
     from hushrec.billboard import Billboard
     from hushrec.estimator import Estimator
     from hushrec.gate import Gate
@@ -29,16 +23,10 @@ if TYPE_CHECKING:
 
 _ROOM_OF = {
     "ALS": "hushrec.algorithms.als",
-    "CleansedSVD": "hushrec.algorithms.cleansed_svd",
-    "CorrectiveFrankWolfe": "hushrec.algorithms.corrective_frank_wolfe",
     "DPALS": "hushrec.algorithms.dpals",
-    "FrankWolfe": "hushrec.algorithms.frank_wolfe",
-    "PrivateFrankWolfe": "hushrec.algorithms.frank_wolfe",
     "PrivateALS": "hushrec.algorithms.private_als",
     "PrivateEigenRec": "hushrec.algorithms.private_eigenrec",
-    "PrivateSVD": "hushrec.algorithms.private_svd",
     "UserLevelOneBit": "hushrec.algorithms.one_bit_user",
-    "private_pca": "hushrec.algorithms.oja",
     "Billboard": "hushrec.billboard",
     "UserState": "hushrec.serving",
     "Estimator": "hushrec.estimator",
@@ -46,9 +34,6 @@ _ROOM_OF = {
     "ESTIMATORS": "hushrec.registry",
     **dict.fromkeys(("GlobalMean", "ItemBias", "Popular"), "hushrec.algorithms.baselines"),
     **dict.fromkeys(("Completion", "OneBitCompletion", "randomize_labels"), "hushrec.algorithms.one_bit"),
-    **dict.fromkeys(
-        ("PrivateProjectedGradient", "ProjectedGradient"), "hushrec.algorithms.projected_gradient"
-    ),
 }
 
 __all__ = [
@@ -56,11 +41,8 @@ __all__ = [
     "DPALS",
     "ESTIMATORS",
     "Billboard",
-    "CleansedSVD",
     "Completion",
-    "CorrectiveFrankWolfe",
     "Estimator",
-    "FrankWolfe",
     "Gate",
     "GlobalMean",
     "ItemBias",
@@ -68,13 +50,8 @@ __all__ = [
     "Popular",
     "PrivateALS",
     "PrivateEigenRec",
-    "PrivateFrankWolfe",
-    "PrivateProjectedGradient",
-    "PrivateSVD",
-    "ProjectedGradient",
     "UserLevelOneBit",
     "UserState",
-    "private_pca",
     "randomize_labels",
 ]
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
-from hushrec.privacy import Bound, Bounded, Budget, Gaussian, Plan, Release
+from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.users import user_means
 
 Array = NDArray[Any]
@@ -78,14 +78,11 @@ class ALS(Estimator):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""
-        if budget.private:
-            raise InputError(
-                "als has no privacy: train private-als, or say that you want none",
-                parameter="epsilon",
-                value=math.inf,
-            )
-        exact = Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
-        return Plan(budget, (exact,))
+        return exact_plan(self.name, budget, "private-als")
+
+    def users(self, ratings: Ratings) -> Ratings:
+        """There is no private side."""
+        return ratings
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Alternate the two half sweeps from a random start."""

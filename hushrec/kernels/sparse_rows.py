@@ -8,12 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.fixed_point import CLIP_MARGIN
 
 Array = NDArray[Any]
+
+
+def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:
+    """A matrix of the same structure, with ascending column indices."""
+    matrix = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    matrix.has_sorted_indices = True
+    return matrix
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:

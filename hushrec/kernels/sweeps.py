@@ -92,6 +92,18 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
     return solved
 
 
+def ridge_fit(rows: Any, factors: Array, ridge: float) -> NDArray[np.float64]:
+    """Ridge regression of the entries of every row of a CSR matrix on their columns' factors.
+
+    Returns
+    -------
+    (n_rows, rank) float64 array
+    """
+    settings = SweepSettings(regularization=ridge, bias_regularization=None)
+    padded = np.column_stack([factors, np.zeros(len(factors))])
+    return half_sweep(csr(rows), 0.0, padded, settings)[:, :-1]
+
+
 def statistics(
     matrix: CSR,
     center: float,

@@ -15,8 +15,6 @@ import numpy as np
 
 from hushrec.algorithms import (
     DPALS,
-    CleansedSVD,
-    CorrectiveFrankWolfe,
     Estimator,
     Gate,
     GlobalMean,
@@ -24,12 +22,16 @@ from hushrec.algorithms import (
     Popular,
     PrivateALS,
     PrivateEigenRec,
-    PrivateFrankWolfe,
-    PrivateProjectedGradient,
-    PrivateSVD,
     UserLevelOneBit,
 )
 from hushrec.data import Domain, Ratings
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    PrivateSVD,
+)
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
 from hushrec.users import FittedUsers
 

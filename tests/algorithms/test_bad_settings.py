@@ -6,17 +6,10 @@ from dataclasses import MISSING, fields
 import numpy as np
 import pytest
 
-from hushrec.algorithms import (
-    DPALS,
-    ESTIMATORS,
-    ItemBias,
-    PrivateALS,
-    PrivateFrankWolfe,
-    PrivateProjectedGradient,
-    PrivateSVD,
-)
+from hushrec.algorithms import DPALS, ESTIMATORS, ItemBias, PrivateALS
 from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient, PrivateSVD
 from hushrec.privacy import Budget
 
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, -1e308, "1", True, 1j, [1.0], {}, 10**400, np.array([1.0, 2.0])]

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import CleansedSVD
 from hushrec.audit.distinguish import replay, transcript
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ESTIMATORS, Billboard, CorrectiveFrankWolfe
-from hushrec.algorithms.corrective_frank_wolfe import _strengths
-from hushrec.algorithms.oja import Eigenpairs
+from hushrec.algorithms import ESTIMATORS, Billboard
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation.compare import compare
 from hushrec.kernels.packed import unpacked
+from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
+from hushrec.papers.frank_wolfe.corrective import _strengths
+from hushrec.papers.frank_wolfe.eigensolvers import Eigenpairs
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 

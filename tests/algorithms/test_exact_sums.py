@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from hushrec import users as users_module
-from hushrec.algorithms import GlobalMean, projected_gradient
+from hushrec.algorithms import GlobalMean
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels import fixed_point, threads
+from hushrec.papers.frank_wolfe import projected_gradient
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.algorithms import Billboard, CorrectiveFrankWolfe, FrankWolfe, PrivateFrankWolfe, frank_wolfe
+from hushrec.algorithms import Billboard
 from hushrec.data import jtt18_matrix, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
+from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe, FrankWolfe, PrivateFrankWolfe, frank_wolfe
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 
@@ -180,7 +181,7 @@ def test_schedules(schedule: str, power: float, expected: list[float]) -> None:
 
 def test_the_bound_on_the_noise_of_an_eigenvalue_holds() -> None:
     """E5: the norm of symmetrised noise is below its bound about as often as promised, and not far below."""
-    from hushrec.algorithms.oja import _norm_of_noise
+    from hushrec.papers.frank_wolfe.eigensolvers import _norm_of_noise
 
     rng = np.random.default_rng(0)
     order, fails, norms = 60, 0, []

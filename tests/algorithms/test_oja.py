@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.algorithms import PrivateFrankWolfe, private_pca
-from hushrec.algorithms.oja import PowerSolver, orthonormal, random_block
 from hushrec.data import Domain, jtt18_matrix, split_ratings
 from hushrec.errors import InputError
+from hushrec.papers.frank_wolfe import PrivateFrankWolfe, private_pca
+from hushrec.papers.frank_wolfe.eigensolvers import PowerSolver, orthonormal, random_block
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.completion import small
@@ -68,7 +68,7 @@ def test_sensitivity_of_a_product_is_attained(relation: str, block: int) -> None
     start = random_block(8, block, 0)
     bound = 1.7
     solver = PowerSolver(bound, 1, block)
-    declared = solver.releases("x", Budget(1.0, 1e-6, relation=relation), 1.0)[0].sensitivity
+    declared = solver.releases("x", Budget(1.0, 1e-6, relation=relation), 1.0).releases[0].sensitivity
 
     def product(vector: np.ndarray) -> np.ndarray:
         return np.outer(vector, vector) @ start * bound**2

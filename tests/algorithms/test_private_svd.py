@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import PrivateSVD
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
+from hushrec.papers.frank_wolfe import PrivateSVD
 from hushrec.privacy import Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.algorithms import PrivateProjectedGradient, ProjectedGradient
-from hushrec.algorithms.projected_gradient import ProjectionMap
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
+from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient
+from hushrec.papers.frank_wolfe.projected_gradient import FullRows
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, small
 
@@ -117,12 +117,9 @@ def test_a_row_is_clipped_by_itself_alone():
     """Rows longer than NumPy's buffer: einsum would sum a lone row in another order than one of two."""
     rng = np.random.default_rng(0)
     wide = sp.csr_array(rng.normal(size=(5, 9000)))
-    estimator = PrivateProjectedGradient(nuclear_norm=30.0)
-    last = ProjectionMap(np.zeros((9000, 0)), np.zeros(0))
 
     def rows(count):
-        parts = estimator._stepped(wide[:count], np.zeros((count, 0)), last, 1, 1.0)
-        return np.concatenate([block for _, block in parts])
+        return np.concatenate([block for _, block in FullRows(wide[:count], 1.0, 0.5, 0.0).stepped()])
 
     for count in range(1, 5):
         assert np.array_equal(rows(count), rows(5)[:count])

@@ -11,8 +11,9 @@ import warnings
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateALS, PrivateFrankWolfe, PrivateProjectedGradient
+from hushrec.algorithms import DPALS, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings
+from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of, rows_of

@@ -8,9 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hushrec.algorithms import DPALS, CleansedSVD, PrivateFrankWolfe, PrivateProjectedGradient, PrivateSVD
+from hushrec.algorithms import DPALS
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
+from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient, PrivateSVD
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
 
 IDS = [-1, 0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, -(2**63)]

@@ -12,16 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import benchmarks.demo
-from hushrec.algorithms import (
-    DPALS,
-    CleansedSVD,
-    GlobalMean,
-    ItemBias,
-    Popular,
-    PrivateALS,
-    PrivateProjectedGradient,
-    PrivateSVD,
-)
+from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.audit.distinguish import distance, replay, transcript
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
@@ -29,6 +20,8 @@ from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_ROWS
 from hushrec.evaluation import compare, runs
 from hushrec.evaluation.tuning import tune
+from hushrec.papers.frank_wolfe import PrivateProjectedGradient, PrivateSVD
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.command_line import invoke

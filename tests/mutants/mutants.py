@@ -21,21 +21,15 @@ from hushrec import checks, estimator
 from hushrec import users as users_module
 from hushrec.algorithms import (
     DPALS,
-    CleansedSVD,
     Estimator,
     ItemBias,
     Popular,
     PrivateALS,
     PrivateEigenRec,
-    PrivateFrankWolfe,
-    PrivateProjectedGradient,
     baselines,
-    cleansed_svd,
     dpals,
-    oja,
     private_als,
     private_eigenrec,
-    private_svd,
 )
 from hushrec.data import Domain, Ratings, ids, readers, splits
 from hushrec.data import domain as domain_module
@@ -47,6 +41,8 @@ from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.outsourcing import aggregation_client, aggregation_server
 from hushrec.outsourcing.agreement import Agreement
+from hushrec.papers.frank_wolfe import PrivateFrankWolfe, eigensolvers, projected_gradient
+from hushrec.papers.mcsherry_mironov import CleansedSVD, cleansed_svd
 from hushrec.privacy import (
     Accountant,
     Bound,
@@ -380,14 +376,12 @@ def last_step_uncharged(monkeypatch: Any) -> None:
 
 
 def row_clip_missing(monkeypatch: Any) -> None:
-    stepped = PrivateProjectedGradient._stepped
-    monkeypatch.setattr(
-        PrivateProjectedGradient,
-        "_stepped",
-        lambda self, rows, coefficients, last, step, _: stepped(
-            self, rows, coefficients, last, step, math.inf
-        ),
-    )
+    start = projected_gradient.FullRows.__init__
+
+    def wrong(self: Any, targets: Any, bound: float, *lengths: float) -> None:
+        start(self, targets, math.inf, *lengths)
+
+    monkeypatch.setattr(projected_gradient.FullRows, "__init__", wrong)
 
 
 def without_counting_users(self: Estimator, ratings: Any, accountant: Any, *options: Any) -> Plan:
@@ -425,8 +419,10 @@ def items_learned_by_exact_weights(monkeypatch: Any) -> None:
     monkeypatch.setattr(PrivateEigenRec, "train", wrong)
 
 
-def quarter_of_the_sensitivity(bound: float, relation: str) -> float:
-    return bound**2 / 4 * (math.sqrt(2.0) if relation == "replace" else 1.0)
+def quarter_of_the_sensitivity(monkeypatch: Any) -> None:
+    """In the plan and in the bound of what is contributed, so that the gate finds them equal."""
+    for module in (users_module, eigensolvers):
+        monkeypatch.setattr(module, "positive", lambda norm: positive(norm / 4))
 
 
 def gaussian_with(change: Callable[[Any], Any]) -> Callable[[Any], None]:
@@ -1054,7 +1050,7 @@ MUTANTS = [
     # sums are not exact
     Mutant(
         "contributions rounded to nearest, not towards zero",
-        set_to(private_svd, "truncated", rounded_to_nearest),
+        set_to(users_module, "truncated", rounded_to_nearest),
         sensitivity("private-svd"),
     ),
     Mutant(
@@ -1074,7 +1070,7 @@ MUTANTS = [
     ),
     Mutant(
         "sums in floating point (Frank-Wolfe by Oja's rule)",
-        set_to(oja, "spacing", lambda *_: 0.0),
+        set_to(eigensolvers, "spacing", lambda *_: 0.0),
         in_any_order("private-frank-wolfe, oja"),
     ),
     Mutant(
@@ -1085,7 +1081,7 @@ MUTANTS = [
     # the algorithms of the Frank-Wolfe paper
     Mutant(
         "4 L^2 declared as L^2 (Frank-Wolfe)",
-        set_to(private_svd, "symmetric_sensitivity", quarter_of_the_sensitivity),
+        quarter_of_the_sensitivity,
         sensitivity("private-frank-wolfe, residual clip"),
     ),
     Mutant(
@@ -1095,13 +1091,13 @@ MUTANTS = [
     ),
     Mutant(
         "noise of a covariance not symmetrised",
-        set_to(private_svd, "frobenius_scale", lambda order: np.ones(order * (order + 1) // 2)),
+        set_to(users_module, "frobenius_scale", lambda order: np.ones(order * (order + 1) // 2)),
         Killer(test_frank_wolfe.test_noise_of_a_matrix_is_symmetrised),
     ),
     Mutant(
         "start vector not normalised (Oja, Algorithm 2 as printed)",
         set_to(
-            oja,
+            eigensolvers,
             "random_block",
             lambda n, block, seed: np.random.default_rng(seed).standard_normal((n, block)),
         ),

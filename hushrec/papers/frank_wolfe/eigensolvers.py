@@ -16,18 +16,70 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from hushrec.algorithms.centering import clipped, with_values
-from hushrec.algorithms.private_svd import Covariance, symmetric_sensitivity
 from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.data.readers import check_sparse
 from hushrec.errors import InputError
+from hushrec.estimator import Round, plan_of
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
-from hushrec.kernels.packed import top_eigenpairs
-from hushrec.privacy import Accountant, Budget, Plan, Release
+from hushrec.kernels.packed import top_eigenpairs, unpacked
+from hushrec.kernels.sparse_rows import clipped_rows, with_values
+from hushrec.privacy import Accountant, Bound, Bounded, Budget, Plan, counted, positive
+from hushrec.users import outer_product_sum
 
 Array = NDArray[Any]
+
+
+class RowUsers:
+    """Users of one row each: what they add to the rows' covariance A^T A, and to products with it.
+
+    Parameters
+    ----------
+    rows : csr_array
+        Private; clipped wherever it is contributed.
+    """
+
+    def __init__(self, rows: sp.csr_array) -> None:
+        self._contributed = rows
+
+    def covariance(self, bound: float) -> Bounded:
+        """Packed sum of the outer products of rows clipped to norm ``bound``."""
+        return outer_product_sum(clipped(self._contributed, bound), bound)
+
+    def product(self, basis: Array, bound: float) -> Bounded:
+        """``A^T A V`` as the exact sum of ``a_i (a_i^T V)``, each of norm <= ``bound ** 2``.
+
+        ``V`` is orthonormal, and public or released.
+        """
+        rows, step = self._shorter(bound), spacing(bound**2)
+        counts, ones = np.diff(rows.indptr), np.ones(rows.shape[0])
+        columns = []
+        for vector in basis.T:
+            values = rows.data * np.repeat(rows @ vector, counts)
+            columns.append(with_values(rows, truncated(values, step)).T @ ones)
+        return Bounded(np.column_stack(columns), product_bound(bound, basis.shape[1]), step=step)
+
+    def square(self, vector: Array, bound: float) -> Bounded:
+        """``|A v|^2`` for a unit vector, shape (1,): each user adds at most ``bound ** 2``."""
+        step = spacing(bound**2)
+        total = truncated(np.square(self._shorter(bound) @ vector), step).sum()
+        return Bounded(np.array([total]), counted(bound**2), step=step)
+
+    def _shorter(self, bound: float) -> sp.csr_array:
+        """Rows of norm at most ``bound``, less what truncation can add to the difference of two products."""
+        return clipped(self._contributed, bound * (1 - math.sqrt(self._contributed.shape[1]) * 2.0**-27))
+
+
+def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
+    """Rows scaled down to norm ``bound`` where they are longer."""
+    return with_values(rows, clipped_rows(rows.indptr, rows.data, bound))
+
+
+def product_bound(bound: float, block: int) -> Bound:
+    """Of ``a (a^T V)`` for ``|a| <= bound``: two rows in the span of one vector cannot point apart."""
+    return positive(bound**2) if block > 1 else counted(bound**2)
 
 
 class Eigenpairs(NamedTuple):
@@ -59,13 +111,13 @@ class CovarianceSolver:
     block: int = 1
     diagonal: bool = True
 
-    def releases(self, label: str, budget: Budget, fraction: float) -> tuple[Release, ...]:
+    def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
         """The matrix."""
-        return Covariance(self.bound).releases(label, budget, fraction)
+        return plan_of([Round(label, 1.0, positive(self.bound**2))], budget, fraction)
 
-    def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
-        matrix = Covariance(self.bound).matrix(rows, gate, label)
+        matrix = unpacked(gate.release(label, users.covariance(self.bound)))
         if not self.diagonal:
             np.fill_diagonal(matrix, 0.0)
         values, vectors = top_eigenpairs(matrix, self.block)
@@ -86,33 +138,22 @@ class OjaSolver:
 
     block = 1
 
-    def releases(self, label: str, budget: Budget, fraction: float) -> tuple[Release, ...]:
+    def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
         """``steps`` products and one eigenvalue."""
-        sensitivity = symmetric_sensitivity(self.bound, "add-remove")
-        parts = {f"{label}, product {step}": (1 - self.value_share) / self.steps for step in self._steps}
-        parts[f"{label}, eigenvalue"] = self.value_share
-        return tuple(
-            Release(name, budget.share(fraction * part), sensitivity, budget.unit, budget.relation)
-            for name, part in parts.items()
-        )
+        share = (1 - self.value_share) / self.steps
+        rounds = [Round(name, share, product_bound(self.bound, 1)) for name in _products(label, self.steps)]
+        rounds.append(Round(f"{label}, eigenvalue", self.value_share, counted(self.bound**2)))
+        return plan_of(rounds, budget, fraction, 1.0)
 
-    @property
-    def _steps(self) -> range:
-        return range(1, self.steps + 1)
-
-    def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from a unit vector that is public or released."""
-        from scipy.special import ndtri
-
-        rows, vector = _clipped(rows, self.bound), start[:, 0]
-        for number in self._steps:
-            name = f"{label}, product {number}"
-            product = gate.release(name, _products(rows, vector[:, None], self.bound)[:, 0])
+        vector = start[:, 0]
+        for name in _products(label, self.steps):
+            product = gate.release(name, users.product(vector[:, None], self.bound))[:, 0]
             inverse_eta = self.steps * gate.noise_sd(name) * math.sqrt(len(vector))
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
-        square = np.array([truncated(np.square(rows @ vector), spacing(self.bound**2)).sum()])
-        value = gate.release(name, square)
+        value = gate.release(name, users.square(vector, self.bound))
         return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
 
 
@@ -127,22 +168,17 @@ class PowerSolver:
     steps: int
     block: int
 
-    def releases(self, label: str, budget: Budget, fraction: float) -> tuple[Release, ...]:
+    def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
         """``steps`` products; the block has the sensitivity of one vector under add-remove."""
-        relation = budget.relation if self.block > 1 else "add-remove"
-        sensitivity = symmetric_sensitivity(self.bound, relation)
-        share = budget.share(fraction / self.steps)
-        return tuple(
-            Release(f"{label}, product {step}", share, sensitivity, budget.unit, budget.relation)
-            for step in range(1, self.steps + 1)
-        )
+        bound = product_bound(self.bound, self.block)
+        rounds = [Round(name, 1.0, bound) for name in _products(label, self.steps)]
+        return plan_of(rounds, budget, fraction)
 
-    def solve(self, rows: sp.csr_array, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from an orthonormal block that is public or released."""
-        rows, basis = _clipped(rows, self.bound), start
-        for number in range(1, self.steps + 1):
-            name = f"{label}, product {number}"
-            product = gate.release(name, _products(rows, basis, self.bound))
+        basis = start
+        for name in _products(label, self.steps):
+            product = gate.release(name, users.product(basis, self.bound))
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
@@ -212,26 +248,11 @@ def private_pca(
     )
     if matrix.shape[0] > LARGEST_COUNT:
         raise InputError(f"Sums are exact for up to {LARGEST_COUNT:,} rows; pass a part of them.")
-    plan = Plan(accountant.budget, solver.releases("pca", accountant.budget, part))
+    plan = solver.releases("pca", accountant.budget, part)
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
-    found = solver.solve(matrix, start, LocalGate(accountant, plan), "pca", 0.1)
+    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca", 0.1)
     return found.values, found.vectors
-
-
-def _clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
-    """Rows of norm at most ``bound``, less what truncation can add to the difference of two products."""
-    return clipped(rows, bound * (1 - math.sqrt(rows.shape[1]) * 2.0**-27))
-
-
-def _products(rows: sp.csr_array, basis: Array, bound: float) -> NDArray[np.float64]:
-    """``A^T A V`` as the exact sum of the users' fixed-point ``a_i (a_i^T V)``, each of norm <= bound^2."""
-    counts, ones = np.diff(rows.indptr), np.ones(rows.shape[0])
-    columns = []
-    for vector in basis.T:
-        values = rows.data * np.repeat(rows @ vector, counts)
-        columns.append(with_values(rows, truncated(values, spacing(bound**2))).T @ ones)
-    return np.column_stack(columns)
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:
@@ -248,6 +269,11 @@ def unit(vector: Array) -> NDArray[np.float64]:
     """The vector at norm 1; the first axis where it is zero."""
     norm = float(np.linalg.norm(vector))
     return vector / norm if norm > 0 else np.eye(1, len(vector))[0]
+
+
+def _products(label: str, steps: int) -> list[str]:
+    """Labels of the products of a run."""
+    return [f"{label}, product {step}" for step in range(1, steps + 1)]
 
 
 def _norm_of_noise(noise_sd: float, order: int, failure: float) -> float:

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.centering import with_values
-from hushrec.algorithms.frank_wolfe import PrivateSteps
-from hushrec.algorithms.oja import CovarianceSolver, Eigenpairs, Solver, random_block
-from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
+from hushrec.kernels.residuals import predict_pairs
+from hushrec.kernels.sparse_rows import with_values
+from hushrec.kernels.sweeps import ridge_fit
+from hushrec.papers.frank_wolfe.centering import CentredUsers
+from hushrec.papers.frank_wolfe.eigensolvers import CovarianceSolver, Eigenpairs, Solver, random_block
+from hushrec.papers.frank_wolfe.frank_wolfe import PrivateSteps
 from hushrec.privacy import Budget
 
 Array = NDArray[Any]
@@ -45,9 +46,9 @@ class CorrectiveFrankWolfe(PrivateSteps):
         Directions of a step, >= 1; one with "oja".
     iterations, residual_clip, residual_clip_decay, eigenvector, inner_steps, schedule, schedule_power,
     failure_probability
-        As in :class:`~hushrec.algorithms.frank_wolfe.PrivateSteps`.
+        As in :class:`~hushrec.papers.frank_wolfe.frank_wolfe.PrivateSteps`.
     max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
     Privacy
     -------
@@ -80,18 +81,21 @@ class CorrectiveFrankWolfe(PrivateSteps):
         }
         return cls(**(settings | changes))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> RefittedUsers:
+        return RefittedUsers(ratings, self)
+
+    def train(self, users: RefittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Residuals, release, refit; T times."""
-        domain = ratings.domain
-        arrays = self._level(ratings, gate, seed)
-        rows = self._rows(arrays, ratings).matrix
+        domain = users.domain
+        arrays = self._level(users, gate, seed)
+        users.centre(arrays)
         directions, strongest = np.zeros((domain.n_items, 0)), 0.0
         for step in range(1, self.iterations + 1):
+            if step > 1:
+                users.refit(directions, self._ridge(domain.n_items))
             solver = self._solver(domain, step)
             start = random_block(domain.n_items, solver.block, seed + step)
-            found = solver.solve(
-                self._residuals(rows, directions), start, gate, f"step {step}", self.failure_probability
-            )
+            found = solver.solve(users, start, gate, f"step {step}", self.failure_probability)
             strengths = _strengths(found)
             strongest = max(strongest, float(strengths[0]), 1e-300)
             columns = found.vectors * np.sqrt(np.minimum(strengths / strongest, 1.0))
@@ -100,8 +104,13 @@ class CorrectiveFrankWolfe(PrivateSteps):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: the user's last refit."""
-        rows, offset = self._rows(arrays, history)
-        return UserState(offset, self._refit(rows, arrays["item_factors"].astype(np.float64)))
+        rows, offset = self.rows(arrays, history)
+        directions = arrays["item_factors"].astype(np.float64)
+        return UserState(offset, ridge_fit(rows, directions, self._ridge(len(directions))))
+
+    def _ridge(self, n_items: int) -> float:
+        """In units of directions of norm 1, not of root mean square 1."""
+        return self.regularization / n_items
 
     def _solver(self, domain: Domain, step: int) -> Solver:
         solver = super()._solver(domain, step)
@@ -109,19 +118,16 @@ class CorrectiveFrankWolfe(PrivateSteps):
             return CovarianceSolver(solver.bound, min(self.block, domain.n_items), diagonal=False)
         return solver
 
-    def _refit(self, rows: sp.csr_array, directions: Array) -> NDArray[np.float64]:
-        """Local: coefficients of all directions; a direction has norm 1, not root mean square 1."""
-        return ridge_fit(rows, directions, self.regularization / len(directions))
 
-    def _residuals(self, rows: sp.csr_array, directions: Array) -> sp.csr_array:
-        """Local: a user's row less her refit."""
-        from hushrec.kernels.residuals import predict_pairs
+class RefittedUsers(CentredUsers):
+    """Users who contribute what is left of their rows by a regression on all directions so far."""
 
-        if directions.shape[1] == 0:
-            return rows
+    def refit(self, directions: Array, ridge: float) -> None:
+        """Coefficients of the released directions, and residuals from them."""
+        rows = self._centred
         users = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        fitted = predict_pairs(users, rows.indices, self._refit(rows, directions), directions)
-        return with_values(rows, rows.data - fitted)
+        fitted = predict_pairs(users, rows.indices, ridge_fit(rows, directions, ridge), directions)
+        self._contributed = with_values(rows, rows.data - fitted)
 
 
 def _strengths(found: Eigenpairs) -> NDArray[np.float64]:

@@ -20,20 +20,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.centering import CentredEstimator, clipped, exact_release, with_values
-from hushrec.algorithms.oja import (
+from hushrec.checks import check_choice, check_clips, check_numbers, check_truths
+from hushrec.data import Domain, Ratings
+from hushrec.estimator import UserState, exact_plan
+from hushrec.gate import Gate
+from hushrec.kernels.sparse_rows import frank_wolfe_rows, with_values
+from hushrec.kernels.symmetric import top_right_singular
+from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
+from hushrec.papers.frank_wolfe.eigensolvers import (
     CovarianceSolver,
     Eigenpairs,
     OjaSolver,
     PowerSolver,
     Solver,
+    clipped,
     random_block,
 )
-from hushrec.checks import check_choice, check_clips, check_numbers, check_truths
-from hushrec.data import Domain, Ratings
-from hushrec.estimator import UserState
-from hushrec.gate import Gate
-from hushrec.privacy import Budget, Plan
+from hushrec.privacy import Bound, Bounded, Budget, Plan
 
 Array = NDArray[Any]
 
@@ -54,7 +57,7 @@ class FrankWolfe(CentredEstimator):
     line_search : bool
         Take the best step instead of 1/T.
     max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
     """
 
     name: ClassVar[str] = "frank-wolfe"
@@ -83,13 +86,16 @@ class FrankWolfe(CentredEstimator):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""
-        return Plan(budget, (exact_release(self.name, budget),))
+        return exact_plan(self.name, budget)
+
+    def users(self, ratings: Ratings) -> Ratings:
+        """There is no private side."""
+        return ratings
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        from hushrec.kernels.symmetric import top_right_singular
-
-        arrays = self._level(ratings, gate, seed)
-        users = Iterates(self._rows(arrays, ratings).matrix, math.inf)
+        """Algorithm 3: residuals, their top singular vector, update; T times."""
+        arrays = exact_level(ratings, self.center, seed)
+        users = Iterates(self.rows(arrays, ratings)[0], math.inf)
         nuclear_norm = self.nuclear_norm * ratings.domain.half_width
         vectors, values, steps = [], [], []
         for _ in range(self.iterations):
@@ -103,7 +109,8 @@ class FrankWolfe(CentredEstimator):
             vectors.append(vector)
             values.append(value)
             steps.append(step)
-        released = gate.release("exact model", np.column_stack(vectors))
+        model = Bounded(np.column_stack(vectors), Bound(math.inf, math.inf))
+        released = gate.release("exact model", model)
         return arrays | {
             "item_factors": released,
             "singular_values": np.array(values),
@@ -112,7 +119,7 @@ class FrankWolfe(CentredEstimator):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own updates from the released (v, lambda)."""
-        rows, offset = self._rows(arrays, history)
+        rows, offset = self.rows(arrays, history)
         return UserState(
             offset, replay(rows, arrays, math.inf, self.nuclear_norm * history.domain.half_width)
         )
@@ -146,7 +153,7 @@ class PrivateSteps(CentredEstimator):
     failure_probability : float
         With which the bound on the noise of an eigenvalue may fail, in (0, 0.5].
     max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
     """
 
     iterations: int = 10
@@ -178,7 +185,7 @@ class PrivateSteps(CentredEstimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
         for step, share in enumerate(self._shares(), 1):
-            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share)
+            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share).releases
         return Plan(budget, planned)
 
     def _shares(self) -> list[float]:
@@ -224,7 +231,7 @@ class PrivateFrankWolfe(PrivateSteps):
     failure_probability
         As in :class:`PrivateSteps`.
     max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`~hushrec.algorithms.centering.CentredEstimator`.
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
     Privacy
     -------
@@ -255,21 +262,22 @@ class PrivateFrankWolfe(PrivateSteps):
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls(**(settings | {"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> IteratingUsers:
+        return IteratingUsers(ratings, self)
+
+    def train(self, users: IteratingUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 1: residuals, release, update; T times."""
-        domain = ratings.domain
-        arrays = self._level(ratings, gate, seed)
-        users = Iterates(self._rows(arrays, ratings).matrix, self._row_bound(self.row_clip, domain))
+        domain = users.domain
+        arrays = self._level(users, gate, seed)
+        users.begin(arrays, self._row_bound(self.row_clip, domain))
         start = random_block(domain.n_items, self._solver(domain, 1).block, seed)
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
-            residuals = users.residuals()
-            found = self._solver(domain, step).solve(
-                residuals, start, gate, f"step {step}", self.failure_probability
-            )
+            solver = self._solver(domain, step)
+            found = solver.solve(users, start, gate, f"step {step}", self.failure_probability)
             vector, start = found.vectors[:, 0], found.vectors
             value = self._singular_value(found, domain)
-            users.advance(residuals, vector, 1 / self.iterations, self._k(domain) / value)
+            users.advance(vector, 1 / self.iterations, self._k(domain) / value)
             vectors.append(vector)
             values.append(value)
         return arrays | {
@@ -280,7 +288,7 @@ class PrivateFrankWolfe(PrivateSteps):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own updates from the released (v, lambda)."""
-        rows, offset = self._rows(arrays, history)
+        rows, offset = self.rows(arrays, history)
         domain = history.domain
         return UserState(
             offset, replay(rows, arrays, self._row_bound(self.row_clip, domain), self._k(domain))
@@ -302,6 +310,21 @@ class PrivateFrankWolfe(PrivateSteps):
         return max(math.sqrt(square), _SMALLEST)
 
 
+class IteratingUsers(CentredUsers):
+    """Users who contribute the residuals of their rows of the iterate."""
+
+    def begin(self, level: Mapping[str, Array], row_bound: float) -> None:
+        """Start from zero, with rows less a released level that are clipped to a norm."""
+        self.centre(level)
+        self._iterates = Iterates(self._centred, row_bound)
+        self._contributed = self._iterates.residuals()
+
+    def advance(self, vector: Array, step: float, ratio: float) -> None:
+        """Move along a released direction."""
+        self._iterates.advance(self._contributed, vector, step, ratio)
+        self._contributed = self._iterates.residuals()
+
+
 class Iterates:
     """User side of Algorithms 1 and 3: every user's row of the iterate; privileged.
 
@@ -319,8 +342,6 @@ class Iterates:
 
     def advance(self, residuals: sp.csr_array, vector: Array, step: float, ratio: float) -> None:
         """Y <- Pi((1 - step) Y - step k u v^T), u = A v / lambda, ``ratio`` being k / lambda."""
-        from hushrec.kernels.sparse_rows import frank_wolfe_rows
-
         rows = self.rows
         scale, added = frank_wolfe_rows(
             rows.indptr,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,25 +22,12 @@ from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator
 from hushrec.gate import Gate
-from hushrec.privacy import Budget, Gaussian, Release
+from hushrec.kernels.sparse_rows import row_sums, with_values
+from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
+from hushrec.privacy import Budget, Release
 from hushrec.users import FittedUsers, user_means
 
 Array = NDArray[Any]
-
-
-class CentredRows(NamedTuple):
-    """Private: users' rows as they enter an algorithm.
-
-    Attributes
-    ----------
-    matrix : csr_array of shape (n_users, n_items), float64
-        Sampled ratings less their level.
-    offset : ndarray of shape (n_users,)
-        Each user's offset.
-    """
-
-    matrix: sp.csr_array
-    offset: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,23 +82,16 @@ class CentredEstimator(Estimator):
         plan = self._biases.releases(budget, domain, fraction * self.bias_share)
         return plan.releases, fraction * (1 - self.bias_share)
 
-    def _level(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Server side: public part of the level, and the seed that the users' samples are drawn with."""
-        level = {
-            "center": np.float64(ratings.domain.midpoint),
-            "item_bias": np.zeros(ratings.domain.n_items),
-        }
+    def _level(self, users: CentredUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """Server side: released level, and the seed that the users' samples are drawn with."""
+        level = _middle(users.domain)
         if self.center == "biases":
-            released = self._biases.train(FittedUsers(ratings), gate, seed)
+            released = self._biases.train(users, gate, seed)
             level = {name: released[name] for name in (*level, "bias_regularization")}
-        elif self.center == "averages":
-            level["item_bias"] = _item_averages(ratings)
         return level | {"sampling_seed": np.int64(seed)}
 
-    def _rows(self, arrays: Mapping[str, Array], ratings: Ratings) -> CentredRows:
-        """Local: every user's sample less its level; the same in training and in serving."""
-        from hushrec.kernels.sparse_rows import row_sums
-
+    def rows(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
+        """Local: every user's sample less its level, and their offset; in training and in serving."""
         sampled = sample_per_user(ratings, self.max_ratings_per_user, int(arrays["sampling_seed"]))
         matrix = sampled.matrix
         counts = np.diff(matrix.indptr)
@@ -120,36 +100,35 @@ class CentredEstimator(Estimator):
         offset = np.zeros(ratings.n_users)
         if self.center != "middle":
             damping = float(arrays["bias_regularization"]) if self.center == "biases" else 0.0
-            sums = row_sums(matrix.indptr, values)
-            offset = sums / np.maximum(counts + damping, 1)
+            offset = row_sums(matrix.indptr, values) / np.maximum(counts + damping, 1)
             values -= np.repeat(offset, counts)
-        return CentredRows(with_values(matrix, values), offset)
+        return with_values(matrix, values), offset
 
 
-def exact_release(name: str, budget: Budget) -> Release:
-    """The one release of an algorithm without privacy: its whole model, unprotected."""
-    if budget.private:
-        raise InputError(
-            f"{name} has no privacy: train a private model, or say that you want none",
-            parameter="epsilon",
-            value=math.inf,
-        )
-    return Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation)
+class CentredUsers(FittedUsers, RowUsers):
+    """Users who fit themselves to the biases, and then contribute rows less their level."""
+
+    def __init__(self, ratings: Ratings, settings: CentredEstimator) -> None:
+        super().__init__(ratings)
+        self._settings = settings
+        self._contributed = self._centred = ratings.matrix
+
+    def centre(self, level: Mapping[str, Array]) -> None:
+        """Go on with samples less a released level."""
+        self._centred, _ = self._settings.rows(level, self._ratings)
+        self._contributed = self._centred
 
 
-def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
-    """Rows scaled down to norm ``bound`` where they are longer."""
-    from hushrec.kernels.sparse_rows import clipped_rows
+def exact_level(ratings: Ratings, center: str, seed: int) -> dict[str, Any]:
+    """The level of an algorithm without privacy."""
+    level = _middle(ratings.domain)
+    if center == "averages":
+        level["item_bias"] = _item_averages(ratings)
+    return level | {"sampling_seed": np.int64(seed)}
 
-    values = clipped_rows(rows.indptr, rows.data, bound)
-    return with_values(rows, values)
 
-
-def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:
-    """A matrix of the same structure."""
-    matrix = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
-    matrix.has_sorted_indices = True
-    return matrix
+def _middle(domain: Domain) -> dict[str, Any]:
+    return {"center": np.float64(domain.midpoint), "item_bias": np.zeros(domain.n_items)}
 
 
 def _item_averages(ratings: Ratings) -> NDArray[np.float64]:

@@ -15,24 +15,24 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.centering import with_values
-from hushrec.algorithms.private_svd import ridge_fit
 from hushrec.checks import check_choice, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
-from hushrec.kernels.packed import frobenius_scale, unpacked
-from hushrec.kernels.sparse_rows import row_sums
-from hushrec.kernels.sweeps import csr
-from hushrec.privacy import Bound, Bounded, Budget, Plan, Release, signed, together
-from hushrec.users import Users, unit_weights
+from hushrec.kernels.fixed_point import spacing, truncated
+from hushrec.kernels.packed import unpacked
+from hushrec.kernels.sparse_rows import row_sums, with_values
+from hushrec.kernels.sweeps import ridge_fit
+from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
+from hushrec.users import Users, outer_product_sum, unit_weights
 
 Array = NDArray[Any]
 
 #: A released weight is not taken for smaller than this.
 _SMALLEST_WEIGHT = 1e-6
+#: Most that one user moves item sums and weights together: each has norm at most 1, and weights are positive.
+_MEANS_BOUND = positive(math.sqrt(2.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,34 +99,40 @@ class CleansedSVD(Estimator):
         check_choice(prediction=(self.prediction, ("projection", "neighbours")))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        positive = math.sqrt(2.0) if budget.relation == "replace" else 1.0
         clamp = self.residual_clamp * domain.half_width
-        parts = {
-            "item means": (self.means_share, positive * math.sqrt(2.0)),
-            "covariance": (1 - self.means_share - self.weights_share, positive * clamp**2),
-            "weights": (self.weights_share, positive),
-        }
-        return Plan(
-            budget,
-            [
-                Release(label, budget.share(fraction * share), sensitivity, budget.unit, budget.relation)
-                for label, (share, sensitivity) in parts.items()
-            ],
-        )
+        rounds = [
+            Round("item means", self.means_share, _MEANS_BOUND),
+            Round("covariance", 1 - self.means_share - self.weights_share, positive(clamp**2)),
+            Round("weights", self.weights_share, positive(1.0)),
+        ]
+        return plan_of(rounds, budget, fraction, 1.0)
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        domain, n_items = ratings.domain, ratings.n_items
+    def users(self, ratings: Ratings) -> CleansedUsers:
+        return CleansedUsers(ratings, self)
+
+    def train(self, users: CleansedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """Item averages; then the covariance of what they leave, every entry drawn to its kind's average."""
+        users.sample(seed)
+        means, popularity = self._item_means(gate.release("item means", users.item_means()), users.domain)
         arrays: dict[str, Any] = {"sampling_seed": np.int64(seed)}
-        arrays |= self._means(self._sample(arrays, ratings), domain, gate)
-        residuals, _ = self._residuals(arrays, ratings)
-        matrix, weights = self._release_covariance(residuals, self.residual_clamp * domain.half_width, gate)
-        cleansed = _cleansed(matrix, weights, self.covariance_shrinkage)
-        popularity = np.sqrt(np.maximum(arrays.pop("item_weight"), _SMALLEST_WEIGHT))
+        arrays |= {"center": np.float64(users.domain.midpoint), "item_bias": means}
+        users.subtract(arrays)
+        covariance = unpacked(gate.release("covariance", users.covariance()))
+        weights = unpacked(gate.release("weights", users.weights()))
+        cleansed = _cleansed(covariance, weights, self.covariance_shrinkage)
+        root = np.sqrt(np.maximum(popularity, _SMALLEST_WEIGHT))
         # noise is the same for all entries where they are scaled by the square roots of the weights
-        values, vectors = np.linalg.eigh(cleansed * np.outer(popularity, popularity))
-        kept = np.flatnonzero(values > 0)[::-1][: n_items if self.rank is None else self.rank]
-        basis = vectors[:, kept] * np.sqrt(values[kept]) / popularity[:, None]
-        return arrays | {"item_factors": basis}
+        values, vectors = np.linalg.eigh(cleansed * np.outer(root, root))
+        kept = np.flatnonzero(values > 0)[::-1][: len(root) if self.rank is None else self.rank]
+        return arrays | {"item_factors": vectors[:, kept] * np.sqrt(values[kept]) / root[:, None]}
+
+    def _item_means(self, noisy: Array, domain: Domain) -> tuple[Array, Array]:
+        """Item averages less the middle of the range, shrunk to the global one; and the items' weights."""
+        sums, counts, half = noisy[: domain.n_items], noisy[domain.n_items :], domain.half_width
+        counts = np.maximum(counts, 0.0)
+        average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
+        means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)
+        return np.clip(means, -half, half), counts
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: the user's residuals, then projection or interpolation.
@@ -134,55 +140,61 @@ class CleansedSVD(Estimator):
         With factors F of the cleansed covariance C = F F^T, interpolation C[:, own] (C[own, own] + v I)^-1 r
         is F times the ridge regression of r on F[own] with ridge v.
         """
-        residuals, offset = self._residuals(arrays, history)
+        sampled = sample_per_user(history, self.max_ratings_per_user, int(arrays["sampling_seed"]))
+        residuals, offset = self.residuals(arrays, sampled)
         factors = arrays["item_factors"].astype(np.float64)
         if self.prediction == "neighbours":
             noise = self.regularization * history.domain.half_width**2
             return UserState(offset, ridge_fit(residuals, factors, noise))
         return UserState(offset, residuals @ np.linalg.pinv(factors).T)
 
-    def _sample(self, arrays: Mapping[str, Array], ratings: Ratings) -> Ratings:
-        return sample_per_user(ratings, self.max_ratings_per_user, int(arrays["sampling_seed"]))
-
-    def _means(self, sampled: Ratings, domain: Domain, gate: Gate) -> dict[str, Any]:
-        """Server side: item averages shrunk to the global one, both from one release."""
-        matrix, n_items = sampled.matrix, domain.n_items
-        weights = np.repeat(unit_weights(sampled), np.diff(matrix.indptr))
-        half = domain.half_width
-        deviations = truncated(_deviations(sampled) * weights, spacing(half))
-        sums = with_values(matrix, deviations).T @ np.ones(sampled.n_users)
-        bounded = Bounded(sums, signed(half), scale=1 / half, step=spacing(half))
-        both = together([bounded, Users(sampled).item_weights()], Bound(math.sqrt(2.0), 2.0))
-        noisy = gate.release("item means", both)
-        sums, counts = noisy[:n_items], np.maximum(noisy[n_items:], 0.0)
-        average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
-        means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)
-        center = np.float64(domain.midpoint)
-        return {"center": center, "item_bias": np.clip(means, -half, half), "item_weight": counts}
-
-    def _residuals(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
+    def residuals(self, arrays: Mapping[str, Array], sampled: Ratings) -> tuple[sp.csr_array, Array]:
         """Local: ratings less item and user averages, clamped; and the user averages."""
-        matrix = self._sample(arrays, ratings).matrix
+        matrix = sampled.matrix
         counts = np.diff(matrix.indptr)
         level = float(arrays["center"]) + arrays["item_bias"].astype(np.float64)
         values = matrix.data - level[matrix.indices]
         offset = row_sums(matrix.indptr, values) / (counts + self.user_shrinkage)
-        clamp = self.residual_clamp * ratings.domain.half_width
+        clamp = self.residual_clamp * sampled.domain.half_width
         return with_values(matrix, np.clip(values - np.repeat(offset, counts), -clamp, clamp)), offset
 
-    def _release_covariance(self, residuals: sp.csr_array, clamp: float, gate: Gate) -> tuple[Array, Array]:
-        """Sums of the outer products of residuals and of places, weighted 1/c for a user of c ratings."""
-        from hushrec.kernels.symmetric import outer_sums
 
-        n_items = residuals.shape[1]
-        counts = np.diff(residuals.indptr)
-        root = np.repeat(CLIP_MARGIN / np.sqrt(np.maximum(counts, 1)), counts)
-        scale = frobenius_scale(n_items)
-        weighted = truncated(residuals.data * root, spacing(clamp, FACTOR_BITS))
-        sums = outer_sums(*csr(with_values(residuals, weighted)), n_items)
-        covariance = unpacked(gate.release("covariance", sums, scale=scale))
-        places = outer_sums(*csr(with_values(residuals, truncated(root, spacing(1.0, FACTOR_BITS)))), n_items)
-        return covariance, unpacked(gate.release("weights", places, scale=scale))
+class CleansedUsers(Users):
+    """Users who contribute sampled ratings, each weighted by 1/sqrt(number of theirs)."""
+
+    def __init__(self, ratings: Ratings, settings: CleansedSVD) -> None:
+        super().__init__(ratings)
+        self._settings = settings
+        self._residuals = ratings.matrix
+        self._cell_weights = np.zeros(0)
+
+    def sample(self, seed: int) -> None:
+        """Go on with at most the declared number of ratings a user."""
+        self._ratings = sample_per_user(self._ratings, self._settings.max_ratings_per_user, seed)
+        self._cell_weights = np.repeat(unit_weights(self._ratings), np.diff(self._ratings.matrix.indptr))
+
+    def item_means(self) -> Bounded:
+        """Item sums, in a user of norm at most half the range, and item weights, of norm at most 1."""
+        ratings, half = self._ratings, self.domain.half_width
+        step = spacing(half)
+        deviations = truncated(_deviations(ratings) * self._cell_weights, step)
+        sums = with_values(ratings.matrix, deviations).T @ np.ones(ratings.n_users)
+        parts = [Bounded(sums, signed(half), scale=1 / half, step=step), self.item_weights()]
+        return together(parts, _MEANS_BOUND)
+
+    def subtract(self, arrays: Mapping[str, Array]) -> None:
+        """Go on with residuals from released item averages and a user's own, clamped."""
+        self._residuals, _ = self._settings.residuals(arrays, self._ratings)
+
+    def covariance(self) -> Bounded:
+        """Packed sum of the outer products of weighted residuals, of norm at most the clamp a user."""
+        clamp = self._settings.residual_clamp * self.domain.half_width
+        weighted = with_values(self._residuals, self._residuals.data * self._cell_weights)
+        return outer_product_sum(weighted, clamp)
+
+    def weights(self) -> Bounded:
+        """The same of the weights alone, of norm at most 1 a user."""
+        return outer_product_sum(with_values(self._residuals, self._cell_weights), 1.0)
 
 
 def _deviations(ratings: Ratings) -> NDArray[np.float64]:

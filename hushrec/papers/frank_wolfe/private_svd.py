@@ -1,0 +1,123 @@
+"""Private SVD: one noisy item x item matrix, its top eigenvectors, and a local fit on them.
+
+Jain, Thakkar and Thakurta 2018, Algorithm 4, with its constants corrected (docs/errata.md, S1 to S4).
+Sensitivities: docs/proofs/private_svd.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.checks import check_choice, check_clips, check_numbers
+from hushrec.data import Domain, Ratings
+from hushrec.estimator import Round, UserState, plan_of
+from hushrec.gate import Gate
+from hushrec.kernels.packed import top_eigenpairs, unpacked
+from hushrec.kernels.sweeps import ridge_fit
+from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers
+from hushrec.papers.frank_wolfe.eigensolvers import clipped
+from hushrec.privacy import Bounded, Budget, Plan, counted, jointly, positive, together
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateSVD(CentredEstimator):
+    """Complete every user's row from the private top eigenvectors of the users' covariance.
+
+    Parameters
+    ----------
+    rank : int
+        Number of eigenvectors, >= 1.
+    row_clip : float or None
+        Bound L on the norm of a user's row, in units of half the rating range, > 0. None is the square root
+        of ``max_ratings_per_user``, which no row exceeds.
+    scale : {"local", "paid", "ridge"}
+        What stands for the paper's exact mn/|Omega|, which is not private: n over the number of the user's
+        own ratings; n times the released ratio of users to ratings; or no scale, but a ridge regression of
+        her own ratings on the eigenvectors.
+    regularization : float
+        Ridge of that regression, in ratings, > 0.
+    scale_share : float
+        Part of the budget for the ratio, in (0, 1).
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: the eigenvectors are (epsilon, delta)-DP, a user's factors are
+    computed from them and her own rows. One Gaussian release of the sum of the outer products of rows of
+    norm <= L: sensitivity L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is four
+    times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
+    sensitivity sqrt(2).
+    """
+
+    name: ClassVar[str] = "private-svd"
+
+    rank: int = 8
+    row_clip: float | None = None
+    scale: str = "ridge"
+    regularization: float = 10.0
+    scale_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(
+            rank=(self.rank, int, 1, None),
+            regularization=(self.regularization, float, 0, None),
+            scale_share=(self.scale_share, float, 0, 1),
+        )
+        check_clips(row_clip=self.row_clip)
+        check_choice(scale=(self.scale, ("local", "paid", "ridge")))
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        planned, left = self._level_releases(budget, domain, fraction)
+        covariance = positive(self._row_bound(self.row_clip, domain) ** 2)
+        rounds = [Round("covariance", 1.0, covariance)]
+        if self.scale == "paid":
+            sizes = Round("sizes", self.scale_share, jointly(counted(1.0), counted(1.0)))
+            rounds = [sizes, Round("covariance", 1 - self.scale_share, covariance)]
+        return Plan(budget, (*planned, *plan_of(rounds, budget, left, 1.0).releases))
+
+    def users(self, ratings: Ratings) -> SizedUsers:
+        return SizedUsers(ratings, self)
+
+    def train(self, users: SizedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """Level, covariance, its top eigenvectors."""
+        domain, most = users.domain, self.max_ratings_per_user
+        arrays = self._level(users, gate, seed)
+        users.centre(arrays)
+        if gate.is_planned("sizes"):
+            n_users, n_ratings = np.maximum(gate.release("sizes", users.sizes(most)), [1.0, most])
+            arrays["scale"] = np.float64(domain.n_items * min(n_users / n_ratings, 1.0))
+        bound = self._row_bound(self.row_clip, domain)
+        matrix = unpacked(gate.release("covariance", users.covariance(bound)))
+        vectors = top_eigenpairs(matrix, min(self.rank, domain.n_items))[1]
+        return arrays | {"item_factors": vectors}
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: Y_i = scale * row V V^T, or the ridge regression of the row on V."""
+        rows, offset = self.rows(arrays, history)
+        vectors = arrays["item_factors"].astype(np.float64)
+        if self.scale == "ridge":
+            # a direction has norm 1, not root mean square 1
+            return UserState(offset, ridge_fit(rows, vectors, self.regularization / history.n_items))
+        counts = np.maximum(np.diff(rows.indptr), 1)
+        scale = arrays["scale"] if self.scale == "paid" else history.n_items / counts[:, None]
+        return UserState(
+            offset, scale * (clipped(rows, self._row_bound(self.row_clip, history.domain)) @ vectors)
+        )
+
+
+class SizedUsers(CentredUsers):
+    """Users who also say how many they and their sampled ratings are."""
+
+    def sizes(self, most: int) -> Bounded:
+        """Number of users and of their ratings, at most ``most`` each, shape (2,)."""
+        ratings = Bounded(np.array([float(self._centred.nnz)]), counted(most), scale=1 / most, step=1.0)
+        return together([self.count(), ratings])

@@ -1,0 +1,290 @@
+"""Projected gradient descent on the ball of the nuclear norm, plain and under joint differential privacy.
+
+Jain, Thakkar and Thakurta 2018, Algorithm 5, with its sign, its index and its row clip mended
+(docs/errata.md, P1 to P3).
+
+User side (local): a gradient step on her own row, clipped; and, once the server has published it, the
+map that projects the step. Server side (global): the right singular vectors and values of all rows, from
+the noisy sum of their outer products. Sensitivities: docs/proofs/projected_gradient.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.checks import check_clips, check_numbers, check_within
+from hushrec.data import Domain, Ratings
+from hushrec.estimator import Round, UserState, exact_plan, plan_of
+from hushrec.gate import Gate
+from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
+from hushrec.kernels.one_bit import soft_threshold_for
+from hushrec.kernels.packed import frobenius_scale, unpacked
+from hushrec.kernels.residuals import row_products
+from hushrec.kernels.sparse_rows import clipped_rows
+from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
+from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
+
+Array = NDArray[Any]
+
+#: Numbers of a block of full rows that is held at a time.
+_BLOCK = 1 << 21
+
+
+class ProjectionMap(NamedTuple):
+    """Global, released: what multiplies every row, ``V diag(gain) V^T``; padded with zero columns.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (n_items, rank)
+    gains : ndarray of shape (rank,)
+        Thresholded over original singular value.
+    """
+
+    directions: Array
+    gains: Array
+
+
+class FullRows:
+    """User side of Algorithm 5: every user's row of the iterate, as coefficients of the last projection.
+
+    Parameters
+    ----------
+    targets : csr_array
+        Rows less their level.
+    bound : float
+        Norm that a full row is clipped to after its gradient step; infinite for none.
+    step_size, step_decay : float
+        Step t is ``step_size * t ** -step_decay``.
+    """
+
+    def __init__(self, targets: sp.csr_array, bound: float, step_size: float, step_decay: float) -> None:
+        self._targets, self._bound = targets, bound
+        self._step_size, self._step_decay = step_size, step_decay
+        self.coefficients = np.zeros((targets.shape[0], 0))
+        self._directions = np.zeros((targets.shape[1], 0))
+        self._step = 1
+
+    def gram(self) -> NDArray[np.float64]:
+        """Sum of the stepped rows' outer products; exact where they are clipped, hence in fixed point."""
+        n_items = self._targets.shape[1]
+        gram, step = np.zeros((n_items, n_items)), spacing(self._bound, FACTOR_BITS)
+        for _, block in self.stepped():
+            fixed = truncated(block, step)
+            gram += fixed.T @ fixed  # exact: its terms are integers of that step
+        return gram
+
+    def project(self, projection: ProjectionMap) -> None:
+        """Step, clip and project every row: U Z of the paper."""
+        projected = np.empty((len(self.coefficients), len(projection.gains)))
+        turn = projection.directions * projection.gains
+        for part, full in self.stepped():
+            projected[part] = row_products(full, turn)
+        self.coefficients, self._directions = projected, projection.directions
+        self._step += 1
+
+    def stepped(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Full rows Y - eta P_Omega(Y - Y*), clipped, some users at a time."""
+        eta = self._step_size * self._step**-self._step_decay
+        rows = self._targets
+        n_users, n_items = rows.shape
+        size = max(1, _BLOCK // n_items)
+        for start in range(0, n_users, size):
+            part = slice(start, min(start + size, n_users))
+            full = row_products(self.coefficients[part], self._directions.T)
+            cells = slice(rows.indptr[part.start], rows.indptr[part.stop])
+            users = np.repeat(np.arange(len(full)), np.diff(rows.indptr[part.start : part.stop + 1]))
+            full[users, rows.indices[cells]] -= eta * (full[users, rows.indices[cells]] - rows.data[cells])
+            ends = np.arange(len(full) + 1) * n_items
+            yield part, clipped_rows(ends, full.ravel(), self._bound).reshape(full.shape)
+
+
+class FullRowUsers(CentredUsers):
+    """Users who contribute the outer products of their full rows."""
+
+    def begin(self, level: Mapping[str, Array], bound: float, step_size: float, step_decay: float) -> None:
+        """Start from zero, with rows less a released level."""
+        self.centre(level)
+        self._bound, self._full = bound, FullRows(self._centred, bound, step_size, step_decay)
+
+    def gram(self) -> Bounded:
+        """Packed sum of the outer products of stepped rows, clipped to norm ``bound``."""
+        gram, step = self._full.gram(), spacing(self._bound, FACTOR_BITS) ** 2
+        packed, weight = gram[np.tril_indices(len(gram))], frobenius_scale(len(gram))
+        return Bounded(packed, positive(self._bound**2), weight=weight, step=step)
+
+    def project(self, projection: ProjectionMap) -> None:
+        """Go on from projected rows."""
+        self._full.project(projection)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProjectedGradient(CentredEstimator):
+    """What the plain and the private algorithm share."""
+
+    nuclear_norm: float
+    iterations: int = 10
+    step_size: float = 0.5
+    step_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(
+            nuclear_norm=(self.nuclear_norm, float, 0, None),
+            iterations=(self.iterations, int, 1, None),
+            step_size=(self.step_size, float, 0, 10),
+        )
+        check_within(step_decay=(self.step_decay, 0, 10))
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """A nuclear norm in proportion to the size of the matrix, the rest as given."""
+        check_numbers(n_users=(n_users, int, 1, None))
+        return cls(**({"nuclear_norm": math.sqrt(n_users * domain.n_items)} | changes))
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: replay the user's own gradient steps between the released projections."""
+        targets, offset = self.rows(arrays, history)
+        rows = FullRows(targets, self._full_row_bound(history.domain), self.step_size, self.step_decay)
+        for directions, gains in zip(arrays["directions"], arrays["gains"]):
+            rank = np.count_nonzero(gains)
+            rows.project(ProjectionMap(directions[:, :rank].astype(np.float64), gains[:rank]))
+        return UserState(offset, rows.coefficients)
+
+    def _full_row_bound(self, domain: Domain) -> float:
+        """B in rating units."""
+        return math.inf
+
+    def _projection(self, gram: Array, domain: Domain) -> ProjectionMap:
+        """Global: soft threshold of the singular values whose squares are ``gram``'s positive eigenvalues."""
+        squares, vectors = np.linalg.eigh(gram)
+        squares, vectors = squares[::-1], vectors[:, ::-1]
+        singular = np.sqrt(squares[squares > 1e-12 * max(squares[0], 0.0)])
+        radius = self.nuclear_norm * domain.half_width
+        kept = np.maximum(singular - soft_threshold_for(singular, radius), 0.0)
+        rank = np.count_nonzero(kept)
+        return ProjectionMap(vectors[:, :rank], kept[:rank] / singular[:rank])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectedGradient(_ProjectedGradient):
+    """Projected gradient descent without privacy: the reference of :class:`PrivateProjectedGradient`.
+
+    Parameters
+    ----------
+    nuclear_norm : float
+        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
+    iterations : int
+        Steps T, >= 1.
+    step_size, step_decay : float
+        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
+    """
+
+    name: ClassVar[str] = "projected-gradient"
+    uses_user_count: ClassVar[bool] = True
+
+    iterations: int = 50
+    max_ratings_per_user: int = 10_000
+    center: str = "averages"
+
+    _CENTERS: ClassVar[tuple[str, ...]] = ("user", "averages", "middle")
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """One entry that says what it is: the whole model, unprotected."""
+        return exact_plan(self.name, budget)
+
+    def users(self, ratings: Ratings) -> Ratings:
+        """There is no private side."""
+        return ratings
+
+    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+        """T times: gradient step of every row, projection of them all."""
+        arrays = exact_level(ratings, self.center, seed)
+        rows = FullRows(self.rows(arrays, ratings)[0], math.inf, self.step_size, self.step_decay)
+        maps = []
+        for _ in range(self.iterations):
+            maps.append(self._projection(rows.gram(), ratings.domain))
+            rows.project(maps[-1])
+        model = _model(maps)
+        exact = Bounded(model["item_factors"], Bound(math.inf, math.inf))
+        return arrays | model | {"item_factors": gate.release("exact model", exact)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateProjectedGradient(_ProjectedGradient):
+    """Private projected gradient descent (Algorithm 5), every full row clipped before its outer product.
+
+    Parameters
+    ----------
+    nuclear_norm : float
+        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
+    iterations : int
+        Steps T, >= 1.
+    step_size, step_decay : float
+        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+    row_clip : float or None
+        Bound B on the norm of a user's full row, in units of half the rating range, > 0. None is the square
+        root of ``max_ratings_per_user``.
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: the projections are (epsilon, delta)-DP, a user's row is
+    replayed from them and her own ratings. T Gaussian releases of the sum of the rows' outer products:
+    sensitivity B^2 under add-remove, sqrt(2) B^2 under replace. The clip is enforced on whole rows; the paper
+    assumes a bound that its rows can exceed.
+    """
+
+    name: ClassVar[str] = "private-projected-gradient"
+    uses_user_count: ClassVar[bool] = True
+
+    row_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_clips(row_clip=self.row_clip)
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        planned, left = self._level_releases(budget, domain, fraction)
+        bound = positive(self._full_row_bound(domain) ** 2)
+        rounds = [Round(f"step {step}", 1.0, bound) for step in range(1, self.iterations + 1)]
+        return Plan(budget, (*planned, *plan_of(rounds, budget, left).releases))
+
+    def users(self, ratings: Ratings) -> FullRowUsers:
+        return FullRowUsers(ratings, self)
+
+    def train(self, users: FullRowUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """T times: gradient step of every row, its outer product to the server, the server's projection."""
+        arrays, maps = self._level(users, gate, seed), []
+        users.begin(arrays, self._full_row_bound(users.domain), self.step_size, self.step_decay)
+        for step in range(1, self.iterations + 1):
+            gram = unpacked(gate.release(f"step {step}", users.gram()))
+            maps.append(self._projection(gram, users.domain))
+            users.project(maps[-1])
+        return arrays | _model(maps)
+
+    def _full_row_bound(self, domain: Domain) -> float:
+        return self._row_bound(self.row_clip, domain)
+
+
+def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
+    """What users replay their rows from."""
+    width = max(len(each.gains) for each in maps)
+    return {
+        "item_factors": maps[-1].directions,
+        "directions": np.stack([_padded(each.directions, width) for each in maps]),
+        "gains": np.stack([_padded(each.gains[None], width)[0] for each in maps]),
+    }
+
+
+def _padded(columns: Array, width: int) -> Array:
+    return np.pad(columns, ((0, 0), (0, width - columns.shape[1])))
