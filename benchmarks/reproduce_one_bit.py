@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from hushrec.algorithms import OneBitCompletion, UserLevelOneBit
+from hushrec.algorithms import UserLevelOneBit
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.evaluation.one_bit import (
     auc,
     average_relative_error,
-    completion_scores,
     log_loss,
     sign_accuracy,
 )
+from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
 
 DELTA = 1e-6

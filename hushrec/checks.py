@@ -71,6 +71,15 @@ def check_within(**rules: tuple[float, float, float]) -> None:
             )
 
 
+def check_threshold(threshold: float | None) -> None:
+    """Refuse a threshold that is neither a number nor None, the middle of the range."""
+    if threshold is not None and not is_number(threshold):
+        raise InputError(
+            f"threshold={shown(threshold)} is not a number; declare above which rating a user likes an item,"
+            " for example threshold=3.5."
+        )
+
+
 def is_number(value: Any, kinds: tuple[type, ...] = _NUMBERS) -> bool:
     """A finite number of one of these kinds that float64 can hold."""
     if isinstance(value, bool) or not isinstance(value, kinds):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
-from hushrec.privacy import Accountant, Bound, Bounded, Mechanism, Plan, RandomizedResponse, Release
+from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, RandomizedResponse, Release
 
 Array = NDArray[Any]
 
@@ -30,10 +30,10 @@ class Gate(Protocol):
     def private(self) -> bool:
         """False when the budget is the explicit "no privacy": clips may then be off and sums in float32."""
 
-    def release(self, label: str, bounded: Any, *, scale: Any = None) -> Array:
+    def release(self, label: str, bounded: Bounded) -> Array:
         """Release one planned value: charge, add the planned noise, return the noisy array."""
 
-    def release_blocks(self, label: str, bounded: Any, *, scale: Any = None) -> Iterator[Array]:
+    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
         """Release one planned value that is computed block by block; charged once, before the first."""
 
     def is_planned(self, label: str) -> bool:
@@ -118,27 +118,22 @@ class LocalGate(PlannedGate):
         if self._bar is not None:
             self._bar.close()
 
-    def release(self, label: str, bounded: Any, *, scale: Any = None) -> Array:
+    def release(self, label: str, bounded: Bounded) -> Array:
         """As `Gate.release`."""
-        noisy = self._send(label, bounded, scale)
+        noisy = self._send(label, bounded)
         assert isinstance(noisy, np.ndarray)
         return noisy
 
-    def release_blocks(self, label: str, bounded: Any, *, scale: Any = None) -> Iterator[Array]:
+    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
         """As `Gate.release_blocks`."""
-        noisy = self._send(label, bounded if isinstance(bounded, Bounded) else iter(bounded), scale)
+        noisy = self._send(label, bounded)
         assert not isinstance(noisy, np.ndarray)
         return noisy
 
-    def _send(self, label: str, value: Any, scale: Any) -> Any:
-        if not isinstance(value, Bounded):  # until every estimator says its bounds itself
-            planned = self._planned[label]
-            most = Bound(planned.sensitivity, planned.sensitivity)
-            norm, unit = planned.mechanism.norm, planned.unit
-            value = Bounded(value, most, weight=scale, norm=norm, unit=unit)
-        planned = self._as_planned(label, value)
+    def _send(self, label: str, bounded: Bounded) -> Any:
+        planned = self._as_planned(label, bounded)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
-        noisy = self._accountant.release(value, planned.mechanism, label, sensitivity=planned.sensitivity)
+        noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)
         if self._bar is not None:
             self._bar.update()
         return noisy

@@ -19,7 +19,7 @@ _PLACES = {
     "projected-gradient": "hushrec.papers.frank_wolfe.ProjectedGradient",
     "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",
     "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
-    "one-bit": "hushrec.algorithms.one_bit.OneBitCompletion",
+    "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
     "one-bit-user": "hushrec.algorithms.one_bit_user.UserLevelOneBit",
     "private-eigenrec": "hushrec.algorithms.private_eigenrec.PrivateEigenRec",
     "item-bias": "hushrec.algorithms.baselines.ItemBias",

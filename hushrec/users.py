@@ -296,6 +296,13 @@ def less_user_means(ratings: Ratings) -> Ratings:
     return replace(ratings, matrix=matrix)
 
 
+def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
+    """The rows with 1 for ratings above the threshold and 0 for all others (stored too)."""
+    matrix = ratings.matrix
+    threshold = ratings.domain.midpoint if threshold is None else threshold
+    return sparse_rows.with_values(matrix, (matrix.data > threshold).astype(np.float64))
+
+
 def unit_weights(ratings: Ratings) -> Array:
     """1/sqrt(number of her ratings) of each user, shape (n_users,)."""
     return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS
     from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
     from hushrec.algorithms.dpals import DPALS
-    from hushrec.algorithms.one_bit import Completion, OneBitCompletion, randomize_labels
     from hushrec.algorithms.one_bit_user import UserLevelOneBit
     from hushrec.algorithms.private_als import PrivateALS
     from hushrec.algorithms.private_eigenrec import PrivateEigenRec
@@ -33,7 +32,6 @@ _ROOM_OF = {
     "Gate": "hushrec.gate",
     "ESTIMATORS": "hushrec.registry",
     **dict.fromkeys(("GlobalMean", "ItemBias", "Popular"), "hushrec.algorithms.baselines"),
-    **dict.fromkeys(("Completion", "OneBitCompletion", "randomize_labels"), "hushrec.algorithms.one_bit"),
 }
 
 __all__ = [
@@ -41,18 +39,15 @@ __all__ = [
     "DPALS",
     "ESTIMATORS",
     "Billboard",
-    "Completion",
     "Estimator",
     "Gate",
     "GlobalMean",
     "ItemBias",
-    "OneBitCompletion",
     "Popular",
     "PrivateALS",
     "PrivateEigenRec",
     "UserLevelOneBit",
     "UserState",
-    "randomize_labels",
 ]
 
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.one_bit import check_optional_threshold, likes
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
+from hushrec.checks import check_threshold
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
 from hushrec.kernels.one_bit import solve_rows, with_ones
 from hushrec.kernels.residuals import predict_pairs
+from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Budget, Plan
-from hushrec.users import FittedUsers, finite_or_zero
+from hushrec.users import FittedUsers, finite_or_zero, likes
 
 Array = NDArray[Any]
 
@@ -57,7 +57,7 @@ class UserLevelOneBit(PrivateALS):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_optional_threshold(self.threshold)
+        check_threshold(self.threshold)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return super().releases(budget, _label_domain(domain), fraction)
@@ -88,7 +88,7 @@ class LabelUsers(FittedUsers):
         """Every user's factors and offset, in half log-odds."""
         self._ridge = ridge
         matrix = self._ratings.matrix
-        labels = _with_values(matrix, (matrix.data > 0).astype(np.float64))
+        labels = with_values(matrix, (matrix.data > 0).astype(np.float64))
         with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
             self._fitted = finite_or_zero(_regression(labels, self._center, items, ridge))
 
@@ -100,7 +100,7 @@ class LabelUsers(FittedUsers):
         cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
         score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + self._center
         score += users[cells, -1] + items[matrix.indices, -1]
-        response = _with_values(matrix, score + matrix.data - np.tanh(score))
+        response = with_values(matrix, score + matrix.data - np.tanh(score))
         self._rows = replace(labels, matrix=response)
         try:
             return super()._residual_sums(items, users, user_norm, clip)
@@ -114,10 +114,6 @@ def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) 
     penalty = ridge.ridge(items.shape[1] - 1, np.float64)
     factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
     return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
-
-
-def _with_values(matrix: sp.csr_array, values: Array) -> sp.csr_array:
-    return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
 
 
 def _label_domain(domain: Domain) -> Domain:

@@ -70,12 +70,12 @@ class PartGate(PlannedGate):
         super().__init__(plan)
         self._exchange, self._number = exchange, 0
 
-    def release(self, label: str, bounded: Any, *, scale: Any = None) -> Array:
+    def release(self, label: str, bounded: Bounded) -> Array:
         """As `Gate.release`."""
         self._as_planned(label, bounded)
         return self._meet(label, None, bounded, bounded._take())
 
-    def release_blocks(self, label: str, bounded: Any, *, scale: Any = None) -> Iterator[Array]:
+    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
         """As `Gate.release_blocks`."""
         self._as_planned(label, bounded)
         self._meet(label, -1, bounded, np.zeros(0))

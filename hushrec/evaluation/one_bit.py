@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.evaluation.metrics import Estimate, bootstrap_interval
-
-if TYPE_CHECKING:
-    from hushrec.algorithms import Completion
-    from hushrec.data import Ratings
+from hushrec.kernels.one_bit import likelihood
 
 Array = NDArray[Any]
-
-
-def completion_scores(completion: Completion, trained: Ratings, targets: Ratings) -> NDArray[np.float64]:
-    """Released scores at the cells of ``targets``, 0 for users without a row; in the order of its data.
-
-    Parameters
-    ----------
-    trained : Ratings
-        What the matrix was completed from: its users are the matrix's rows.
-    """
-    rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
-    return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
 
 
 def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:
@@ -35,8 +20,6 @@ def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> 
 
 def log_loss(scores: Array, liked: Array, link: str = "logistic", weights: Array | None = None) -> float:
     """Mean negative log-likelihood of the labels, in nats."""
-    from hushrec.kernels.one_bit import likelihood
-
     losses, _ = likelihood(np.asarray(scores, dtype=np.float64), (liked > 0).astype(np.float64), link)
     return float(np.average(losses, weights=weights))
 

@@ -258,22 +258,19 @@ class _SharedGate(LocalGate):
         self._honest = agreement.fewest - agreement.colluding
         self._total = total
 
-    def _send(self, label: str, value: Any, scale: Any) -> Array | Iterator[Array]:
-        if isinstance(value, Bounded):
-            self._as_planned(label, value)
-            value, scale = value._take(), value.entry_scale
-        if isinstance(value, Iterator):
-            blocks = list(value)
-            noisy = self._send(label, np.concatenate(blocks), scale)
-            assert isinstance(noisy, np.ndarray)
-            return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
-        planned = self._planned[label]
+    def _send(self, label: str, bounded: Bounded) -> Array | Iterator[Array]:
+        planned, scale, value = self._as_planned(label, bounded), bounded.entry_scale, bounded._take()
+        blocks = list(value) if bounded.streamed else [value]
+        value = np.concatenate(blocks) if bounded.streamed else value
         step = grid_step(planned.noise_sd, planned.sensitivity)
         multiplier = planned.mechanism.noise_sd(1.0)
         share = noise_share(multiplier, planned.sensitivity / step, value.size, self._honest)
-        scaled = np.asarray(value, dtype=np.float64) * (1.0 if scale is None else scale)
+        scaled = np.asarray(value, dtype=np.float64) * scale
         total = self._total(self._order[label], label, to_grid(scaled.ravel(), step), share)
-        return from_grid(total, step).reshape(value.shape) / (1.0 if scale is None else scale)
+        noisy = from_grid(total, step).reshape(value.shape) / scale
+        if not bounded.streamed:
+            return noisy
+        return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
 
 
 def _per_user(mechanism: Any, nodes: int) -> Any:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_ndtr, logit, ndtr
 
-from hushrec.algorithms import OneBitCompletion, randomize_labels
-from hushrec.algorithms.one_bit import flips_epsilon, garbled, level, pure_epsilon_share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.kernels import one_bit
-from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
+from hushrec.papers.one_bit import OneBitCompletion, randomize_labels
+from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
+from hushrec.papers.one_bit.one_bit import LabelledUsers, level
+from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, counted
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
 MECHANISMS = {
@@ -228,13 +229,19 @@ def test_output_sensitivity_is_attained_far_from_saturation():
 class HalvedNoise(OneBitCompletion):
     """The paper's printed coefficient: half of H reaches the objective."""
 
-    def _noisy_labels(self, labels, gate, seed):
-        return gate.release("labels less the objective's noise", 2 * labels) / 2, (0.0, 0.0)
+    def _noisy_labels(self, users, gate, seed):
+        doubled = Bounded(2 * users._labels, counted(1.0), norm="l1", unit="rating")
+        return gate.release("labels less the objective's noise", doubled) / 2, (0.0, 0.0)
+
+
+class NotClamped(LabelledUsers):
+    def _clamped(self, slope):
+        return slope
 
 
 class ClampedAfterTheNoise(OneBitCompletion):
-    def _clamped(self, slope):
-        return slope
+    def users(self, ratings):
+        return NotClamped(ratings, self)
 
 
 @pytest.mark.parametrize(("name", "cls"), [("objective", HalvedNoise), ("gradient", ClampedAfterTheNoise)])

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, GlobalMean, ItemBias, OneBitCompletion, Popular
+from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
 from hushrec.audit.distinguish import distance, distinguish, replay, transcript, worst_pair
 from hushrec.errors import InputError
+from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import (
     Budget,
     Laplace,

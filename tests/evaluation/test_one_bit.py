@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from hushrec.algorithms import OneBitCompletion
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.one_bit import (
     auc,
     average_relative_error,
-    completion_scores,
     log_loss,
     sign_accuracy,
     sign_metrics,
 )
+from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
 
 RNG = np.random.default_rng(0)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
-from hushrec.algorithms.one_bit import randomize_labels
 from hushrec.data import Domain, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
+from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
 

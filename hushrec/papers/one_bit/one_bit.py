@@ -16,22 +16,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logit, ndtri
 
-from hushrec.checks import (
-    check_choice,
-    check_numbers,
-    check_truths,
-    check_within,
-    is_number,
-    shown,
-)
+from hushrec.checks import check_choice, check_numbers, check_threshold, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
 from hushrec.gate import Gate, LocalGate
+from hushrec.kernels.one_bit import (
+    CURVATURE,
+    barzilai_borwein,
+    cell_scores,
+    label_sensitivity,
+    likelihood,
+    project_nuclear,
+    solve_dense,
+    solve_factored,
+    solve_rows,
+)
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.papers.one_bit.flips import check_cost, check_flips, garbled, pure_epsilon_share
 from hushrec.privacy import (
     Accountant,
     Bounded,
@@ -44,6 +49,7 @@ from hushrec.privacy import (
     Release,
     counted,
 )
+from hushrec.users import Users, likes
 
 Array = NDArray[Any]
 
@@ -155,7 +161,7 @@ class OneBitCompletion(Estimator):
     regularization: float = 5.0
 
     def __post_init__(self) -> None:
-        check_optional_threshold(self.threshold)
+        check_threshold(self.threshold)
         check_choice(
             mechanism=(self.mechanism, MECHANISMS),
             link=(self.link, ("logistic", "probit")),
@@ -245,30 +251,29 @@ class OneBitCompletion(Estimator):
         if self.mechanism == "gradient":
             steps = self.gradient_steps
             law = budget.share(fraction / steps) if self.noise == "gaussian" else Laplace(steps / epsilon)
-            sensitivity = min(2 * self.clamp, self._label_sensitivity)
-            return plan(*((f"gradient {step}", law, sensitivity) for step in range(1, steps + 1)))
+            labels = range(1, steps + 1)
+            return plan(*((f"gradient {step}", law, self.slope_sensitivity) for step in labels))
         if self.mechanism == "output":
-            return plan(("observed entries", budget.share(fraction), self._output_sensitivity()))
+            return plan(("observed entries", budget.share(fraction), self.output_sensitivity))
         assert self.n_users is not None and self.entry_epsilon is not None
         entries = self.n_users * domain.n_items
         multiplier = 1 / (entries * self.entry_epsilon) if budget.private else 0.0
         return plan(("matrix", Laplace(multiplier), 2 * self.bound * entries))
 
-    def _output_sensitivity(self) -> float:
+    @property
+    def slope_sensitivity(self) -> float:
+        """Most that one label moves the clamped gradient of scores within the bound."""
+        return min(2 * self.clamp, label_sensitivity(self.link, self.bound))
+
+    @property
+    def output_sensitivity(self) -> float:
         """Most that one label moves the last of the fixed steps, in Frobenius norm (proof: section 5)."""
-        contraction = (1 - self._output_step * self.strong_convexity) ** self.output_steps
-        return self._label_sensitivity / self.strong_convexity * (1 - contraction)
+        contraction = (1 - self.output_step * self.strong_convexity) ** self.output_steps
+        return label_sensitivity(self.link, self.bound) / self.strong_convexity * (1 - contraction)
 
     @property
-    def _label_sensitivity(self) -> float:
-        from hushrec.kernels.one_bit import label_sensitivity
-
-        return label_sensitivity(self.link, self.bound)
-
-    @property
-    def _output_step(self) -> float:
-        from hushrec.kernels.one_bit import CURVATURE
-
+    def output_step(self) -> float:
+        """Length of those steps."""
         return 1 / (CURVATURE[self.link] + self.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
@@ -288,9 +293,12 @@ class OneBitCompletion(Estimator):
 
     # ------------------------------------------------------------------ training
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
+    def users(self, ratings: Ratings) -> LabelledUsers:
+        return LabelledUsers(ratings, self)
+
+    def train(self, users: LabelledUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """What new users are served from: item factors and offsets."""
-        _, items = self._released_factors(ratings, gate, seed)
+        _, items = self._released_factors(users, gate, seed)
         return {"center": np.float64(0.0), "item_bias": items[:, -1], "item_factors": items[:, :-1]}
 
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
@@ -311,7 +319,8 @@ class OneBitCompletion(Estimator):
         """
         plan = self.check(ratings, accountant, seed)
         with one_blas_thread():
-            users, items = self._released_factors(ratings, LocalGate(accountant, plan), seed)
+            gate = LocalGate(accountant, plan)
+            users, items = self._released_factors(self.users(ratings), gate, seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound
         return Completion(users, items, bound, self.link, self.statement(ratings, accountant))
 
@@ -320,113 +329,94 @@ class OneBitCompletion(Estimator):
         ridge = self.regularization
         return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.offsets)
 
-    def _released_factors(self, ratings: Ratings, gate: Gate, seed: int) -> tuple[Array, Array]:
-        """Stacked factors and offsets of users and items; from here on all is public."""
-        if self.n_users is not None and self.n_users != ratings.n_users:
+    def _released_factors(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, Array]:
+        """Stacked factors and offsets of users and items, from released values and public places."""
+        self._check_size(users.shape)
+        if self.mechanism == "gradient":
+            return split_matrix(self._noisy_gradients(users, gate))
+        if self.mechanism == "output":
+            noisy = gate.release("observed entries", users.observed_entries())
+            seen = 0.5 + (self.strong_convexity + 0.25) * noisy  # the labels, where the noise is small
+            return self.solve(users.cells, seen, users.shape, (0.0, 0.0), seed, link="logistic")
+        if self.mechanism == "output-published":
+            return split_matrix(gate.release("matrix", users.optimum(seed)))
+        seen, flips = self._noisy_labels(users, gate, seed)
+        return self.solve(users.cells, seen, users.shape, flips, seed, link=self.link)
+
+    def _check_size(self, shape: tuple[int, int]) -> None:
+        if self.n_users is not None and self.n_users != shape[0]:
             raise InputError(
-                f"n_users={self.n_users} was declared, but there are {ratings.n_users} users;"
+                f"n_users={self.n_users} was declared, but there are {shape[0]} users;"
                 " their number is public here, declare it."
             )
         dense = self.solver == "dense" or self.mechanism not in ("none", "input", "objective")
-        if dense and ratings.n_users * ratings.n_items > _MOST_CELLS:
+        if dense and shape[0] * shape[1] > _MOST_CELLS:
             raise InputError(
-                f"A matrix of {ratings.n_users:,} x {ratings.n_items:,} is too large to hold whole; pass"
+                f"A matrix of {shape[0]:,} x {shape[1]:,} is too large to hold whole; pass"
                 " mechanism='input' or 'objective' with solver='factored'."
             )
-        labels = likes(ratings, self.threshold)
-        rows = np.repeat(np.arange(ratings.n_users), np.diff(labels.indptr))
-        cells = rows, labels.indices, labels.data
-        shape = ratings.n_users, ratings.n_items
-        if self.mechanism == "gradient":
-            return split_matrix(self._noisy_gradients(cells, shape, gate))
-        if self.mechanism == "output":
-            noisy = self._noisy_optimum(cells, shape, gate)
-            seen = 0.5 + (self.strong_convexity + 0.25) * noisy  # the labels, where the noise is small
-            return self._solve((cells[0], cells[1], seen), shape, (0.0, 0.0), seed, link="logistic")
-        if self.mechanism == "output-published":
-            users, items = self._solve(cells, shape, (0.0, 0.0), seed, link=self.link)
-            optimum = np.clip(product(users, items), -self.bound, self.bound)
-            return split_matrix(gate.release("matrix", optimum))
-        seen, flips = self._noisy_labels(cells[2], gate, seed)
-        return self._solve((cells[0], cells[1], seen), shape, flips, seed, link=self.link)
 
-    def _noisy_labels(self, labels: Array, gate: Gate, seed: int) -> tuple[Array, tuple[float, float]]:
+    def _noisy_labels(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, tuple[float, float]]:
         """What the solver sees of the labels (0 or 1), and how they were flipped."""
         if self.mechanism == "none":
-            return gate.release("labels", labels), self.flips or (0.0, 0.0)
+            return gate.release("labels", users.labels("l2")), self.flips or (0.0, 0.0)
         if self.mechanism == "objective":
             # log-likelihood + sum of H x: the labels enter it as label - H alone (proof: section 3)
-            return gate.release("labels less the objective's noise", labels), (0.0, 0.0)
+            return gate.release("labels less the objective's noise", users.labels("l1")), (0.0, 0.0)
         flip = gate.flip_probability("labels")
-        seen = gate.release("labels", labels > 0.5).astype(np.float64)
+        seen = gate.release("labels", users.labels("labels")).astype(np.float64)
         if self.flips is None:
             return seen, (flip, flip)
         return garbled(seen, flip, self.flips, np.random.default_rng(seed)), self.flips
 
-    def _solve(
-        self, cells: Any, shape: tuple[int, int], flips: tuple[float, float], seed: int, *, link: str
+    def _noisy_gradients(self, users: LabelledUsers, gate: Gate) -> Array:
+        """Algorithm 3: a fixed number of steps along noisy gradients, of lengths chosen from these alone."""
+        matrix, change, before = np.zeros(users.shape), np.zeros(0), np.zeros(0)
+        longest = 1 / CURVATURE[self.link]
+        shortest = longest / self.gradient_steps
+        for number in range(1, self.gradient_steps + 1):
+            noisy = gate.release(f"gradient {number}", users.slopes(matrix[users.cells]))
+            step = shortest
+            if number > 1:
+                step = min(max(barzilai_borwein(change, noisy - before), shortest), longest)
+            moved = matrix.copy()
+            moved[users.cells] -= step * noisy
+            moved = self.within(moved)
+            change, before, matrix = moved[users.cells] - matrix[users.cells], noisy, moved
+        return matrix
+
+    # ------------------------------------------------------------------ optima, on either side
+
+    def solve(
+        self,
+        places: tuple[Array, Array],
+        seen: Array,
+        shape: tuple[int, int],
+        flips: tuple[float, float],
+        seed: int,
+        *,
+        link: str,
     ) -> tuple[Array, Array]:
         """Algorithm 1, line 2, and Algorithm 2, line 3: factors of the constrained optimum."""
-        from hushrec.kernels.one_bit import solve_dense, solve_factored
-
-        radius = self._radius(shape, len(cells[2]))
+        cells, radius = (*places, seen), self._radius(shape, len(seen))
         stop: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
         if self.solver == "dense":
             return split_matrix(solve_dense(cells, shape, radius, self.bound, link, flips, **stop).point)
         start = np.random.default_rng(seed).standard_normal((sum(shape), self.rank + 1)) * _START_SIZE
         weights = np.concatenate(
-            [public_weights(cells[side], shape[side], self.weighting) for side in (0, 1)]
+            [public_weights(places[side], shape[side], self.weighting) for side in (0, 1)]
         )
         scale = np.repeat(1 / np.sqrt(weights)[:, None], self.rank + 1, axis=1)
         scale[:, -1] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
-        center = level(cells[2], flips, link) if self.offsets else 0.0
+        center = level(seen, flips, link) if self.offsets else 0.0
         point = solve_factored(
             cells, shape, radius, start, link, flips, center=center, scale=scale, **stop
         ).point
         point[shape[0] :, -1] += center
         return point[: shape[0]], point[shape[0] :]
 
-    def _noisy_gradients(self, cells: Any, shape: tuple[int, int], gate: Gate) -> Array:
-        """Algorithm 3: a fixed number of steps along noisy gradients, of lengths chosen from these alone."""
-        from hushrec.kernels.one_bit import CURVATURE, barzilai_borwein, likelihood
-
-        rows, columns, labels = cells
-        matrix, change, before = np.zeros(shape), np.zeros(0), np.zeros(0)
-        longest = 1 / CURVATURE[self.link]
-        shortest = longest / self.gradient_steps
-        for number in range(1, self.gradient_steps + 1):
-            _, slope = likelihood(matrix[rows, columns], labels, self.link)
-            noisy = gate.release(f"gradient {number}", self._clamped(slope))
-            step = shortest
-            if number > 1:
-                step = min(max(barzilai_borwein(change, noisy - before), shortest), longest)
-            moved = matrix.copy()
-            moved[rows, columns] -= step * noisy
-            moved = self._within(moved)
-            change, before, matrix = moved[rows, columns] - matrix[rows, columns], noisy, moved
-        return matrix
-
-    def _clamped(self, slope: Array) -> Array:
-        """Before the noise; clamping after it would bound nothing."""
-        return np.clip(slope, -self.clamp, self.clamp)
-
-    def _noisy_optimum(self, cells: Any, shape: tuple[int, int], gate: Gate) -> Array:
-        """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""
-        from hushrec.kernels.one_bit import likelihood
-
-        rows, columns, labels = cells
-        matrix = np.zeros(shape)
-        for _ in range(self.output_steps):
-            _, slope = likelihood(matrix[rows, columns], labels, self.link)
-            moved = (1 - self._output_step * self.strong_convexity) * matrix
-            moved[rows, columns] -= self._output_step * slope
-            matrix = self._within(moved)
-        return gate.release("observed entries", matrix[rows, columns])
-
-    def _within(self, matrix: Array) -> Array:
+    def within(self, matrix: Array) -> Array:
         """Into the nuclear ball, then into the box: two projections, so no two matrices move apart."""
-        from hushrec.kernels.one_bit import project_nuclear
-
         return np.clip(project_nuclear(matrix, self._radius(matrix.shape)), -self.bound, self.bound)
 
     def _radius(self, shape: tuple[int, ...], observed: float = math.inf) -> float:
@@ -437,6 +427,58 @@ class OneBitCompletion(Estimator):
         if relative is None:
             relative = 0.9 * min(1.0, max(observed, 1) / (_PLENTY * sum(shape))) ** (4 / 3)
         return relative * math.sqrt(shape[0] * shape[1])
+
+
+class LabelledUsers(Users):
+    """The values of ratings, which are private; their places are public.
+
+    Attributes
+    ----------
+    cells : (ndarray, ndarray)
+        Rows and columns of the observed cells.
+    shape : (int, int)
+        Numbers of users and items.
+    """
+
+    def __init__(self, ratings: Ratings, settings: OneBitCompletion) -> None:
+        super().__init__(ratings)
+        labels = likes(ratings, settings.threshold)
+        self.cells = np.repeat(np.arange(ratings.n_users), np.diff(labels.indptr)), labels.indices
+        self.shape = ratings.n_users, ratings.n_items
+        self._labels, self._settings = labels.data, settings
+
+    def labels(self, norm: str) -> Bounded:
+        """0 or 1 in every cell."""
+        values = self._labels > 0.5 if norm == "labels" else self._labels
+        return Bounded(values, counted(1.0), norm=norm, unit="rating")
+
+    def slopes(self, scores: Array) -> Bounded:
+        """Gradient of the loss in every cell, clamped; scores are clipped to the declared bound."""
+        fit = self._settings
+        _, slope = likelihood(np.clip(scores, -fit.bound, fit.bound), self._labels, fit.link)
+        norm = "l2" if fit.noise == "gaussian" else "l1"
+        return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm=norm, unit="rating")
+
+    def _clamped(self, slope: Array) -> Array:
+        """Before the noise; clamping after it would bound nothing."""
+        return np.clip(slope, -self._settings.clamp, self._settings.clamp)
+
+    def observed_entries(self) -> Bounded:
+        """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""
+        fit, matrix = self._settings, np.zeros(self.shape)
+        for _ in range(fit.output_steps):
+            _, slope = likelihood(matrix[self.cells], self._labels, fit.link)
+            moved = (1 - fit.output_step * fit.strong_convexity) * matrix
+            moved[self.cells] -= fit.output_step * slope
+            matrix = fit.within(moved)
+        return Bounded(matrix[self.cells], counted(fit.output_sensitivity), unit="rating")
+
+    def optimum(self, seed: int) -> Bounded:
+        """The whole optimum, every entry clipped to the declared bound (Algorithm 4 as published)."""
+        fit = self._settings
+        factors = fit.solve(self.cells, self._labels, self.shape, (0.0, 0.0), seed, link=fit.link)
+        matrix = np.clip(product(*factors), -fit.bound, fit.bound)
+        return Bounded(matrix, counted(2 * fit.bound * matrix.size), norm="l1", unit="rating")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -463,8 +505,6 @@ class Completion:
 
     def at(self, rows: Array, columns: Array) -> NDArray[np.float64]:
         """Entries at some cells."""
-        from hushrec.kernels.one_bit import cell_scores
-
         scores = cell_scores(rows, columns, np.vstack([self.users, self.items]), len(self.users))
         return np.clip(scores, -self.bound, self.bound)
 
@@ -473,104 +513,22 @@ class Completion:
         return np.clip(product(self.users, self.items), -self.bound, self.bound)
 
 
-# ---------------------------------------------------------------------- on the user's side
-
-
-def randomize_labels(
-    labels: Array, accountant: Accountant, *, flips: tuple[float, float] | None = None
-) -> NDArray[np.bool_]:
-    """What a client runs on her own labels before she sends them: local differential privacy.
-
-    The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and an infinite
-    budget of its own, since what it holds is protected already; pass on the flip probabilities, which are
-    public: (p, p) with p = 1 / (1 + e^epsilon), or the ``flips`` given here.
+def completion_scores(completion: Completion, trained: Ratings, targets: Ratings) -> NDArray[np.float64]:
+    """Released scores at the cells of ``targets``, 0 for users without a row; in the order of its data.
 
     Parameters
     ----------
-    labels : ndarray of bool
-        True for a like.
-    accountant : Accountant
-        The client's own, with a budget for unit "rating" and relation "replace"; epsilon is that of a label.
-    flips : (float, float), optional
-        Probabilities with which likes and dislikes are flipped; both 1 / (1 + e^epsilon) by default.
-
-    Returns
-    -------
-    ndarray of bool
-        The labels, some of them flipped.
-
-    Privacy
-    -------
-    Randomized response (Warner 1965): epsilon-DP for every label with delta 0, whoever sees the result. Any
-    ``flips`` within epsilon are the symmetric ones followed by more flips (docs/proofs/one_bit.md).
+    trained : Ratings
+        What the matrix was completed from: its users are the matrix's rows.
     """
-    budget = accountant.budget
-    epsilon = pure_epsilon_share(budget, accountant.part())
-    check_cost(flips, epsilon)
-    mechanism = RandomizedResponse(epsilon)
-    bounded = Bounded(np.asarray(labels, dtype=bool), counted(1.0), norm="labels", unit=budget.unit)
-    seen = accountant.release(bounded, mechanism, "labels")
-    if flips is None:
-        return np.asarray(seen)
-    fresh = np.random.default_rng()
-    return garbled(seen, mechanism.flip_probability(1.0), flips, fresh) > 0.5
-
-
-def flips_epsilon(to_dislike: float, to_like: float) -> float:
-    """What flipping likes and dislikes with these probabilities costs: the largest of four log-ratios.
-
-    The paper's condition (Theorem 1) bounds two of them and lets (0, e^-epsilon) pass, which costs infinity.
-    """
-    seen_like, seen_dislike = (1 - to_dislike, to_like), (to_dislike, 1 - to_like)
-    ratios = [_log_ratio(*pair) for pair in (seen_like, seen_dislike)]
-    return max(abs(ratio) for ratio in ratios)
-
-
-def check_flips(flips: tuple[float, float]) -> None:
-    """Refuse what are no two probabilities, or flips after which labels would tell the opposite."""
-    good = isinstance(flips, tuple) and len(flips) == 2 and all(0 <= flip <= 1 for flip in flips)
-    if not good or sum(flips) >= 1:
-        raise InputError(f"flips={flips!r} must be two probabilities that add up to less than 1.")
-
-
-def check_cost(flips: tuple[float, float] | None, epsilon: float) -> None:
-    """Refuse flips that cost more than epsilon a label."""
-    if flips is None:
-        return
-    check_flips(flips)
-    if flips_epsilon(*flips) > epsilon * (1 + 1e-12):
-        raise InputError(
-            f"flips={flips} cost epsilon = {flips_epsilon(*flips):.6g} a label, more than {epsilon:.6g};"
-            " flip more often, or leave flips out."
-        )
-
-
-def _log_ratio(one: float, other: float) -> float:
-    if one == other:
-        return 0.0
-    return math.log(one) - math.log(other) if one > 0 and other > 0 else math.inf
-
-
-def garbled(
-    seen: Array, flip: float, flips: tuple[float, float], generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Flip symmetrically flipped labels once more, so that likes and dislikes were flipped with ``flips``.
-
-    This is post-processing, so its randomness need not be secret.
-    """
-    first, second = flips
-    again_like = ((1 - flip) * (first - flip) + flip * (second - flip)) / (1 - 2 * flip)
-    again_dislike = ((1 - flip) * (second - flip) + flip * (first - flip)) / (1 - 2 * flip)
-    chance = np.where(seen > 0.5, again_like, again_dislike)
-    return np.logical_xor(seen > 0.5, generator.random(len(seen)) < chance).astype(np.float64)
+    rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
+    return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
 
 
 def fold_in_labels(
     arrays: Mapping[str, Array], labels: Any, link: str, regularization: float, offsets: bool = True
 ) -> UserState:
     """Local: every user's factors and offset, from her own labels and the released item factors."""
-    from hushrec.kernels.one_bit import solve_rows
-
     factors = np.asarray(arrays["item_factors"], dtype=np.float64)
     width = factors.shape[1]
     if offsets:
@@ -585,40 +543,11 @@ def fold_in_labels(
     return UserState(offset=users[:, width], factors=users[:, :width])
 
 
-def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
-    """The rows with 1 for ratings above the threshold and 0 for all others (stored too)."""
-    matrix = ratings.matrix
-    threshold = ratings.domain.midpoint if threshold is None else threshold
-    labels = (matrix.data > threshold).astype(np.float64)
-    return sp.csr_array((labels, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
 # ---------------------------------------------------------------------- parts
-
-
-def check_optional_threshold(threshold: float | None) -> None:
-    """Refuse a threshold that is no number."""
-    if threshold is not None and not is_number(threshold):
-        raise InputError(
-            f"threshold={shown(threshold)} is not a number; declare above which rating a user likes an item,"
-            " for example threshold=3.5."
-        )
-
-
-def pure_epsilon_share(budget: Budget, fraction: float) -> float:
-    """Epsilon (delta 0) that a fraction of the budget buys: all of it, or what has that part of its mu^2."""
-    from scipy.special import log_ndtr
-
-    if fraction >= 1 or not budget.private:
-        return budget.epsilon
-    half = budget.mu * math.sqrt(fraction) / 2
-    return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
 
 
 def level(seen: Array, flips: tuple[float, float], link: str) -> float:
     """The log-odds (or probit) of the overall rate of likes, as released labels tell it."""
-    from scipy.special import logit, ndtri
-
     to_dislike, to_like = flips
     rate = (float(np.mean(seen)) - to_like) / (1 - to_dislike - to_like) if len(seen) else 0.5
     rate = min(max(rate, _LEAST_RATE), 1 - _LEAST_RATE)

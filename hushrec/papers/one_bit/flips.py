@@ -1,0 +1,112 @@
+"""Labels flipped at random, what that costs, and what a client runs before it sends any."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Bounded, Budget, RandomizedResponse, counted
+
+Array = NDArray[Any]
+
+
+def randomize_labels(
+    labels: Array, accountant: Accountant, *, flips: tuple[float, float] | None = None
+) -> NDArray[np.bool_]:
+    """What a client runs on her own labels before she sends them: local differential privacy.
+
+    The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and an infinite
+    budget of its own, since what it holds is protected already; pass on the flip probabilities, which are
+    public: (p, p) with p = 1 / (1 + e^epsilon), or the ``flips`` given here.
+
+    Parameters
+    ----------
+    labels : ndarray of bool
+        True for a like.
+    accountant : Accountant
+        The client's own, with a budget for unit "rating" and relation "replace"; epsilon is that of a label.
+    flips : (float, float), optional
+        Probabilities with which likes and dislikes are flipped; both 1 / (1 + e^epsilon) by default.
+
+    Returns
+    -------
+    ndarray of bool
+        The labels, some of them flipped.
+
+    Privacy
+    -------
+    Randomized response (Warner 1965): epsilon-DP for every label with delta 0, whoever sees the result. Any
+    ``flips`` within epsilon are the symmetric ones followed by more flips (docs/proofs/one_bit.md).
+    """
+    budget = accountant.budget
+    epsilon = pure_epsilon_share(budget, accountant.part())
+    check_cost(flips, epsilon)
+    mechanism = RandomizedResponse(epsilon)
+    bounded = Bounded(np.asarray(labels, dtype=bool), counted(1.0), norm="labels", unit=budget.unit)
+    seen = accountant.release(bounded, mechanism, "labels")
+    if flips is None:
+        return np.asarray(seen)
+    fresh = np.random.default_rng()
+    return garbled(seen, mechanism.flip_probability(1.0), flips, fresh) > 0.5
+
+
+def flips_epsilon(to_dislike: float, to_like: float) -> float:
+    """What flipping likes and dislikes with these probabilities costs: the largest of four log-ratios.
+
+    The paper's condition (Theorem 1) bounds two of them and lets (0, e^-epsilon) pass, which costs infinity.
+    """
+    seen_like, seen_dislike = (1 - to_dislike, to_like), (to_dislike, 1 - to_like)
+    ratios = [_log_ratio(*pair) for pair in (seen_like, seen_dislike)]
+    return max(abs(ratio) for ratio in ratios)
+
+
+def check_flips(flips: tuple[float, float]) -> None:
+    """Refuse what are no two probabilities, or flips after which labels would tell the opposite."""
+    good = isinstance(flips, tuple) and len(flips) == 2 and all(0 <= flip <= 1 for flip in flips)
+    if not good or sum(flips) >= 1:
+        raise InputError(f"flips={flips!r} must be two probabilities that add up to less than 1.")
+
+
+def check_cost(flips: tuple[float, float] | None, epsilon: float) -> None:
+    """Refuse flips that cost more than epsilon a label."""
+    if flips is None:
+        return
+    check_flips(flips)
+    if flips_epsilon(*flips) > epsilon * (1 + 1e-12):
+        raise InputError(
+            f"flips={flips} cost epsilon = {flips_epsilon(*flips):.6g} a label, more than {epsilon:.6g};"
+            " flip more often, or leave flips out."
+        )
+
+
+def _log_ratio(one: float, other: float) -> float:
+    if one == other:
+        return 0.0
+    return math.log(one) - math.log(other) if one > 0 and other > 0 else math.inf
+
+
+def garbled(
+    seen: Array, flip: float, flips: tuple[float, float], generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Flip symmetrically flipped labels once more, so that likes and dislikes were flipped with ``flips``.
+
+    This is post-processing, so its randomness need not be secret.
+    """
+    first, second = flips
+    again_like = ((1 - flip) * (first - flip) + flip * (second - flip)) / (1 - 2 * flip)
+    again_dislike = ((1 - flip) * (second - flip) + flip * (first - flip)) / (1 - 2 * flip)
+    chance = np.where(seen > 0.5, again_like, again_dislike)
+    return np.logical_xor(seen > 0.5, generator.random(len(seen)) < chance).astype(np.float64)
+
+
+def pure_epsilon_share(budget: Budget, fraction: float) -> float:
+    """Epsilon (delta 0) that a fraction of the budget buys: all of it, or what has that part of its mu^2."""
+    if fraction >= 1 or not budget.private:
+        return budget.epsilon
+    half = budget.mu * math.sqrt(fraction) / 2
+    return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
