@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.algorithms import DPALS, Estimator, PrivateALS
+from hushrec.algorithms import Estimator, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.frontier.data import LIKED, available, folder
-from hushrec.algorithms import ALS, DPALS, Estimator, Gate, Popular, PrivateEigenRec
+from hushrec.algorithms import ALS, Estimator, Gate, Popular, PrivateEigenRec
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.data.splits import HeldOutUsers
@@ -28,6 +28,7 @@ from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import rank_scores
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
 
 DELTA = 1e-5

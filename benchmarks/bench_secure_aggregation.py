@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushrec.algorithms import DPALS, Estimator, PrivateALS
+from hushrec.algorithms import Estimator, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.outsourcing.aggregation_client import take_part
 from hushrec.outsourcing.aggregation_server import AggregationServer
@@ -21,6 +21,7 @@ from hushrec.outsourcing.agreement import Agreement
 from hushrec.outsourcing.messages import Masked
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Budget
 
 SHAPE = (943, 1_682, 100_000)

@@ -74,8 +74,9 @@ class Clock:
 
 def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
     """Sweeps of our estimators: the difference between fits of one and of three sweeps, noise included."""
-    from hushrec.algorithms import ALS, DPALS, Estimator, PrivateALS
+    from hushrec.algorithms import ALS, Estimator, PrivateALS
     from hushrec.data import Domain, Ratings
+    from hushrec.papers.dpals import DPALS
     from hushrec.privacy import Accountant, Budget
 
     ratings = Ratings.from_scipy(matrix, Domain(range(matrix.shape[1]), rating_range=(1, 5)))

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.algorithms import DPALS, Estimator, GlobalMean
+from hushrec.algorithms import Estimator, GlobalMean
 from hushrec.audit.distinguish import distinguish
-from hushrec.privacy import Budget, Plan, Release, epsilon_of, mu_of
+from hushrec.estimator import Round, plan_of
+from hushrec.papers.dpals import DPALS
+from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, epsilon_of, mu_of
 from hushrec.privacy.testing import SeededNoise
+from hushrec.users import Users
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "errata.md"
 START, END = "<!-- figures: python -m benchmarks.errata -->\n", "<!-- end of figures -->\n"
@@ -26,8 +29,9 @@ EPSILONS = (1, 5, 10, 20)
 class TheoremOne(DPALS):
     """Algorithm 1 of DPALS charged as Theorem 1 has it: one of the two statistics."""
 
-    def _statistics_sensitivity(self, replace: bool) -> float:
-        return math.sqrt(self._cells)
+    @property
+    def statistics_bound(self) -> Bound:
+        return counted(math.sqrt(self._cells))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +39,23 @@ class PublishedMean(GlobalMean):
     """The global mean of DPALS, section 5.2: every rating counts, and sqrt(k) is charged for k."""
 
     def releases(self, budget: Budget, domain, fraction: float) -> Plan:
-        sensitivity = math.sqrt(2 * domain.n_items)
-        return Plan(budget, (Release("level", budget.share(fraction), sensitivity, "user", budget.relation),))
+        return plan_of([Round("level", 1.0, counted(math.sqrt(2 * domain.n_items)))], budget, fraction)
 
-    def train(self, ratings, gate, seed):
-        deviations = (ratings.matrix.data - ratings.domain.midpoint) / ratings.domain.half_width
-        return {"center": gate.release("level", np.array([deviations.sum(), float(ratings.n_ratings)]))}
+    def users(self, ratings):
+        return AllRatings(ratings)
+
+    def train(self, users, gate, seed):
+        return {"center": gate.release("level", users.all_ratings())}
+
+
+class AllRatings(Users):
+    """Users who count as often as they have ratings."""
+
+    def all_ratings(self) -> Bounded:
+        ratings, domain = self._ratings, self.domain
+        deviations = (ratings.matrix.data - domain.midpoint) / domain.half_width
+        sums = np.array([deviations.sum(), float(ratings.n_ratings)])
+        return Bounded(sums, counted(math.sqrt(2 * domain.n_items)))
 
 
 def dpals_mu(epsilon: float, delta: float) -> float:

@@ -16,18 +16,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import ALS, DPALS, Billboard, GlobalMean, ItemBias, Popular, PrivateALS
+    from hushrec.algorithms import ALS, Billboard, GlobalMean, ItemBias, Popular, PrivateALS
     from hushrec.billboard import load
     from hushrec.data import Domain, Ratings
     from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError, ModelFileError
     from hushrec.evaluation import compare, evaluate
+    from hushrec.papers.dpals import DPALS
     from hushrec.privacy import Accountant, Budget, Ledger, Plan
 
 __version__ = "0.1.0"
 
 _ROOM_OF = {
     **dict.fromkeys(
-        ("ALS", "DPALS", "Billboard", "GlobalMean", "ItemBias", "Popular", "PrivateALS"), "hushrec.algorithms"
+        ("ALS", "Billboard", "GlobalMean", "ItemBias", "Popular", "PrivateALS"), "hushrec.algorithms"
     ),
     **dict.fromkeys(("Domain", "Ratings"), "hushrec.data"),
     **dict.fromkeys(
@@ -35,6 +36,7 @@ _ROOM_OF = {
     ),
     **dict.fromkeys(("compare", "evaluate"), "hushrec.evaluation"),
     **dict.fromkeys(("Accountant", "Budget", "Ledger", "Plan"), "hushrec.privacy"),
+    "DPALS": "hushrec.papers.dpals",
     "load": "hushrec.billboard",
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Bound, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.serving import UserState
+from hushrec.users import Users
+
+#: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
+PrivateSide = TypeVar("PrivateSide")
 
 #: What every privacy statement says is assumed public.
 PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
@@ -78,7 +82,7 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimator:
+class Estimator(Generic[PrivateSide]):
     """Hyper-parameters of one algorithm; frozen, so training never changes them.
 
     Subclasses write ``name``, :meth:`releases` (what will pass the gate, computable without data),
@@ -123,11 +127,11 @@ class Estimator:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
-    def users(self, ratings: Ratings) -> Any:
+    def users(self, ratings: Ratings) -> PrivateSide:
         """The private side of a training on these rows, as :meth:`train` takes it."""
-        return ratings
+        return Users(ratings)  # type: ignore[return-value]
 
-    def train(self, users: Any, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: PrivateSide, gate: Gate, seed: int) -> dict[str, Any]:
         """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
 
         It holds released values only: the methods of ``users`` return :class:`~hushrec.privacy.Bounded`

@@ -11,7 +11,7 @@ from hushrec.errors import InputError
 _PLACES = {
     "als": "hushrec.algorithms.als.ALS",
     "private-als": "hushrec.algorithms.private_als.PrivateALS",
-    "dpals": "hushrec.algorithms.dpals.DPALS",
+    "dpals": "hushrec.papers.dpals.DPALS",
     "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
     "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
     "corrective-frank-wolfe": "hushrec.papers.frank_wolfe.CorrectiveFrankWolfe",

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from benchmarks.frontier.data import DATASETS, Split, size
 from hushrec.algorithms import (
     ALS,
-    DPALS,
     Estimator,
     Gate,
     GlobalMean,
@@ -23,6 +22,7 @@ from hushrec.algorithms import (
     UserState,
 )
 from hushrec.data import Domain, Ratings
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     FrankWolfe,
@@ -33,7 +33,7 @@ from hushrec.papers.frank_wolfe import (
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget, Plan
-from hushrec.users import user_means
+from hushrec.users import Users, user_means
 
 #: Largest catalogue for which the item x item matrix is decomposed at every step.
 LARGEST_COVARIANCE = 2_000
@@ -53,10 +53,10 @@ class UserMean(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return Plan(budget, ())
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        n_items = ratings.domain.n_items
+    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        n_items = users.domain.n_items
         return {
-            "center": np.float64(ratings.domain.midpoint),
+            "center": np.float64(users.domain.midpoint),
             "item_bias": np.zeros(n_items),
             "item_factors": np.zeros((n_items, 0)),
         }

@@ -11,9 +11,10 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import dpals, private_als
+from hushrec.algorithms import private_als
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
+from hushrec.papers.dpals import dpals
 from hushrec.users import FittedUsers, norms
 
 Array = NDArray[Any]

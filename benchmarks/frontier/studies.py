@@ -19,10 +19,11 @@ from benchmarks.frontier.cells import DELTA, Cell
 from benchmarks.frontier.data import split
 from benchmarks.frontier.methods import UserMean
 from benchmarks.frontier.tables import Curve, curves, draw, figure_of
-from hushrec.algorithms import ALS, DPALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
+from hushrec.algorithms import ALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.estimator import Round, plan_of
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.posterior import adaptive_weights
 from hushrec.privacy import Budget, Plan, positive
@@ -97,15 +98,17 @@ class Frequent(Estimator):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         weights = plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction * self.weights_share)
-        inner = self.inner.releases(budget, self._part(domain), fraction * (1 - self.weights_share))
+        inner = self.inner.releases(budget, self.part(domain), fraction * (1 - self.weights_share))
         return Plan(budget, (*weights.releases, *inner.releases))
 
-    def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        released = gate.release("item weights", Users(ratings).item_weights())
-        chosen = np.sort(np.argsort(-released)[: self._part(ratings.domain).n_items])
-        inner = self.inner.train(self.inner.users(self._rows(ratings, chosen)), gate, seed)
-        factors = np.zeros((ratings.domain.n_items, inner["item_factors"].shape[1]))
-        bias = np.zeros(ratings.domain.n_items)
+    def users(self, ratings: Ratings) -> FrequentUsers:
+        return FrequentUsers(ratings, self)
+
+    def train(self, users: FrequentUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        n_items, released = users.domain.n_items, gate.release("item weights", users.item_weights())
+        chosen = np.sort(np.argsort(-released)[: self.part(users.domain).n_items])
+        inner = self.inner.train(users.on(chosen), gate, seed)
+        factors, bias = np.zeros((n_items, inner["item_factors"].shape[1])), np.zeros(n_items)
         factors[chosen], bias[chosen] = inner["item_factors"], inner["item_bias"]
         kept = {f"inner {name}": value for name, value in inner.items()}
         center = {"center": inner["center"], "item_bias": bias, "item_factors": factors}
@@ -113,20 +116,32 @@ class Frequent(Estimator):
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
         inner = {name[6:]: value for name, value in arrays.items() if name.startswith("inner ")}
-        return self.inner.fold_in(inner, self._rows(history, arrays["chosen"]))
+        return self.inner.fold_in(inner, self.rows(history, arrays["chosen"]))
 
     def hyper_parameters(self) -> dict[str, Any]:
         inner = {"algorithm": self.inner.name, **self.inner.hyper_parameters()}
         return {"inner": inner, "fraction": self.fraction, "weights_share": self.weights_share}
 
-    def _part(self, domain: Domain) -> Domain:
+    def part(self, domain: Domain) -> Domain:
         count = max(1, math.ceil(self.fraction * domain.n_items))
         return Domain(items=range(count), rating_range=(domain.low, domain.high))
 
-    def _rows(self, ratings: Ratings, chosen: NDArray[Any]) -> Ratings:
+    def rows(self, ratings: Ratings, chosen: NDArray[Any]) -> Ratings:
         matrix = ratings.matrix[:, chosen]
         matrix.sort_indices()
-        return Ratings(self._part(ratings.domain), matrix, ratings.user_values, ratings.user_texts)
+        return Ratings(self.part(ratings.domain), matrix, ratings.user_values, ratings.user_texts)
+
+
+class FrequentUsers(Users):
+    """Users of another algorithm, on the items that were chosen."""
+
+    def __init__(self, ratings: Ratings, settings: Frequent) -> None:
+        super().__init__(ratings)
+        self._settings = settings
+
+    def on(self, chosen: NDArray[Any]) -> Users:
+        """The same users with their ratings of chosen items only."""
+        return self._settings.inner.users(self._settings.rows(self._ratings, chosen))
 
 
 # ---------------------------------------------------------------------- the studies

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS
     from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
-    from hushrec.algorithms.dpals import DPALS
     from hushrec.algorithms.one_bit_user import UserLevelOneBit
     from hushrec.algorithms.private_als import PrivateALS
     from hushrec.algorithms.private_eigenrec import PrivateEigenRec
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _ROOM_OF = {
     "ALS": "hushrec.algorithms.als",
-    "DPALS": "hushrec.algorithms.dpals",
     "PrivateALS": "hushrec.algorithms.private_als",
     "PrivateEigenRec": "hushrec.algorithms.private_eigenrec",
     "UserLevelOneBit": "hushrec.algorithms.one_bit_user",
@@ -36,7 +34,6 @@ _ROOM_OF = {
 
 __all__ = [
     "ALS",
-    "DPALS",
     "ESTIMATORS",
     "Billboard",
     "Estimator",

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ALS(Estimator):
+class ALS(Estimator[Ratings]):
     """Matrix factorisation by alternating least squares, with no privacy at all.
 
     Parameters

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalMean(Estimator):
+class GlobalMean(Estimator[Users]):
     """Predict one number for everybody: the mean of the users' means.
 
     Privacy
@@ -41,9 +41,6 @@ class GlobalMean(Estimator):
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("level", 1.0, LEVEL_BOUND)], budget, fraction)
 
-    def users(self, ratings: Ratings) -> Users:
-        return Users(ratings)
-
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         domain = users.domain
         noisy = gate.release("level", users.level())
@@ -58,7 +55,7 @@ class GlobalMean(Estimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemBias(Estimator):
+class ItemBias(Estimator[Users]):
     """User mean (free, each user computes her own) plus a private bias per item.
 
     Each user spreads a contribution of bounded norm over the items she rated: her ratings minus her own
@@ -102,9 +99,6 @@ class ItemBias(Estimator):
         parts = signed(1.0), positive(self._WEIGHT_PART), LEVEL_BOUND.times(self._LEVEL_PART)
         return plan_of([Round("item biases", 1.0, jointly(*parts))], budget, fraction)
 
-    def users(self, ratings: Ratings) -> Users:
-        return Users(ratings)
-
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         """One release, then biases shrunk by its noise."""
         domain, n_items = users.domain, users.domain.n_items
@@ -127,7 +121,7 @@ class ItemBias(Estimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Popular(Estimator):
+class Popular(Estimator[Users]):
     """Recommend the most popular items to everybody, by privately released counts.
 
     Privacy
@@ -142,9 +136,6 @@ class Popular(Estimator):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
-
-    def users(self, ratings: Ratings) -> Users:
-        return Users(ratings)
 
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         return {

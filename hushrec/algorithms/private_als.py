@@ -1,6 +1,6 @@
 """Private ALS: alternating least squares with released biases and one shared Gramian, for whole users.
 
-It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.algorithms.dpals`) and the adaptive
+It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals`) and the adaptive
 weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
 and all items share one Gramian, so that their factors are updated by residuals.
 
@@ -82,7 +82,7 @@ _LARGEST_SPECTRAL = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateALS(Estimator):
+class PrivateALS(Estimator[FittedUsers]):
     """Private alternating least squares: biases first, then factors.
 
     Let :meth:`planned` choose everything from public quantities, or give ``rank`` and ``iterations``: as it

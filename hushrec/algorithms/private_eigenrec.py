@@ -50,7 +50,7 @@ _SMALLEST_WEIGHT = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateEigenRec(Estimator):
+class PrivateEigenRec(Estimator["LikingUsers"]):
     """Recommendation from likes: every row of the ratings is a like, whatever its value.
 
     Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/implicit.md).

@@ -14,7 +14,6 @@ from unittest import mock
 import numpy as np
 
 from hushrec.algorithms import (
-    DPALS,
     Estimator,
     Gate,
     GlobalMean,
@@ -25,6 +24,7 @@ from hushrec.algorithms import (
     UserLevelOneBit,
 )
 from hushrec.data import Domain, Ratings
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     PrivateFrankWolfe,

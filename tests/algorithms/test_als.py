@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ALS, DPALS
+from hushrec.algorithms import ALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.users import user_means
 

@@ -6,9 +6,10 @@ from dataclasses import MISSING, fields
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ESTIMATORS, ItemBias, PrivateALS
+from hushrec.algorithms import ESTIMATORS, ItemBias, PrivateALS
 from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient, PrivateSVD
 from hushrec.privacy import Budget
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS
 from hushrec.data import realistic
 from hushrec.errors import InputError
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import full, run, small, start
 

@@ -11,8 +11,9 @@ import warnings
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, PrivateALS
+from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise

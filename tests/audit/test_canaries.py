@@ -6,7 +6,8 @@ import pytest
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.audit.canaries import canaries
 from hushrec.errors import InputError
-from hushrec.privacy import Budget, Laplace, Plan, Release, mu_of_pure
+from hushrec.privacy import Bounded, Budget, Laplace, Plan, Release, counted, mu_of_pure
+from hushrec.users import Users
 from tests.audit.test_distinguish import PUBLISHED, Scaled
 
 ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUBLISHED.estimator}
@@ -50,16 +51,24 @@ def test_the_scores_are_those_of_the_claim():
 def test_a_pure_claim_is_that_of_its_releases():
     """One Laplace release: more mu than the Gaussian of (epsilon, delta), and epsilon itself holds."""
 
+    class FirstUsers(Users):
+        def first_items(self):
+            matrix = self._ratings.matrix
+            first = matrix.indices[matrix.indptr[:-1]]
+            counts = np.bincount(first, minlength=self.domain.n_items).astype(np.float64)
+            return Bounded(counts, counted(1.0), norm="l1")
+
     class FirstItems(Popular):
         def releases(self, budget, domain, fraction):
             return Plan(
                 budget, (Release("first items", Laplace(1 / budget.epsilon), 1.0, "user", "add-remove"),)
             )
 
-        def train(self, ratings, gate, seed):
-            first = ratings.matrix.indices[ratings.matrix.indptr[:-1]]
-            counts = np.bincount(first, minlength=ratings.n_items).astype(np.float64)
-            return {"item_bias": gate.release("first items", counts)}
+        def users(self, ratings):
+            return FirstUsers(ratings)
+
+        def train(self, users, gate, seed):
+            return {"item_bias": gate.release("first items", users.first_items())}
 
     budget = Budget(1.0, 1e-5)
     result = canaries(FirstItems(), budget, n_canaries=4000)

@@ -6,20 +6,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular
+from hushrec.algorithms import GlobalMean, ItemBias, Popular
 from hushrec.audit.distinguish import distance, distinguish, replay, transcript, worst_pair
 from hushrec.errors import InputError
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import (
+    Bounded,
     Budget,
     Laplace,
     Plan,
     RandomizedResponse,
     Release,
     SystemNoise,
+    counted,
     mu_of_pure,
 )
 from hushrec.privacy.testing import SeededNoise
+from hushrec.users import Users
 from tests.algorithms.cases import CASES, DOMAIN, Case
 
 SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}
@@ -118,11 +122,22 @@ def test_too_little_noise_is_caught(factor, record_property):
 
 def test_the_published_constant_is_caught(monkeypatch):
     """DPALS, Theorem 1, charges one of the two statistics: true mu is sqrt(2) times the claim."""
-    monkeypatch.setattr(DPALS, "_statistics_sensitivity", lambda self, _: math.sqrt(self._cells))
+    monkeypatch.setattr(DPALS, "statistics_bound", property(lambda self: counted(math.sqrt(self._cells))))
     once = replace(PUBLISHED, estimator=replace(PUBLISHED.estimator, iterations=1))
     result = audit(once, Budget(10.0, 1e-6), 20_000)
     assert result.pair_mu == pytest.approx(math.sqrt(2) * result.claimed_mu, rel=1e-3)
     assert result.violated, result.text()
+
+
+class Likes(Users):
+    """Users whose single ratings are protected."""
+
+    def labels(self):
+        return Bounded(self._ratings.matrix.data > 3, counted(1.0), norm="labels", unit="rating")
+
+    def number(self, norm):
+        total = np.array([(self._ratings.matrix.data > 3).sum() * 1.0])
+        return Bounded(total, counted(1.0), norm=norm, unit="rating")
 
 
 def test_laplace_and_flips_are_scored_by_their_likelihood(monkeypatch):
@@ -132,16 +147,21 @@ def test_laplace_and_flips_are_scored_by_their_likelihood(monkeypatch):
         def releases(self, budget, domain, fraction):
             return Plan(budget, (Release("sum", Laplace(1.0), 1.0, "rating", "replace"),))
 
-        def train(self, ratings, gate, seed):
-            total = np.array([(ratings.matrix.data > 3).sum() * 1.0])
-            return {"item_bias": gate.release("sum", total)}
+        def users(self, ratings):
+            return Likes(ratings)
+
+        def train(self, users, gate, seed):
+            return {"item_bias": gate.release("sum", users.number("l1"))}
 
     class Flipped(Popular):
         def releases(self, budget, domain, fraction):
             return Plan(budget, (Release("labels", RandomizedResponse(1.0), 1.0, "rating", "replace"),))
 
-        def train(self, ratings, gate, seed):
-            return {"item_bias": gate.release("labels", ratings.matrix.data > 3)}
+        def users(self, ratings):
+            return Likes(ratings)
+
+        def train(self, users, gate, seed):
+            return {"item_bias": gate.release("labels", users.labels())}
 
     budget = Budget(1.0, 1e-6, "rating", "replace")
     for estimator in (Pure(), Flipped()):
@@ -171,9 +191,12 @@ def test_a_mixed_claim_adds_up_in_mu():
             releases = ("sum", budget.share(0.4)), ("again", Laplace(mu_of_pure(1.0) / (0.3 * budget.mu)))
             return Plan(budget, [Release(*release, 1.0, "rating", "replace") for release in releases])
 
-        def train(self, ratings, gate, seed):
-            total = np.array([(ratings.matrix.data > 3).sum() * 1.0])
-            return {"item_bias": gate.release("sum", total) + gate.release("again", total)}
+        def users(self, ratings):
+            return Likes(ratings)
+
+        def train(self, users, gate, seed):
+            both = gate.release("sum", users.number("l2")), gate.release("again", users.number("l1"))
+            return {"item_bias": both[0] + both[1]}
 
     budget = Budget(10.0, 1e-6, "rating", "replace")
     plan = Mixed().plan(budget, DOMAIN)

@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hushrec.algorithms import DPALS
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, PrivateProjectedGradient, PrivateSVD
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import benchmarks.demo
-from hushrec.algorithms import DPALS, GlobalMean, ItemBias, Popular, PrivateALS
+from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.audit.distinguish import distance, replay, transcript
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
@@ -20,6 +20,7 @@ from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_ROWS
 from hushrec.evaluation import compare, runs
 from hushrec.evaluation.tuning import tune
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateProjectedGradient, PrivateSVD
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget

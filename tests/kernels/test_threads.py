@@ -71,7 +71,8 @@ def test_one_blas_thread_until_the_last_is_out(first_out):
 ALL_AT_ONCE = """
 import math, sys, threading
 import numpy as np
-from hushrec.algorithms import DPALS, PrivateALS
+from hushrec.algorithms import PrivateALS
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe, PrivateFrankWolfe, PrivateSVD
 from hushrec.data import realistic
 from hushrec.privacy import Accountant, Budget

@@ -20,14 +20,12 @@ import pyarrow as pa
 from hushrec import checks, estimator
 from hushrec import users as users_module
 from hushrec.algorithms import (
-    DPALS,
     Estimator,
     ItemBias,
     Popular,
     PrivateALS,
     PrivateEigenRec,
     baselines,
-    dpals,
     private_als,
     private_eigenrec,
 )
@@ -41,6 +39,7 @@ from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
 from hushrec.outsourcing import aggregation_client, aggregation_server
 from hushrec.outsourcing.agreement import Agreement
+from hushrec.papers.dpals import DPALS, dpals
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, eigensolvers, projected_gradient
 from hushrec.papers.mcsherry_mironov import CleansedSVD, cleansed_svd
 from hushrec.privacy import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import DPALS, ItemBias, Popular, PrivateALS
+from hushrec.algorithms import ItemBias, Popular, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
@@ -17,6 +17,7 @@ from hushrec.outsourcing.graph import _apart, _at_least, choose_graph
 from hushrec.outsourcing.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
 from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
+from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
 from hushrec.privacy import Accountant, Budget, mu_of
 from hushrec.privacy.testing import SeededNoise

@@ -20,7 +20,7 @@ from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator
+from hushrec.estimator import Estimator, PrivateSide
 from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentredEstimator(Estimator):
+class CentredEstimator(Estimator[PrivateSide]):
     """An estimator of sampled rows less their level.
 
     Parameters

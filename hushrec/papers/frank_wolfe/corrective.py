@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrectiveFrankWolfe(PrivateSteps):
+class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     """Private Frank-Wolfe with local refits.
 
     A direction enters with the strength of its eigenvalue above the noise, relative to the strongest, so

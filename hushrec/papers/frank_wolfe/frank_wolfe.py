@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hushrec.checks import check_choice, check_clips, check_numbers, check_truths
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import UserState, exact_plan
+from hushrec.estimator import PrivateSide, UserState, exact_plan
 from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import frank_wolfe_rows, with_values
 from hushrec.kernels.symmetric import top_right_singular
@@ -45,7 +45,7 @@ _SMALLEST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrankWolfe(CentredEstimator):
+class FrankWolfe(CentredEstimator[Ratings]):
     """Frank-Wolfe without privacy (Algorithm 3): the reference of :class:`PrivateFrankWolfe`.
 
     Parameters
@@ -126,7 +126,7 @@ class FrankWolfe(CentredEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateSteps(CentredEstimator):
+class PrivateSteps(CentredEstimator[PrivateSide]):
     """What the private variants share: T steps, each with the top eigenvectors of the residuals' covariance.
 
     Parameters
@@ -211,7 +211,7 @@ class PrivateSteps(CentredEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateFrankWolfe(PrivateSteps):
+class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     """Private Frank-Wolfe (Algorithm 1), with an optional clip of the residual rows.
 
     Parameters

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateSVD(CentredEstimator):
+class PrivateSVD(CentredEstimator["SizedUsers"]):
     """Complete every user's row from the private top eigenvectors of the users' covariance.
 
     Parameters

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hushrec.checks import check_clips, check_numbers, check_within
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Round, UserState, exact_plan, plan_of
+from hushrec.estimator import PrivateSide, Round, UserState, exact_plan, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.one_bit import soft_threshold_for
@@ -125,7 +125,7 @@ class FullRowUsers(CentredUsers):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ProjectedGradient(CentredEstimator):
+class _ProjectedGradient(CentredEstimator[PrivateSide]):
     """What the plain and the private algorithm share."""
 
     nuclear_norm: float
@@ -173,7 +173,7 @@ class _ProjectedGradient(CentredEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectedGradient(_ProjectedGradient):
+class ProjectedGradient(_ProjectedGradient[Ratings]):
     """Projected gradient descent without privacy: the reference of :class:`PrivateProjectedGradient`.
 
     Parameters
@@ -219,7 +219,7 @@ class ProjectedGradient(_ProjectedGradient):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateProjectedGradient(_ProjectedGradient):
+class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     """Private projected gradient descent (Algorithm 5), every full row clipped before its outer product.
 
     Parameters

@@ -69,7 +69,7 @@ _NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneBitCompletion(Estimator):
+class OneBitCompletion(Estimator["LabelledUsers"]):
     """Log-odds of liking, from likes and dislikes of which each one is protected.
 
     Parameters

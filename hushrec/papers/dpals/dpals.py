@@ -49,7 +49,7 @@ _UNOBSERVED_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPALS(Estimator):
+class DPALS(Estimator["SampledUsers"]):
     """Algorithm 1 of Chien et al. 2021 with its constants mended; the defaults add nothing to it.
 
     Parameters
