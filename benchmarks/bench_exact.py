@@ -43,7 +43,9 @@ def seconds(estimator: Estimator, ratings: Ratings, plain: bool) -> float:
     modules = [
         module
         for name, module in sys.modules.items()
-        if name.startswith("hushrec.algorithms.") and hasattr(module, "spacing")
+        if name.startswith("hushrec.")
+        and not name.startswith("hushrec.kernels")
+        and hasattr(module, "spacing")
     ]
     spacings = [module.spacing for module in modules]  # type: ignore[attr-defined]
     if plain:
