@@ -18,18 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import (
-    CleansedSVD,
+from hushrec.algorithms import Estimator, PrivateALS, PrivateEigenRec, UserLevelOneBit
+from hushrec.data import Domain
+from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
-    Estimator,
-    PrivateALS,
-    PrivateEigenRec,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
-    UserLevelOneBit,
 )
-from hushrec.data import Domain
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from tests.algorithms.cases import CASES, Case, ratings_of, rows_of
 from tests.algorithms.neighbours import moves, recorded_fit, replayed_fit
 

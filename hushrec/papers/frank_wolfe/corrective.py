@@ -54,7 +54,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     -------
     Unit: user. Relation: the budget's. Joint: the directions are (epsilon, delta)-DP, a user's coefficients
     are computed from them and her own ratings. Releases and sensitivities are those of
-    :class:`~hushrec.algorithms.PrivateFrankWolfe`.
+    :class:`~hushrec.papers.frank_wolfe.PrivateFrankWolfe`.
     """
 
     name: ClassVar[str] = "corrective-frank-wolfe"
