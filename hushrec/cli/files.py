@@ -88,20 +88,15 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
 def file_names(users: list[Any]) -> list[str]:
     """A file name for each user id: readable, valid on any system, and different for different ids.
 
-    The id is percent-encoded. A hash is added where the name would be too long, is reserved, or differs from
-    another's in upper and lower case only.
+    The id is percent-encoded. A hash is added where the name would be too long, is reserved, or holds a
+    capital letter, which some systems take for a small one. So a name tells nothing of the other users.
     """
-    encoded = [
-        quote(str(user), safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
-        for user in users
-    ]
-    folded: dict[str, int] = {}
-    for name in encoded:
-        folded[name.casefold()] = folded.get(name.casefold(), 0) + 1
     names = []
-    for user, name in zip(users, encoded):
-        if len(name) > _LONGEST_NAME or folded[name.casefold()] > 1 or name.casefold() in _RESERVED_NAMES:
-            digest = hashlib.sha256(str(user).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    for user in map(str, users):
+        name = quote(user, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+        capital = any("A" <= letter <= "Z" for letter in user)
+        if len(name) > _LONGEST_NAME or capital or name in _RESERVED_NAMES:
+            digest = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:32]
             name = f"{name[: _LONGEST_NAME - 40].rstrip('%')}~{digest}"
         names.append(f"{name}.csv")
     return names

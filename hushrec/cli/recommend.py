@@ -82,8 +82,8 @@ def recommend(
     else:
         assert file is not None
         _write_private_table(table, file)
-    found = {"users": rows.n_users, "path": str(folder or file), "note": PRIVATE_TABLE}
-    wrote = f"Wrote the lists of {rows.n_users:,} users to {folder or file}"
+    found = {"path": str(folder or file), "note": PRIVATE_TABLE}
+    wrote = f"Wrote the lists of all users in the history to {folder or file}"
     show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.")
 
 

@@ -232,18 +232,22 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
 
 
 def _guess_format(path: Path, magic: bytes) -> str:
-    """The format by the file's name (and Parquet's magic bytes), never by its rows."""
+    """The format by the file's name, else by Parquet's magic bytes in a header's place; never by its rows."""
     name = path.name.lower()
     for compression in (".gz", ".bz2", ".zst"):
         name = name.removesuffix(compression)
     suffix = Path(name).suffix
-    if magic == b"PAR1" or suffix in (".parquet", ".pq"):
+    if suffix in (".parquet", ".pq"):
         return "parquet"
     if name.startswith("jester-data"):
         return "jester"
     if suffix in (".data", ".base", ".test"):
         return "movielens-100k"
-    return {".dat": "movielens-dat", ".tsv": "tsv"}.get(suffix, "csv")
+    if suffix == ".dat":
+        return "movielens-dat"
+    if magic == b"PAR1":
+        return "parquet"
+    return "tsv" if suffix == ".tsv" else "csv"
 
 
 def _read_parquet(path: Path, columns: Any, implicit: bool) -> Columns:

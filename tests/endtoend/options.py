@@ -1,0 +1,117 @@
+"""The private estimators and their documented options, as words of a command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Words = tuple[str, ...]
+
+
+def _of(option: str, *values: str) -> list[Words]:
+    """The planned or default value, and others."""
+    return [(), *((f"--{option}", value) for value in values)]
+
+
+_STEPS: dict[str, list[Words]] = {
+    "eigenvector": _of("eigenvector", "oja", "power"),
+    "schedule": _of("schedule", "polynomial", "open-ended"),
+    "iterations": _of("iterations", "3"),
+    "center": _of("center", "user", "biases", "middle"),
+    "residual clip": _of("residual-clip", "0.2"),
+    "decay": _of("residual-clip-decay", "0.5"),
+    "inner steps": _of("inner-steps", "2"),
+    "block": _of("block", "3"),
+    "sample": _of("{}.max-ratings-per-user", "3"),
+}
+_ALS: dict[str, list[Words]] = {
+    "factors": [
+        (),
+        ("--rank", "4"),
+        ("--no-features",),
+        ("--no-features", "--rank", "0"),
+        ("--no-features", "--bias-rounds", "0"),
+    ],
+    "iterations": _of("iterations", "0", "2"),
+    "start": _of("start", "spectral", "random"),
+    "factor clip": _of("factor-clip", "0.001"),
+    "user variance": _of("user-variance", "6"),
+    "weight exponent": _of("weight-exponent", "0", "-1"),
+}
+
+#: Options by model, beside those that all have.
+OPTIONS: dict[str, dict[str, list[Words]]] = {
+    "private-als": {**_ALS, "item features": [(), ("--item-features", "features.csv")]},
+    "one-bit-user": {**_ALS, "threshold": _of("threshold", "3.5", "0.5")},
+    "dpals": {
+        "clipping": _of("clipping", "user"),
+        "sampling": _of("sampling", "tail", "weights"),
+        "center": _of("center", "level", "user"),
+        "orthonormalize": [(), ("--orthonormalize",)],
+        "unobserved weight": _of("unobserved-weight", "0.1"),
+        "item fraction": _of("item-fraction", "0.5"),
+        "sample": _of("dpals.max-ratings-per-user", "2"),
+        "clip": _of("clip", "0.01"),
+    },
+    "private-frank-wolfe": {
+        **_STEPS,
+        "row clip": _of("row-clip", "0.3"),
+        "nuclear norm": _of("nuclear-norm", "30", "1000"),
+        "damping": _of("step-damping", "0.5"),
+    },
+    "corrective-frank-wolfe": {**_STEPS, "regularization": _of("regularization", "0.1")},
+    "private-svd": {
+        "rank": _of("rank", "2"),
+        "scale": _of("scale", "local", "paid"),
+        "row clip": _of("row-clip", "0.2"),
+        "center": _of("center", "biases", "middle"),
+        "sample": _of("private-svd.max-ratings-per-user", "3"),
+    },
+    "private-projected-gradient": {
+        "iterations": _of("iterations", "2"),
+        "row clip": _of("row-clip", "0.1"),
+        "center": _of("center", "biases", "middle"),
+        "step decay": _of("step-decay", "0.5"),
+        "nuclear norm": _of("nuclear-norm", "30"),
+    },
+    "cleansed-svd": {
+        "rank": _of("rank", "2", "12"),
+        "prediction": _of("prediction", "neighbours"),
+        "clamp": _of("residual-clamp", "0.02"),
+        "sample": _of("cleansed-svd.max-ratings-per-user", "4"),
+    },
+    "private-eigenrec": {
+        "rank": _of("rank", "0", "2"),
+        "iterations": _of("iterations", "1"),
+        "support": _of("support", "0.1"),
+        "equalization": _of("equalization", "0"),
+    },
+    "item-bias": {"clip": _of("clip", "1"), "regularization": _of("user-regularization", "0.1")},
+    "global-mean": {},
+    "popular": {},
+}
+
+#: What every command that trains takes.
+GENERAL: dict[str, list[Any]] = {
+    "epsilon": [("--epsilon", "1"), ("--epsilon", "20")],
+    "relation": [(), ("--relation", "replace")],
+    "users": [(), ("--users", "5"), ("--users", "100000")],
+    "cap": [(), ("--max-ratings-per-user", "3")],
+    "seed": [(), ("--seed", "7")],
+    "json": [(), ("--json",)],
+    "ledger": [(), ("--ledger", "mine.sqlite", "--dataset", "shop")],
+}
+
+#: Of the model that protects the value of a rating.
+ONE_BIT: dict[str, list[Words]] = {
+    "mechanism": _of("mechanism", "objective", "gradient", "output"),
+    "solver": _of("solver", "dense"),
+    "noise": _of("noise", "gaussian"),
+    "link": _of("link", "probit"),
+    "offsets": [(), ("--no-offsets",)],
+    "threshold": _of("threshold", "3.5"),
+}
+
+
+def words(model: str, choice: dict[str, Any]) -> list[str]:
+    """Those of the chosen options that are words."""
+    return [word.format(model) for value in choice.values() if isinstance(value, tuple) for word in value]

@@ -1,0 +1,463 @@
+"""B: from the file to everything that leaves the process.
+
+The noisy releases of a run are played to the same run on a file that differs in one user. Model, tables,
+standard output and error, log records, warnings, exit code and written files must be the same, byte for byte;
+what is the curator's own must say so where it is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import pty
+import random
+import re
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import benchmarks.demo
+from hushrec.algorithms import ESTIMATORS, PrivateALS
+from hushrec.algorithms.baselines import release_user_count
+from hushrec.cli import run
+from hushrec.cli.recommend import PRIVATE_TABLE
+from hushrec.data import Domain, Ratings
+from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
+from hushrec.privacy.testing import NoiseCall, SeededNoise
+from tests.endtoend.options import GENERAL, ONE_BIT, OPTIONS, words
+from tests.endtoend.seen import Seen, Tape, files_of, leaves_the_same, observe
+from tests.endtoend.worlds import CHANGES, FORMATS, KINDS, MAGIC, all_pairs, domain_words, pair, write
+
+ROOT = Path(__file__).parents[2]
+
+#: What a choice of options is made of beside the words of the command line.
+FILES = {
+    "format": list(FORMATS),
+    "change": list(CHANGES),
+    "rows": list(KINDS),
+    "likes": [False, True],
+    "terminal": [False, True],
+}
+
+
+def train_words(model: str, choice: dict, folder: Path) -> list[str]:
+    declared = domain_words(folder, choice["format"], choice["likes"])
+    return ["--model", model, "--delta", "1e-5", *declared, *words(model, choice)]
+
+
+def trained(model: str, choice: dict, folder: Path, seed: int) -> Seen:
+    """Two trainings with a choice of options on files that differ in one user."""
+    kind, likes = choice["format"], choice["likes"]
+    both = pair(kind, choice["change"], choice["rows"], likes, random.Random(seed))
+
+    def world(place: Path, number: int):
+        read = write(place / FORMATS[kind], kind, both[number], likes)
+        line = ["train", *read, *train_words(model, choice, place), "--out", "model.hush"]
+        return partial(run, line)
+
+    return leaves_the_same(folder, world, terminal=choice["terminal"])
+
+
+def check_training(model: str, rows: int | None, folder: Path, record) -> None:
+    choices = all_pairs({**FILES, **GENERAL, **OPTIONS[model]}, seed=0)
+    if rows is not None:
+        choices = random.Random(model).sample(choices, rows)
+    done = 0
+    for number, choice in enumerate(choices):
+        try:
+            seen = trained(model, choice, folder / str(number), number)
+        except AssertionError as error:
+            raise AssertionError(f"{model}, choice {number}, {choice}: {error}") from None
+        done += seen.code == 0
+        assert seen.code == 0 or (seen.code == 2 and seen.stderr.startswith("Error: ")), seen
+    assert done >= 0.5 * len(choices), "most of what is tried is refused"
+    record("pairs", len(choices))
+
+
+@pytest.mark.parametrize("model", OPTIONS)
+def test_training(model, tmp_path, record_property):
+    check_training(model, 6, tmp_path, record_property)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", OPTIONS)
+def test_training_with_all_pairs_of_options(model, tmp_path, record_property):
+    check_training(model, None, tmp_path, record_property)
+
+
+@pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat"])
+@pytest.mark.parametrize("number", range(len(MAGIC)))
+def test_the_first_line_of_a_file_without_header(kind, number, tmp_path):
+    """Killed: a user whose id makes the file look as if it were of another format."""
+
+    def world(place: Path, at: int):
+        mark = b"\t" if kind == "movielens-100k" else b"::"
+        first = [mark.join([MAGIC[number] + b"mallory", b"1", b"4", b"0"])] if at else []
+        read = write(place / FORMATS[kind], kind, [*first, ("u1", 1, 4), ("u2", 2, 3)], False)
+        declared = domain_words(place, kind, False)
+        line = ["train", *read, "--model", "global-mean", "--epsilon", "1", "--delta", "1e-5", *declared]
+        return partial(run, [*line, "--out", "model.hush"])
+
+    assert leaves_the_same(tmp_path, world).code == 0
+
+
+# ---------------------------------------------------------------------- the value of one rating
+
+
+def check_one_bit(rows: int | None, folder: Path, record) -> None:
+    """Which cells are observed is public; whether they are likes is not."""
+    general = {name: GENERAL[name] for name in ("epsilon", "seed", "json", "ledger")}
+    formats = {"format": ["csv", "parquet", "movielens-dat"], "terminal": [False, True]}
+    choices = all_pairs({**formats, **general, **ONE_BIT}, seed=0)
+    if rows is not None:
+        choices = random.Random(1).sample(choices, rows)
+    for number, choice in enumerate(choices):
+        dice = random.Random(number)
+        cells = [(f"u{user}", item) for user in range(8) for item in dice.sample(range(1, 13), 6)]
+        both = [[(*cell, dice.choice((1, 2, 3, 4, 5))) for cell in cells] for _ in range(2)]
+
+        def world(place: Path, at: int, choice=choice, both=both):
+            read = write(place / FORMATS[choice["format"]], choice["format"], both[at], False)
+            line = ["train", *read, *train_words("one-bit", {**choice, "likes": False}, place)]
+            return partial(run, [*line, "--unit", "rating", "--out", "model.hush"])
+
+        seen = leaves_the_same(folder / str(number), world, terminal=choice["terminal"])
+        assert seen.code == 0 or "--link" in seen.stderr, (choice, seen)
+    record("pairs", len(choices))
+
+
+def test_one_bit(tmp_path, record_property):
+    check_one_bit(4, tmp_path, record_property)
+
+
+@pytest.mark.full
+def test_one_bit_with_all_pairs_of_options(tmp_path, record_property):
+    check_one_bit(None, tmp_path, record_property)
+
+
+# ---------------------------------------------------------------------- the other commands
+
+CASES = [(kind, change, rows) for kind in ("csv", "parquet") for change in CHANGES for rows in KINDS]
+SOME = [
+    ("csv", "removed", "ordinary"),
+    ("parquet", "alone", "nothing"),
+    ("movielens-dat", "added", "first"),
+    ("tsv", "replaced", "lines"),
+    ("numbers", "added", "cells"),
+    ("named", "alone", "everything"),
+]
+
+
+def files(place: Path, number: int, case: tuple[str, str, str], likes: bool = False) -> list[str]:
+    """Write one of two files that differ in a user; words that read it."""
+    kind, change, rows = case
+    both = pair(kind, change, rows, likes, random.Random(repr(case)))
+    return write(place / FORMATS[kind], kind, both[number], likes)
+
+
+def check_python(model: str, case: tuple[str, str, str], terminal: bool, folder: Path) -> None:
+    """``planned(...).fit(...)``, the model saved, its statement and everything else that prints itself."""
+
+    def world(place: Path, number: int):
+        path, *_ = files(place, number, case)
+        names = {"user": "who", "item": "what", "rating": "stars"} if case[0] == "named" else None
+
+        def call() -> None:
+            budget, domain = Budget(5, 1e-6), Domain(range(1, 13), rating_range=(1, 5))
+            ratings = Ratings.read(path, domain, columns=names)
+            accountant = Accountant(budget, ledger=Ledger("ledger.sqlite"), dataset="shop")
+            n_users = release_user_count(ratings, accountant)
+            estimator = ESTIMATORS[model].planned(budget, domain, n_users)
+            billboard = estimator.fit(ratings, accountant, progress=terminal)
+            billboard.save("model.hush")
+            print(ratings, accountant.releases, accountant.spent_mu, estimator, billboard, n_users)
+            print(billboard.privacy.text(), billboard.privacy.to_dict())
+
+        return call
+
+    seen = leaves_the_same(folder, world, terminal=terminal)
+    assert seen.code is None and "model.hush" in seen.files, seen.code
+    assert ("training" in seen.stderr) == terminal
+
+
+@pytest.mark.parametrize("model", OPTIONS)
+def test_from_python(model, tmp_path):
+    number = list(OPTIONS).index(model)
+    check_python(model, SOME[number % len(SOME)], bool(number % 2), tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("model", OPTIONS)
+def test_from_python_at_length(model, terminal, tmp_path):
+    for number, case in enumerate([*CASES, *SOME]):
+        check_python(model, case, terminal, tmp_path / str(number))
+
+
+def check_tune(model: str, tried: str, case: tuple[str, str, str], folder: Path, json: bool = False) -> None:
+    """The best of several runs on one file, of another number of runs on the other."""
+    seen, calls = [], []
+    for number, runs in ((0, 1), (1, 1), (1, 3)):
+        place = folder / f"{number}{runs}"
+        place.mkdir(parents=True)
+        likes = domain_words(place, case[0], False)
+        line = ["tune", *files(place, number, case), "--model", model, "--try", tried, "--epsilon", "5"]
+        line += ["--delta", "1e-6", *likes, "--out", "model.hush", *(["--json"] if json else [])]
+        tape = Tape((calls + 2 * [worse(call) for call in calls]) if runs == 3 else calls or None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self, runs=runs: runs)
+            patch.setattr("hushrec.evaluation.tuning.secrets.randbelow", lambda n: 0)
+            seen.append(observe(place, partial(run, line), tape))
+        calls = calls or tape.calls
+    assert seen[0].code == 0, seen[0]
+    assert not (found := [each for other in seen[1:] for each in seen[0].differences(other)]), found
+
+
+def worse(call: NoiseCall) -> NoiseCall:
+    """The same release, but a score that no run wins with."""
+    return replace(call, output=np.array([1e12, 1.0])) if call.label == "score" else call
+
+
+@pytest.mark.parametrize("case", SOME, ids="-".join)
+def test_tune(case, tmp_path):
+    check_tune("item-bias", "clip=0.3,0.6", case, tmp_path, json=case[0] == "csv")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", [*CASES, *SOME], ids="-".join)
+def test_tune_at_length(case, tmp_path):
+    tried = {"private-als": "rank=2,3", "item-bias": "clip=0.3,0.6", "dpals": "rank=1,2"}
+    for number, (model, values) in enumerate(tried.items()):
+        check_tune(model, values, case, tmp_path / str(number), json=bool(number))
+
+
+def compare_words(place: Path, models: str, *more: str) -> list[str]:
+    declared = domain_words(place, "csv", models == "popular")
+    return ["--models", models, "--epsilons", "1,5", "--delta", "1e-6", *declared, "--out-dir", "out", *more]
+
+
+def check_compare(models: str, case: tuple[str, str, str], folder: Path, *more: str, **options) -> None:
+    """Everything but the errors on held-out ratings, which are marked private wherever they stand."""
+    likes = models == "popular"
+
+    def world(place: Path, number: int):
+        line = ["compare", *files(place, number, case, likes), *compare_words(place, models, *more)]
+        return partial(run, line)
+
+    seen = leaves_the_same(folder, world, public=without_figures, **options)
+    assert seen.code == 0, seen
+    assert {name for name in seen.files if name.startswith("out/")} == {
+        f"out/comparison.{kind}" for kind in ("md", "parquet", "png", "svg")
+    }
+
+
+@pytest.mark.parametrize("case", SOME[:3], ids="-".join)
+def test_compare(case, tmp_path):
+    check_compare("item-bias", case, tmp_path, *(["--json"] if case[0] == "csv" else []), terminal=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", [*CASES, *SOME], ids="-".join)
+@pytest.mark.parametrize("models", ["popular", "private-als", "one-bit-user,item-bias"])
+def test_compare_at_length(models, case, tmp_path):
+    check_compare(models, case, tmp_path / "text", terminal=True)
+    check_compare(models, case, tmp_path / "json", "--json", "--draws", "2", "--users", "100")
+
+
+ASKED = (
+    ["--user", "u3"],
+    ["--user", "nobody", "--json"],
+    ["--user", "u5", "--include-seen", "-n", "12"],
+    ["--all-users", "--out", "lists.parquet"],
+    ["--all-users", "--out", "lists.private.parquet", "--json"],
+    ["--all-users", "--out-dir", "lists"],
+)
+HISTORIES = [(kind, change) for kind in ("csv", "parquet") for change in ("added", "removed", "replaced")]
+
+
+@pytest.mark.parametrize("kind, change", HISTORIES)
+def test_recommend(kind, change, tmp_path):
+    """What one user is shown, and the file of her list, do not depend on the others' rows in the history."""
+
+    def world(asked, place: Path, number: int):
+        dice = random.Random(change)
+        both = pair(kind, change, "ordinary", False, dice)
+        rows = [[("U3" if user == "mallory" else user, *row) for user, *row in each] for each in both]
+        model(place)
+        line = ["recommend", "model.hush", *write(place / FORMATS[kind], kind, rows[number], False)]
+        return partial(run, [*line, *asked])
+
+    for number, line in enumerate(ASKED):
+        options = {"public": without_her_list} if "--all-users" in line else {}
+        seen = leaves_the_same(tmp_path / str(number), partial(world, line), **options)
+        assert seen.code == 0, seen
+
+
+def model(place: Path) -> None:
+    """A model of released values, the same each time."""
+    domain = Domain([str(n) for n in range(1, 13)], rating_range=(1, 5))
+    ratings = Ratings.from_triples(["a", "a", "b"], ["1", "2", "3"], [5, 4, 1], domain)
+    noise = SeededNoise(3)
+    PrivateALS().fit(ratings, Accountant(Budget(5, 1e-6), noise=noise)).save(place / "model.hush")
+
+
+def without_her_list(seen: Seen) -> Seen:
+    """The private table without the rows of U3, or the folder without her file; both are marked private."""
+    assert PRIVATE_TABLE in seen.stdout
+    kept = {}
+    for name, (mode, content) in seen.files.items():
+        if name.endswith(".parquet"):
+            table = pq.read_table(pa.BufferReader(content))
+            assert PRIVATE_TABLE.encode() in table.schema.metadata.values()
+            content = [table.schema.metadata, [row for row in table.to_pylist() if row["user"] != "U3"]]
+        if not name.startswith("lists/U3"):
+            kept[name] = (mode, content)
+    return replace(seen, files=kept)
+
+
+def test_plan(tmp_path):
+    """It has no ratings to read: they may lie beside it."""
+
+    def world(place: Path, number: int):
+        files(place, number, SOME[0])
+        declared = domain_words(place, "csv", False)
+        return partial(run, ["plan", "--epsilon", "1", "--delta", "1e-6", *declared, "--users", "1000"])
+
+    assert leaves_the_same(tmp_path, world, terminal=True).code == 0
+
+
+@pytest.mark.parametrize("case", SOME[:1], ids="-".join)
+def test_demo(case, tmp_path):
+    """``make demo`` on a file of one's own: all but errors, comparison and the copies of the ratings."""
+    check_demo(case, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", [case for case in SOME if case[0] != "named"], ids="-".join)
+def test_demo_at_length(case, tmp_path):
+    check_demo(case, tmp_path)
+
+
+def check_demo(case: tuple[str, str, str], folder: Path) -> None:
+    def world(place: Path, number: int):
+        domain_words(place, case[0], False)
+        path, *_ = files(place, number, case)
+        return partial(demo, ["--ratings", path, "--catalogue", "items.txt"])
+
+    seen = leaves_the_same(folder, world, public=without_figures)
+    assert seen.code is None, seen
+    assert "demo-output/model.hush" in seen.files
+
+
+def demo(words: list[str]) -> None:
+    """The demo, its commands run in this process."""
+
+    def invoke(command: list[str], **_: object) -> SimpleNamespace:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = run(command[3:])
+        return SimpleNamespace(returncode=code, stdout=printed.getvalue())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["demo", *words])
+        patch.setattr("benchmarks.demo.subprocess.run", invoke)
+        benchmarks.demo.main()
+
+
+# ---------------------------------------------------------------------- the curator's own look
+
+FIGURE = re.compile(r"(?<![\w.-])(nan|–|\d\.\d{4}( \(\S+\))?)(?![\w.-])")
+KEPT = ("model", "epsilon", "draw", "delta", "unit", "relation", "data_is_public")
+COPIES = ("ratings.parquet", "train.parquet", "test.parquet")
+
+
+def without_figures(seen: Seen) -> Seen:
+    """All but errors on held-out ratings, if it says beside them that they are private."""
+    assert "private figure of the curator" in seen.stdout
+    kept = {}
+    for name, (mode, content) in seen.files.items():
+        if "comparison." in name:
+            assert b"private figure of the curator" in content, name
+            assert "the comparison" in seen.stdout or not name.startswith("demo-output"), name
+            if name.endswith(".parquet"):
+                table = pq.read_table(pa.BufferReader(content))
+                content = [table.schema, table.select(KEPT).to_pylist()]
+            else:
+                content = FIGURE.sub("#", content.decode()) if name.endswith(".md") else None
+        elif name.endswith(COPIES):
+            assert f"{Path(name).stem}" in seen.stdout.split("Private: ")[1]
+            content = None
+        kept[name] = (mode, content)
+    return replace(seen, stdout=_screen(seen.stdout), files=kept)
+
+
+def _screen(text: str) -> str:
+    """A table's lines and JSON's runs, without the figures."""
+    if text.startswith("{"):
+        found = json.loads(text)
+        found["runs"] = [
+            {key: value if key in KEPT else None for key, value in row.items()} for row in found["runs"]
+        ]
+        return json.dumps(found)
+    table = re.compile(r"^(\| \S+ \||  \S.*, (epsilon|no) ).*$", re.M)
+    return table.sub(lambda line: re.sub(" +", " ", FIGURE.sub("#", line[0])), text)
+
+
+# ---------------------------------------------------------------------- real processes
+
+
+def test_a_real_process(tmp_path):
+    check_real_process(SOME[0], tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", SOME, ids="-".join)
+def test_a_real_process_at_length(case, tmp_path):
+    check_real_process(case, tmp_path)
+
+
+def check_real_process(case: tuple[str, str, str], tmp_path: Path) -> None:
+    """What in-process runs cannot see: file descriptors, a real terminal, the exit of the interpreter."""
+    screens = []
+    for number in (0, 1):
+        place = tmp_path / str(number)
+        place.mkdir()
+        line = ["train", *files(place, number, case), "--model", "private-als", "--epsilon", "5"]
+        line += ["--delta", "1e-6", *domain_words(place, "csv", False), "--out", "model.hush"]
+        screens.append(process(place, tmp_path / "tape", line))
+    assert screens[0] == screens[1]
+    assert screens[0][0] == 0 and b"training: 100%" in screens[0][2] and b"PRIVACY STATEMENT" in screens[0][1]
+
+
+def process(place: Path, tape: Path, line: list[str]) -> tuple[object, ...]:
+    """Exit code, standard output, what a terminal shows of standard error, and the files."""
+    before = {path.name for path in place.iterdir()}
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HUSHREC_LEDGER": "ledger.sqlite", "COLUMNS": "80"}
+    started = subprocess.Popen(
+        [sys.executable, "-W", "always", "-m", "tests.endtoend.process", str(tape), *line],
+        cwd=place, env=environment, stdout=subprocess.PIPE, stderr=follower,
+    )  # fmt: skip
+    os.close(follower)
+    screen = b""
+    with contextlib.suppress(OSError):  # the terminal is closed
+        while chunk := os.read(leader, 4096):
+            screen += chunk
+    os.close(leader)
+    stdout, _ = started.communicate(timeout=120)
+    written = {name: content for name, content in files_of(place).items() if name not in before}
+    return started.returncode, stdout, screen, written
