@@ -74,8 +74,8 @@ def main() -> None:
         print(f"All of it took {time.perf_counter() - start:.0f} s.")
     else:
         print(
-            f"Private: the errors above, the comparison, and ratings, train and test.parquet in {OUTPUT}; keep"
-            " or delete them."
+            f"Private: the errors above, the comparison, and ratings, train and test.parquet in {OUTPUT};"
+            " keep or delete them."
         )
 
 
