@@ -18,6 +18,7 @@ MODULES = {
     "python-flint": "flint",
     "dp-accounting": "dp_accounting",
     "import-linter": "importlinter",
+    "docstring-parser": "docstring_parser",
 }
 
 
