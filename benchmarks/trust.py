@@ -266,6 +266,9 @@ ROWS = [
         "one is recommended before a supported item", "{cases} widths and shapes"),
     Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
         "anything is computed with nothing left", "{cases} calls"),
+    Row("L6", "a ledger a node", ("outsourcing/test_node_ledger.py::",),
+        "a server makes a node's users pay more than its budget, or opens a sum of too few nodes",
+        "{cases} tests, {tries:.0f} attacks; 0 overspends"),
 ]  # fmt: skip
 
 
