@@ -6,16 +6,22 @@ the suite, called as pytest would call it, on fewer cases where it takes a numbe
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import sys
+import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 
 from hushrec import checks, estimator
 from hushrec import users as users_module
@@ -25,15 +31,19 @@ from hushrec.algorithms import (
     Popular,
     PrivateALS,
     PrivateEigenRec,
+    UserLevelOneBit,
     baselines,
     private_als,
     private_eigenrec,
 )
+from hushrec.cli import files, recommend
+from hushrec.cli.options import Reading
 from hushrec.data import Domain, Ratings, ids, readers, splits
 from hushrec.data import domain as domain_module
 from hushrec.data import ratings as data_ratings
 from hushrec.errors import BudgetError, InputError, LedgerError
-from hushrec.evaluation import tuning
+from hushrec.evaluation import runs, tuning
+from hushrec.evaluation.compare import Comparison
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
@@ -88,6 +98,7 @@ from tests.algorithms import (
 )
 from tests.algorithms.cases import CASES, Case
 from tests.data import test_domain, test_rows_alone
+from tests.endtoend import test_end_to_end
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels
 from tests.kernels import test_residuals
@@ -741,6 +752,89 @@ def ratings_cast_with_warnings(column: Any) -> Array:
     return np.array([ids.parse_rating(cell) for cell in column]).astype(np.float32)
 
 
+def from_file_to_screen(model: str) -> Killer:
+    """B."""
+    return Killer(test_end_to_end.test_training, {"model": model}, ("tmp_path",))
+
+
+def recommended(kind: str = "csv") -> Killer:
+    """B, of lists."""
+    return Killer(test_end_to_end.test_recommend, {"kind": kind, "change": "removed"}, ("tmp_path",))
+
+
+def before_training(look: Callable[[Ratings], Any]) -> Callable[[Any], None]:
+    """A mutant that looks at the rows where a command trains, and says what it sees."""
+    train = runs.train
+
+    def looking(name: str, ratings: Ratings, *arguments: Any, **options: Any) -> Any:
+        look(ratings)
+        return train(name, ratings, *arguments, **options)
+
+    return set_to(runs, "train", looking)
+
+
+def planned_for_all(name: str, ratings: Ratings, accountant: Accountant, **options: Any) -> Any:
+    exactly = {**options, "n_users": options.get("n_users") or max(1, ratings.n_users)}
+    return _TRAIN(name, ratings, accountant, **exactly)
+
+
+def fitted_at_the_mean(self: UserLevelOneBit, ratings: Ratings, *arguments: Any, **options: Any) -> Any:
+    mean = float(ratings.matrix.data.mean()) if ratings.n_ratings else 3.0
+    return _FIT(replace(self, threshold=mean), ratings, *arguments, **options)
+
+
+def fitted_with_sizes_shown(self: Estimator, ratings: Ratings, *arguments: Any, **options: Any) -> Any:
+    if options.get("progress"):
+        print(f"training on {ratings.n_ratings:,} ratings", file=sys.stderr)
+    return _FIT(self, ratings, *arguments, **options)
+
+
+def read_and_not_empty(self: Reading, path: str, domain: Domain) -> Ratings:
+    ratings = _READ(self, path, domain)
+    if not ratings.n_ratings:
+        raise InputError("No rating of the file can be used.")
+    return ratings
+
+
+def score_shown(billboard: Any, history: Ratings, held_out: Ratings, inner: Accountant) -> float:
+    squared, users = tuning.score_aggregate(billboard, history, held_out)
+    print(f"{billboard.estimator.hyper_parameters()}: {squared / max(users, 1.0):.4f}")
+    return _SCORE(billboard, history, held_out, inner)
+
+
+def runs_shown(run: Callable[[Accountant], Any], inner: Accountant) -> Any:
+    print("another run is done", file=sys.stderr)
+    return _OUTCOME(run, inner)
+
+
+def newcomers_as_the_others(self: Ratings, users: Any) -> Ratings:
+    found = _FOR_USERS(self, users)
+    if found.n_ratings or not self.n_ratings:
+        return found
+    counts = np.bincount(self.matrix.indices, minlength=self.n_items)
+    common = np.where(counts == counts.max(), np.float32(self.domain.high), np.float32(0))
+    return replace(found, matrix=sp.csr_array(common[None, :]))
+
+
+def told_apart_by_capitals(users: list[Any]) -> list[str]:
+    folded = [str(user).casefold() for user in users]
+    return [f"{user}{'~' * (folded.count(one) > 1)}.csv" for user, one in zip(users, folded)]
+
+
+def table_counted(table: pa.Table, out: Path) -> None:
+    print(f"{table.num_rows:,} rows")
+    _WRITE_TABLE(table, out)
+
+
+def guessed_by_magic(path: Path, magic: bytes) -> str:
+    return "parquet" if magic == b"PAR1" else _GUESS(path, magic)
+
+
+_TRAIN, _FIT, _READ, _SCORE = runs.train, Estimator.fit, Reading.read, tuning._score
+_OUTCOME, _FOR_USERS = accountant_module._Outcome.of, Ratings.for_users
+_WRITE_TABLE, _GUESS = recommend._write_private_table, readers._guess_format
+_ALONE, _REMOVED = ("named", "alone", "everything"), ("csv", "removed", "ordinary")
+
 MUTANTS = [
     # the contribution of a user is not bounded as declared
     Mutant(
@@ -1316,6 +1410,86 @@ MUTANTS = [
         set_to(readers, "find_columns", names_shown),
         Killer(
             test_rows_alone.test_no_cell_is_shown, {"first": ",".join(test_rows_alone.SECRETS)}, ("tmp_path",)
+        ),
+    ),
+    # the public side knows more than was released, or what is printed does
+    Mutant(
+        "settings planned for the exact number of users",
+        set_to(runs, "train", planned_for_all),
+        from_file_to_screen("private-als"),
+    ),
+    Mutant(
+        "a threshold at the mean of the ratings, as published",
+        set_to(UserLevelOneBit, "fit", fitted_at_the_mean),
+        from_file_to_screen("one-bit-user"),
+    ),
+    Mutant(
+        "the number of ratings beside the progress bar",
+        set_to(Estimator, "fit", fitted_with_sizes_shown),
+        from_file_to_screen("item-bias"),
+    ),
+    Mutant(
+        "a printed line with the number of rows",
+        before_training(lambda ratings: print(f"{ratings.n_ratings:,} rows read")),
+        from_file_to_screen("item-bias"),
+    ),
+    Mutant(
+        "the number of users in a log record",
+        before_training(lambda ratings: logging.getLogger("hushrec").debug("%d users", ratings.n_users)),
+        from_file_to_screen("item-bias"),
+    ),
+    Mutant(
+        "a warning where there are few users",
+        before_training(lambda ratings: ratings.n_users < 9 and warnings.warn("few users", stacklevel=2)),
+        from_file_to_screen("item-bias"),
+    ),
+    Mutant(
+        "a temporary file named by the number of users",
+        before_training(lambda ratings: Path(tempfile.gettempdir(), f"{ratings.n_users}.tmp").touch()),
+        from_file_to_screen("item-bias"),
+    ),
+    Mutant(
+        "another exit code where no rating can be used",
+        set_to(Reading, "read", read_and_not_empty),
+        Killer(test_end_to_end.test_tune, {"case": _ALONE}, ("tmp_path",)),
+    ),
+    Mutant(
+        "exact scores of the settings that were tried, printed",
+        set_to(tuning, "_score", score_shown),
+        Killer(test_end_to_end.test_tune, {"case": _REMOVED}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a line for each run of a selection",
+        set_to(accountant_module._Outcome, "of", staticmethod(runs_shown)),
+        Killer(test_end_to_end.test_tune, {"case": _REMOVED}, ("tmp_path",)),
+    ),
+    Mutant(
+        "newcomers served by what the others rate",
+        set_to(Ratings, "for_users", newcomers_as_the_others),
+        recommended(),
+    ),
+    Mutant(
+        "a user's file named by who else is there",
+        set_to(files, "file_names", told_apart_by_capitals),
+        recommended(),
+    ),
+    Mutant(
+        "the number of rows of all lists printed",
+        set_to(recommend, "_write_private_table", table_counted),
+        recommended("parquet"),
+    ),
+    Mutant(
+        "a comparison that does not say that its errors are private",
+        set_to(Comparison, "stamp", property(lambda self: "All runs together.")),
+        Killer(test_end_to_end.test_compare, {"case": _REMOVED}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a file's format told by its first row",
+        set_to(readers, "_guess_format", guessed_by_magic),
+        Killer(
+            test_end_to_end.test_the_first_line_of_a_file_without_header,
+            {"kind": "movielens-100k", "number": 0},
+            ("tmp_path",),
         ),
     ),
 ]
