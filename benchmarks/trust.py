@@ -147,6 +147,14 @@ ROWS = [
         " {largest AUC at epsilon 5:.3f} or less; {trainings:.0f} trainings",
     ),
     Row(
+        "B5",
+        "B end to end: from the file to everything that leaves the process",
+        ("endtoend/",),
+        "a byte of model, tables, screen, logs, warnings, exit code or written files differs, or what is the"
+        " curator's own does not say so",
+        "{pairs:,.0f} pairs of options, {cases} tests; 0 bytes differ",
+    ),
+    Row(
         "C1",
         "order and threads",
         (f"{SUMS}test_sums", f"{SUMS}test_a_user", f"{SUMS}test_without", "kernels/test_threads.py::",
