@@ -48,28 +48,30 @@ class RowUsers:
         """Packed sum of the outer products of rows clipped to norm ``bound``."""
         return outer_product_sum(clipped(self._contributed, bound), bound)
 
-    def product(self, basis: Array, bound: float) -> Bounded:
-        """``A^T A V`` as the exact sum of ``a_i (a_i^T V)``, each of norm <= ``bound ** 2``.
+    def clip(self, bound: float) -> None:
+        """Rows of norm at most ``bound`` for products, less what truncation adds to the difference of two."""
+        shorter = bound * (1 - math.sqrt(self._contributed.shape[1]) * 2.0**-27)
+        self._clipped, self._bound = clipped(self._contributed, shorter), bound
+
+    def product(self, basis: Array) -> Bounded:
+        """``A^T A V`` as the exact sum of ``a_i (a_i^T V)``, each of norm at most that bound squared.
 
         ``V`` is orthonormal, and public or released.
         """
-        rows, step = self._shorter(bound), spacing(bound**2)
+        rows, step = self._clipped, spacing(self._bound**2)
         counts, ones = np.diff(rows.indptr), np.ones(rows.shape[0])
         columns = []
         for vector in basis.T:
             values = rows.data * np.repeat(rows @ vector, counts)
             columns.append(with_values(rows, truncated(values, step)).T @ ones)
-        return Bounded(np.column_stack(columns), product_bound(bound, basis.shape[1]), step=step)
+        return Bounded(np.column_stack(columns), product_bound(self._bound, basis.shape[1]), step=step)
 
-    def square(self, vector: Array, bound: float) -> Bounded:
-        """``|A v|^2`` for a unit vector, shape (1,): each user adds at most ``bound ** 2``."""
-        step = spacing(bound**2)
-        total = truncated(np.square(self._shorter(bound) @ vector), step).sum()
-        return Bounded(np.array([total]), counted(bound**2), step=step)
-
-    def _shorter(self, bound: float) -> sp.csr_array:
-        """Rows of norm at most ``bound``, less what truncation can add to the difference of two products."""
-        return clipped(self._contributed, bound * (1 - math.sqrt(self._contributed.shape[1]) * 2.0**-27))
+    def square(self, vector: Array) -> Bounded:
+        """``|A v|^2`` for a unit vector, shape (1,): each user adds at most that bound squared."""
+        most = self._bound**2
+        step = spacing(most)
+        total = truncated(np.square(self._clipped @ vector), step).sum()
+        return Bounded(np.array([total]), counted(most), step=step)
 
 
 def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
@@ -147,13 +149,14 @@ class OjaSolver:
 
     def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from a unit vector that is public or released."""
+        users.clip(self.bound)
         vector = start[:, 0]
         for name in _products(label, self.steps):
-            product = gate.release(name, users.product(vector[:, None], self.bound))[:, 0]
+            product = gate.release(name, users.product(vector[:, None]))[:, 0]
             inverse_eta = self.steps * gate.noise_sd(name) * math.sqrt(len(vector))
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
-        value = gate.release(name, users.square(vector, self.bound))
+        value = gate.release(name, users.square(vector))
         return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
 
 
@@ -176,9 +179,10 @@ class PowerSolver:
 
     def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Start from an orthonormal block that is public or released."""
+        users.clip(self.bound)
         basis = start
         for name in _products(label, self.steps):
-            product = gate.release(name, users.product(basis, self.bound))
+            product = gate.release(name, users.product(basis))
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
