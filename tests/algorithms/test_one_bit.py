@@ -13,7 +13,7 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.kernels import one_bit
 from hushrec.papers.one_bit import OneBitCompletion, randomize_labels
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
-from hushrec.papers.one_bit.one_bit import LabelledUsers, level
+from hushrec.papers.one_bit.one_bit import LabelledUsers, overall_log_odds
 from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, counted
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
@@ -205,6 +205,16 @@ def measured(name: str, epsilon: float = 2.0, pairs: int = 40, cls=None, **chang
     return worst, plan
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_public_side_knows_places_and_releases_only(name):
+    """All labels turned round, the same releases: the same matrix."""
+    labels, noise = np.arange(20) % 3 == 0, RecordingNoise(SeededNoise(1))
+    first = estimator(name).complete(rated(labels), Accountant(budget(2.0), noise=noise))
+    again = ReplayNoise(noise.calls)
+    second = estimator(name).complete(rated(~labels), Accountant(budget(2.0), noise=again))
+    assert first.matrix().tobytes() == second.matrix().tobytes()
+
+
 @pytest.mark.parametrize("name", ["objective", "gradient", "gradient, probit"])
 def test_pure_mechanisms_cost_epsilon(name):
     worst, plan = measured(name)
@@ -343,8 +353,10 @@ def test_signs_of_unseen_cells(solver, settings, epsilon, least):
 def test_the_overall_rate_is_told_by_flipped_labels(link, inverse, flips):
     rate = 0.3
     seen = rate * (1 - flips[0]) + (1 - rate) * flips[1]
-    assert inverse(level(np.array([seen]), flips, link)) == pytest.approx(rate)
-    assert np.isfinite([level(np.array(labels), flips, link) for labels in ([], [0.0], [1.0])]).all()
+    assert inverse(overall_log_odds(np.array([seen]), flips, link)) == pytest.approx(rate)
+    assert np.isfinite(
+        [overall_log_odds(np.array(labels), flips, link) for labels in ([], [0.0], [1.0])]
+    ).all()
 
 
 def test_where_users_have_one_rating_each_the_model_is_the_overall_rate_and_little_else():

@@ -80,7 +80,7 @@ def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
 
 
 def product_bound(bound: float, block: int) -> Bound:
-    """Of ``a (a^T V)`` for ``|a| <= bound``: two rows in the span of one vector cannot point apart."""
+    """Of ``a (a^T V)`` for ``|a| <= bound``: with one vector, a row replaced moves no more than one added."""
     return positive(bound**2) if block > 1 else counted(bound**2)
 
 

@@ -408,7 +408,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         )
         scale = np.repeat(1 / np.sqrt(weights)[:, None], self.rank + 1, axis=1)
         scale[:, -1] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
-        center = level(seen, flips, link) if self.offsets else 0.0
+        center = overall_log_odds(seen, flips, link) if self.offsets else 0.0
         point = solve_factored(
             cells, shape, radius, start, link, flips, center=center, scale=scale, **stop
         ).point
@@ -546,7 +546,7 @@ def fold_in_labels(
 # ---------------------------------------------------------------------- parts
 
 
-def level(seen: Array, flips: tuple[float, float], link: str) -> float:
+def overall_log_odds(seen: Array, flips: tuple[float, float], link: str) -> float:
     """The log-odds (or probit) of the overall rate of likes, as released labels tell it."""
     to_dislike, to_like = flips
     rate = (float(np.mean(seen)) - to_like) / (1 - to_dislike - to_like) if len(seen) else 0.5
