@@ -166,7 +166,7 @@ class Member:
             purpose = masks.envelope_purpose(found.session, self.node, name)
             self._sealing[name] = masks.agree(envelope_key, envelope_keys[name], purpose)
 
-    def total(self, index: int, label: str, integers: masks.Words, noise_sd: float) -> masks.Words:
+    def total(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
         """Add up one release with all other nodes; who drops out of it fetches what the others got."""
         try:
             if self._ledger is None or not self._ledger.charged(self._dataset, self._session, index):
@@ -176,7 +176,7 @@ class Member:
                 raise
         return self._connection.get(Sum, "total", str(index), self.node, token=self._token).values
 
-    def _add(self, index: int, label: str, integers: masks.Words, noise_sd: float) -> masks.Words:
+    def _add(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
         """The steps of a release."""
         threshold = self._agreement.graph.threshold
         key, seed = masks.new_secret(), masks.new_secret()
@@ -207,7 +207,7 @@ class Member:
         met = "".join(str(int(name in held)) for name in self._names) if self._identity else ""
         # the charge is durable: only now may noise be drawn, and the sum leave under its masks
         self._charge(index)
-        hidden = integers + grid_noise(self._noise, len(integers), noise_sd, label)
+        hidden = integers + grid_noise(self._noise, noise_sd, label)
         hidden += masks.pairwise_total(self.node, pairs, len(hidden))
         masks.add_stream(hidden, seed)
         masked = Masked(self.node, hidden, met, self._sign("masked", index, self.node, met))

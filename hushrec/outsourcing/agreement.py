@@ -4,8 +4,7 @@ Every node runs the estimator's own training loop on its own few users, and the 
 they hand to the gate is summed over the nodes by secure aggregation, what comes back is the same noisy total
 for all. So each computes every public step alike, and no algorithm has to be written again.
 
-Values travel as integers on a public grid, so that the total is exact and the same in any order. Noise is
-drawn by the nodes, each an equal share. Proofs: docs/proofs/secure-aggregation.md.
+Proofs: docs/proofs/secure-aggregation.md.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,21 +23,16 @@ from numpy.typing import NDArray
 from hushrec.algorithms import Billboard, Estimator
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
+from hushrec.engines.secure import LARGEST_MULTIPLIER, SecureGate, Total
 from hushrec.errors import InputError
-from hushrec.gate import LocalGate
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.outsourcing.graph import FAILURE, Graph, choose_graph, circle
 from hushrec.outsourcing.messages import check, check_name
-from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
 
 Array = NDArray[Any]
-#: The grid is this part of a release's noise (or of its sensitivity, where that is larger).
-_RESOLUTION = 2.0**-32
-
-#: ``total(index, label, integers, noise_sd)``: what all nodes' integers and noise add up to, as uint64.
-Total = Callable[[int, str, NDArray[np.uint64], float], NDArray[np.uint64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +111,11 @@ class Agreement:
         if not all(isinstance(release.mechanism, Gaussian) for release in self.plan.releases):
             raise InputError(
                 f"{self.estimator.name} has releases that are not Gaussian; shares of those do not add."
+            )
+        if any(release.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for release in self.sent.releases):
+            raise InputError(
+                f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
+                " which nodes' sums have no room, and nothing is learned from it; declare a larger epsilon."
             )
 
     def _check_keys(self) -> None:
@@ -224,7 +223,8 @@ class Agreement:
         self.estimator.check(ratings, accountant, self.seed)
         with one_blas_thread():
             users = self.estimator.users(ratings.rated())
-            arrays = self.estimator.train(users, _SharedGate(self, total), self.seed)
+            gate = SecureGate(self.sent, self.fewest - self.colluding, total)
+            arrays = self.estimator.train(users, gate, self.seed)
         statement = self._statement(self.estimator.statement(ratings, accountant), secure)
         return Billboard(self.estimator, self.domain, arrays, statement)
 
@@ -249,30 +249,6 @@ class Agreement:
         )
 
 
-class _SharedGate(LocalGate):
-    """A gate whose releases are totals over nodes: to the grid, through ``total``, and back."""
-
-    def __init__(self, agreement: Agreement, total: Total) -> None:
-        super().__init__(Accountant(agreement.promise), agreement.sent)
-        self._order = {release.label: index for index, release in enumerate(agreement.sent.releases)}
-        self._honest = agreement.fewest - agreement.colluding
-        self._total = total
-
-    def _send(self, label: str, bounded: Bounded) -> Array | Iterator[Array]:
-        planned, scale, value = self._as_planned(label, bounded), bounded.entry_scale, bounded._take()
-        blocks = list(value) if bounded.streamed else [value]
-        value = np.concatenate(blocks) if bounded.streamed else value
-        step = grid_step(planned.noise_sd, planned.sensitivity)
-        multiplier = planned.mechanism.noise_sd(1.0)
-        share = noise_share(multiplier, planned.sensitivity / step, value.size, self._honest)
-        scaled = np.asarray(value, dtype=np.float64) * scale
-        total = self._total(self._order[label], label, to_grid(scaled.ravel(), step), share)
-        noisy = from_grid(total, step).reshape(value.shape) / scale
-        if not bounded.streamed:
-            return noisy
-        return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
-
-
 def _per_user(mechanism: Any, nodes: int) -> Any:
     """The same noise, in units of the sensitivity of a user with so many nodes."""
     return Gaussian(mechanism.noise_multiplier / nodes) if isinstance(mechanism, Gaussian) else mechanism
@@ -286,30 +262,6 @@ def _identity(domain: Domain) -> list[Any]:
     return [domain.fingerprint, *features.shape, hashlib.sha256(features.tobytes()).hexdigest()]
 
 
-def grid_step(noise_sd: float, sensitivity: float) -> float:
-    """Distance of neighbouring values on the grid of a release."""
-    return max(noise_sd, sensitivity) * _RESOLUTION
-
-
-def noise_share(multiplier: float, sensitivity: float, size: int, honest: int) -> float:
-    """Standard deviation of one node's noise, in grid steps.
-
-    ``honest`` nodes' shares give the planned noise for a sensitivity that rounding to the grid has made
-    larger by at most ``sqrt(size)`` steps.
-    """
-    return multiplier * (sensitivity + math.sqrt(size)) / math.sqrt(honest)
-
-
-def to_grid(values: Array, step: float) -> NDArray[np.uint64]:
-    """The nearest grid points, as integers modulo 2^64."""
-    return np.rint(values / step).astype(np.int64).view(np.uint64)
-
-
-def from_grid(integers: NDArray[np.uint64], step: float) -> NDArray[np.float64]:
-    """Values of grid points."""
-    return integers.view(np.int64).astype(np.float64) * step
-
-
-def grid_noise(source: GeneratorNoise, size: int, sd: float, label: str) -> NDArray[np.uint64]:
-    """Gaussian noise rounded to grid points."""
-    return source.rounded_gaussian(size, sd, label).view(np.uint64)
+def grid_noise(source: GeneratorNoise, sd: Array, label: str) -> NDArray[np.uint64]:
+    """Gaussian noise of these standard deviations, rounded to integers."""
+    return source.rounded_gaussian(sd, label).view(np.uint64)

@@ -63,14 +63,15 @@ class GeneratorNoise:
 
         return _add(value, scale, exponential(), self._stream())
 
-    def rounded_gaussian(self, size: int, sd: float, label: str) -> npt.NDArray[np.int64]:
-        """Return N(0, sd^2) rounded to integers, `size` independent entries; sd is at most 2^40."""
+    def rounded_gaussian(self, sd: np.ndarray, label: str) -> npt.NDArray[np.int64]:
+        """Return N(0, sd^2) rounded to integers, independent entries; sd is at most 2^40."""
         from hushrec.privacy.sampler import LARGEST_SCALE, add_noise, gaussian
 
-        if not 0 <= sd <= LARGEST_SCALE:
-            raise InputError(f"sd must be from 0 to {LARGEST_SCALE:g}, not {sd:g}.")
-        result = np.zeros(size)
-        add_noise(result, np.array([sd]), np.zeros(1, np.int32), gaussian(), self._stream().random_raw)
+        sd = np.asarray(sd, dtype=np.float64)
+        if not np.all((sd >= 0) & (sd <= LARGEST_SCALE)):
+            raise InputError(f"sd must be from 0 to {LARGEST_SCALE:g}.")
+        result = np.zeros(sd.shape)
+        add_noise(result, sd, np.zeros(sd.shape, np.int32), gaussian(), self._stream().random_raw)
         return result.astype(np.int64)
 
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:

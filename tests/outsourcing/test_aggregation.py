@@ -10,6 +10,7 @@ import pytest
 
 from hushrec.algorithms import ItemBias, Popular, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
+from hushrec.engines.secure import SecureGate
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import agreement as agreements
 from hushrec.outsourcing.agreement import Agreement
@@ -19,13 +20,16 @@ from hushrec.outsourcing.service import Limits, Service
 from hushrec.outsourcing.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
-from hushrec.privacy import Accountant, Budget, mu_of
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy import Accountant, Bounded, Budget, mu_of
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from hushrec.users import Users
+from tests.algorithms.cases import CASES, hostile_data, ratings_of
 
 client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
 server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=ImportError)
 
 N_NODES = 9
+USER_CASES = [case for case in CASES if case.unit == "user"]
 RATINGS = realistic(36, 30, 400, seed=3)
 PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node, keyed=True) for node in range(N_NODES)]
 SHARED = PrivateALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
@@ -85,7 +89,7 @@ def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
         noise = SeededNoise(node)
 
         def total(index, label, integers, noise_sd):
-            drawn = noise.rounded_gaussian(len(integers), noise_sd, label)
+            drawn = noise.rounded_gaussian(noise_sd, label)
             whole = [int(x) + int(z) for x, z in zip(integers.view(np.int64), drawn)]
             held[index][node] = np.array(whole, dtype=object)
             barrier.wait()
@@ -247,22 +251,71 @@ def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
         return integers
 
     agreement.train(PARTS[0], total)
-    step = agreements.grid_step(release.noise_sd, release.sensitivity)
     honest = agreement.fewest - agreement.colluding
     assert honest == 4
-    total_sd = math.sqrt(honest) * drawn["sd"] * step
-    rounding = math.sqrt(drawn["size"]) * step * release.mechanism.noise_multiplier
-    assert total_sd == pytest.approx(release.noise_sd + rounding, rel=1e-12)
-    assert release.noise_sd <= total_sd < release.noise_sd * (1 + 1e-6)
-    noise = agreements.grid_noise(SeededNoise(0), 100_000, 1000.0, "x").view(np.int64)
+    (scale,) = entry_scales(agreement.estimator, PARTS[0])
+    assert (drawn["sd"] >= 2**20).all()
+    steps = release.noise_sd / scale / math.sqrt(honest) / drawn["sd"]  # of the grid: powers of two
+    np.testing.assert_allclose(np.exp2(np.rint(np.log2(steps))), steps, rtol=1e-12)
+    noise = agreements.grid_noise(SeededNoise(0), np.full(100_000, 1000.0), "x").view(np.int64)
     assert abs(noise.std() / 1000 - 1) < 5 / math.sqrt(2e5)
 
 
-def test_grid_round_trip():
-    values = np.array([0.0, 1.5, -2.25, 1e6, -1e6])
-    integers = agreements.to_grid(values, 2.0**-20)
-    np.testing.assert_array_equal(agreements.from_grid(integers, 2.0**-20), values)
-    assert agreements.from_grid(integers + agreements.to_grid(-values, 2.0**-20), 1.0).tolist() == [0.0] * 5
+def entry_scales(estimator, ratings):
+    """Scales of the entries of an estimator's releases."""
+    found = []
+
+    class Keeping(SecureGate):
+        def _add_up(self, label, bounded, value):
+            found.append(np.broadcast_to(bounded.entry_scale, value.shape).ravel())
+            return np.zeros_like(value)
+
+    plan = estimator.plan(Budget(5.0, 1e-6), ratings.domain)
+    estimator.train(estimator.users(ratings), Keeping(plan, 1, lambda *_: None), 0)
+    return found
+
+
+@pytest.mark.parametrize("case", USER_CASES, ids=lambda case: case.name)
+def test_nodes_add_up_to_the_central_run(case):
+    """Integers of the nodes are their values, and add up to what a central gate is given, to the last bit."""
+    users = hostile_data(np.random.default_rng(1), 12)
+    whole, noise, budget = ratings_of(users), RecordingNoise(SeededNoise(0)), case.budget("add-remove")
+    case.estimator.fit(whole, Accountant(budget, noise=noise), seed=1)
+    exact, released, sums = {}, {}, {}
+    for call in noise.calls:
+        exact.setdefault(call.label, []).append(call.value)
+        released.setdefault(call.label, []).append(call.output)
+
+    class Node(SecureGate):
+        def _add_up(self, label, bounded, value):
+            mine = super()._add_up(label, bounded, value)
+            np.testing.assert_array_equal(mine, value)
+            sums[label] = sums.get(label, 0.0) + mine
+            return np.concatenate(released[label])
+
+    plan, names = case.estimator.plan(budget, whole.domain), list(users)
+    for part in (names[:4], names[4:9], names[9:]):
+        rows = ratings_of({name: users[name] for name in part})
+        gate = Node(plan, 3, lambda index, label, integers, sd: integers)
+        case.estimator.train(case.estimator.users(rows.rated()), gate, 1)
+    for label, values in exact.items():
+        np.testing.assert_array_equal(sums[label], np.concatenate(values))
+
+
+def test_what_is_no_exact_sum_is_refused():
+    class Rounded(Users):
+        def item_weights(self):
+            bounded = super().item_weights()
+            return Bounded(bounded._values, bounded.bound)
+
+    gate = SecureGate(Popular().plan(Budget(5.0, 1e-6), RATINGS.domain), 3, lambda *_: None)
+    with pytest.raises(InputError, match="no exact sum"):
+        Popular().train(Rounded(PARTS[0]), gate, 0)
+
+
+def test_noise_that_sums_have_no_room_for_is_refused():
+    with pytest.raises(InputError, match="larger epsilon"):
+        agreed(epsilon=1e-5)
 
 
 class Scripted:
@@ -296,7 +349,7 @@ def test_a_node_never_gives_both_shares():
             member, {Envelopes: lambda m: envelopes, Survivors: lambda m, s=survivors: s}
         )
         with pytest.raises(HushrecError, match=words):
-            member._add(0, "a", np.zeros(5, dtype=np.uint64), 1.0)
+            member._add(0, "a", np.zeros(5, dtype=np.uint64), np.ones(5))
         assert not any(isinstance(message, Unmasking) for message in member._connection.sent)
 
 
@@ -349,7 +402,7 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
         dropouts=0,
         nodes_per_user=nodes,
     )
-    release, sds = agreement.plan.releases[0], []
+    sds = []
 
     def total(rows):
         """The first release of all nodes together, without noise."""
@@ -369,11 +422,9 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
     others = [[("a", "i0", 5)], [("b", "i1", 5)], [("c", "i2", 5)], []]
     hers = [("she", "i4", 5), ("she", "i3", 1)]
     with_her = [part + hers if node < nodes else part for node, part in enumerate(others)]
-    moved = np.linalg.norm((total(with_her) - total(others)).astype(float))
-    drawn = math.sqrt(sum(sd**2 for sd in sds[:4]))
-    assert 0.5 * agreement.plan.mu < moved / drawn <= agreement.plan.mu
-    step = agreements.grid_step(agreement.sent.releases[0].noise_sd, agreement.sent.releases[0].sensitivity)
-    assert 0.5 * release.sensitivity < moved * step <= release.sensitivity * (1 + 1e-8)
+    moved = (total(with_her) - total(others)).astype(float)
+    shown = np.linalg.norm(moved / np.sqrt(sum(sd**2 for sd in sds[:4])))
+    assert 0.5 * agreement.plan.mu < shown <= agreement.plan.mu * (1 + 1e-12)
     assert agreement.plan.mu <= agreement.promise.mu * (1 + 1e-12)
     billboard = agreement.train(nobody, lambda index, label, integers, sd: integers)
     assert f"no user is with more than {nodes} of the nodes" in " ".join(billboard.privacy.text().split())

@@ -152,15 +152,15 @@ def test_types(dtype):
 def test_integers_of_a_large_sd():
     """What a node adds to its integers: every last bit is noise, at any sd."""
     for sd in (0.3, 40.0, 2.0**32 / 3):
-        draws = SystemNoise().rounded_gaussian(100_000, sd, "a")
+        draws = SystemNoise().rounded_gaussian(np.full(100_000, sd), "a")
         assert draws.dtype == np.int64
         assert abs(np.mean(draws.astype(float) ** 2) / (sd**2 + 1 / 12) - 1) < 0.06 if sd > 1 else True
         if sd > 1:
             assert stats.chisquare(np.bincount(draws & 15)).pvalue > ALARM
-    assert not SystemNoise().rounded_gaussian(5, 0.0, "a").any()
+    assert not SystemNoise().rounded_gaussian(np.zeros(5), "a").any()
     for wrong in (-1.0, math.nan, math.inf, 2.0**41):
         with pytest.raises(InputError, match="sd must be"):
-            SystemNoise().rounded_gaussian(5, wrong, "a")
+            SystemNoise().rounded_gaussian(np.array([1.0, wrong]), "a")
 
 
 class Words:

@@ -1,0 +1,72 @@
+"""The gate of a training whose sums are seen in total only: secure aggregation over nodes.
+
+Contributions are fixed-point numbers already, so they travel as the integers that they are, and the total is
+exact and the same in any order. Noise is drawn by the nodes, each an equal share, on the same grid. Proofs:
+docs/proofs/secure-aggregation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import InputError
+from hushrec.gate import PlannedGate
+from hushrec.privacy import Bounded, Plan
+
+Array = NDArray[Any]
+#: ``total(index, label, integers, noise_sd)``: what all nodes' integers and noise add up to, as uint64;
+#: ``noise_sd`` is that of one node's noise, an entry each, in steps.
+Total = Callable[[int, str, NDArray[np.uint64], NDArray[np.float64]], NDArray[np.uint64]]
+
+#: One node's noise is at least this many steps, as a power of two: sums of rounded noise are rounded sums.
+_LEAST_NOISE_BITS = 20
+#: Noise of more than this many sensitivities has no place beside the sums in 64 bits.
+LARGEST_MULTIPLIER = 2.0**12
+
+
+class SecureGate(PlannedGate):
+    """A gate whose releases are totals over nodes.
+
+    Parameters
+    ----------
+    plan : Plan
+        What the nodes send.
+    honest : int
+        Nodes that are in every total and do not collude: their shares of noise add up to the planned one.
+    total : callable
+        Adds up over the nodes.
+    """
+
+    def __init__(self, plan: Plan, honest: int, total: Total) -> None:
+        super().__init__(plan)
+        self._order = {release.label: index for index, release in enumerate(plan.releases)}
+        self._honest, self._total = honest, total
+
+    def release(self, label: str, bounded: Bounded) -> Array:
+        """As `Gate.release`."""
+        return self._add_up(label, bounded, np.asarray(bounded._take()))
+
+    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
+        """As `Gate.release_blocks`; the blocks travel together."""
+        blocks = list(bounded._take())
+        noisy = self._add_up(label, bounded, np.concatenate(blocks))
+        return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
+
+    def _add_up(self, label: str, bounded: Bounded, value: Array) -> Array:
+        planned = self._as_planned(label, bounded)
+        if not np.all(bounded.step > 0):
+            raise InputError(f"Release {label!r} is no exact sum; nodes cannot add it up.")
+        share = planned.noise_sd / math.sqrt(self._honest) / np.asarray(bounded.entry_scale)
+        # powers of two both: whatever is a multiple of the one is a multiple of the smaller
+        finer = np.exp2(np.floor(np.log2(np.maximum(share, 1e-300))) - _LEAST_NOISE_BITS)
+        step = np.where(share > 0, np.minimum(bounded.step, finer), bounded.step)
+        steps = np.broadcast_to(step, value.shape).ravel()
+        noise_sd = np.broadcast_to(share, value.shape).ravel() / steps
+        integers = (value.ravel() / steps).astype(np.int64).view(np.uint64)
+        total = self._total(self._order[label], label, integers, noise_sd)
+        return (total.view(np.int64).astype(np.float64) * steps).reshape(value.shape)
