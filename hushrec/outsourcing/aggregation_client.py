@@ -14,7 +14,7 @@ from hushrec.algorithms import Billboard
 from hushrec.data import Ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.outsourcing import masks
-from hushrec.outsourcing.agreement import Agreement, grid_noise
+from hushrec.outsourcing.agreement import Agreement, Array, grid_noise
 from hushrec.outsourcing.graph import FAILURE
 from hushrec.outsourcing.identity import Identity, enrolment_words, envelope_part, signed
 from hushrec.outsourcing.messages import (
