@@ -10,10 +10,11 @@ RANGE     ?= 1 5
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 TESTS     ?= tests
+MUTANTS   ?= 60
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -54,6 +55,11 @@ trust: $(VENV)/.test
 # with the long tests and the newest releases, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
 trust-full: $(VENV)/.test
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
+
+# sampled mutants of the committed code, about ten minutes; MUTANTS=1000 is the long form, hours, and goes on where
+# it was cut off; the first run at a commit records which test runs which line
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.mutants.driver $(MUTANTS)
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality

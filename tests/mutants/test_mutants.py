@@ -8,6 +8,7 @@ import pytest
 
 from hushrec.privacy import SystemNoise
 from tests.mutants.__main__ import table
+from tests.mutants.driver import MARK
 from tests.mutants.mutants import MUTANTS, Killer, Mutant
 from tests.privacy.test_sampler import spied_slow_draws
 
@@ -54,4 +55,4 @@ def test_without_the_bug_the_test_passes(killer: Killer, tmp_path, monkeypatch) 
 def test_there_are_enough_and_the_table_shows_them() -> None:
     assert len(MUTANTS) >= 25
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert DOCUMENT.read_text(encoding="utf-8") == table()
+    assert DOCUMENT.read_text(encoding="utf-8").partition(MARK)[0] == table()

@@ -328,8 +328,12 @@ def test_without_aes_instructions_it_is_chacha20(monkeypatch):
         def __init__(self, key):
             pass
 
+    keys, real = [], os.urandom
+    monkeypatch.setattr("os.urandom", lambda size: keys.append(real(size)) or keys[-1])
     monkeypatch.setattr(randomgen, "AESCounter", SoftwareAES)
     cipher = stream_cipher()
     assert type(cipher) is randomgen.ChaCha
     assert cipher.state["state"]["rounds"] == 20
+    assert len(keys[-1]) == 32
+    assert cipher.random_raw(8).astype("<u8").tobytes() == chacha20(keys[-1], 0)  # its own key, all of it
     assert len(set(draw())) == 4

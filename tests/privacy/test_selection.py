@@ -219,7 +219,7 @@ def test_select_charges_the_whole_once_and_before_the_first_run(tmp_path):
 
     accountant.select(mechanism, "best of several", run)
     assert set(seen) == {1}
-    assert [release.label for release in accountant.releases] == ["best of several"]
+    assert accountant.releases == (Release("best of several", mechanism, 1.0, "user", "add-remove"),)
     assert ledger.summary("default").epsilon == mechanism.epsilon
     statement = accountant.statement()
     assert statement.private and statement.spent_epsilon == mechanism.epsilon

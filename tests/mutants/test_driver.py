@@ -1,0 +1,125 @@
+"""The driver of sampled mutants: what its operators find, which tests it takes, what it says of them."""
+
+import ast
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.mutants import driver
+from tests.mutants.operators import mutated, sites
+
+SOURCE = '''
+LIMIT = 2.0
+
+def part(ratings, clip):
+    """Text 1 < 2 stays."""
+    kept = np.minimum(ratings.data.astype(np.float64), clip)
+    for block in range(start, 9):
+        total += kept[block]
+    if not valid and total > LIMIT:
+        raise InputError(f"{LIMIT} is too much.")
+    accountant.charge(total)
+    key = stream_base(ratings.user_keys, os.urandom(8))
+    return gate.release("sum", total * key)
+'''
+LIBRARY = """
+def capped(a):
+    return min(a, 2)
+
+def none():
+    return 0
+"""
+TESTS = """
+from hushrec.privacy.sums import capped
+
+def test_below():
+    assert capped(1) == 1
+
+def test_above():
+    assert capped(5) == 2
+"""
+EXPECTED = {
+    "arithmetic": "total -= kept[block]",
+    "boolean": "if not valid or total > LIMIT",
+    "charge or check skipped": "    pass\n    key =",
+    "clip dropped": "kept = (ratings.data.astype(np.float64))",
+    "comparison": "total >= LIMIT",
+    "condition": "if True:",
+    "constant": "range(start, 10)",
+    "constant times 2": "LIMIT = (2 * 2.0)",
+    "constant times sqrt 2": "(2**0.5 * clip))",
+    "exact for noisy": 'return getattr(total * key, "_values", total * key)',
+    "exception swallowed": "        pass\n    accountant",
+    "first block only": "range(start, min(start + 1, 9))",
+    "float32 for float64": "astype(np.float32)",
+    "key by row number": "stream_base(np.arange(len(ratings.user_keys), dtype=np.uint64)",
+    "key or seed reused": "bytes(8)",
+    "message widened": 'f"{LIMIT} is too much." f" {ratings!r}"',
+    "return value": "return None",
+    "statement deleted": "        pass\n    if not valid",
+}
+
+
+@pytest.mark.parametrize("operator", EXPECTED)
+def test_an_operator(operator):
+    made = [mutated(SOURCE, site) for site in sites("a.py", SOURCE) if site.operator == operator]
+    assert any(EXPECTED[operator] in source for source in made)
+    assert SOURCE not in made
+
+
+def test_no_other_operators_and_no_docstring_changed():
+    found = sites("a.py", SOURCE)
+    assert {site.operator for site in found} == set(EXPECTED)
+    for site in found:
+        assert "Text 1 < 2 stays." in mutated(SOURCE, site)
+        ast.parse(mutated(SOURCE, site))
+
+
+def test_the_sample_is_a_function_of_the_seed_and_grows_at_its_end():
+    ten = driver.sample(driver.ROOT, 0, 10)
+    assert driver.sample(driver.ROOT, 0, 30)[:10] == ten != driver.sample(driver.ROOT, 1, 10)
+    assert len({driver.key(site, driver.ROOT) for site in ten}) == 10
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A library of one function with two tests, recorded."""
+    tree = tmp_path / "pristine"
+    (tree / "hushrec" / "privacy").mkdir(parents=True)
+    (tree / "tests").mkdir()
+    for package in ("hushrec", "hushrec/privacy", "tests"):
+        (tree / package / "__init__.py").write_text("")
+    (tree / "hushrec/privacy/sums.py").write_text(
+        "def capped(a):\n    return min(a, 2)\n\n\ndef none():\n    return 0\n"
+    )
+    lines = ["from hushrec.privacy.sums import capped", "def test_below():", "    assert capped(1) == 1"]
+    (tree / "tests/test_sums.py").write_text(
+        "\n".join([*lines, "def test_above():", "    assert capped(5) == 2"])
+    )
+    (tmp_path / "map").mkdir()
+    code = (
+        "from pathlib import Path; from tests.mutants.driver_map import record\n"
+        f"record(Path({str(tree)!r}), ['tests/test_sums.py'], Path({str(tmp_path / 'map' / 'a.json')!r}))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(driver.ROOT)}
+    subprocess.run([driver.sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    return tmp_path
+
+
+def test_a_mutant_is_run_by_the_tests_that_cover_it(home):
+    known, slot = driver.Map(home), home / "slot"
+    found = sites("hushrec/privacy/sums.py", (home / "pristine/hushrec/privacy/sums.py").read_text())
+    clip = next(site for site in found if site.operator == "clip dropped")
+    unreached = next(site for site in found if site.function == "none")
+    assert len(known.tests(clip)) == 2 and known.tests(unreached) == []
+    driver.shutil.copytree(home / "pristine", slot)
+    driver.plant(home, slot, clip, known.importers(clip.path))
+    outcome = driver.verdict(slot, known.tests(clip), 60)
+    assert outcome["status"] == "killed" and outcome["killer"].endswith("test_above")
+    assert driver.verdict(slot, [t for t in known.tests(clip) if "below" in t], 60)["status"] == "survived"
+
+
+def test_reasons_of_equivalents_are_on_the_list():
+    assert set(json.loads(driver.EQUIVALENT.read_text()).values()) <= set(driver.REASONS)
