@@ -151,7 +151,7 @@ def likes(name: str) -> Ratings:
 
     table = pq.read_table(folder() / f"{name}.parquet", columns=["user", "item", "rating"])  # type: ignore[operator]
     domain = Domain(items=range(1, CATALOGUES[name] + 1), rating_range=(0, 1))
-    return Ratings.from_arrow(table.filter(pc.greater_equal(table["rating"], LIKED)), domain, implicit=True)
+    return Ratings.from_any(table.filter(pc.greater_equal(table["rating"], LIKED)), domain, implicit=True)
 
 
 def test_users(name: str) -> HeldOutUsers:

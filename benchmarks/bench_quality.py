@@ -62,7 +62,7 @@ def movielens(draws: int) -> None:
     print(f"ALS, rank 32: RMSE {error:.4f} (target 0.855; peers 0.852 to 0.857)\n")
 
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
-    history = train.history(valid)
+    history = train.union(valid)
     print("## MovieLens-1M, 80/10/10 by hashes, user-level add/remove, delta 1e-5, catalogue 1 to 3952\n")
     print(f"mean of {draws} noise draws (largest)\n")
     print("| epsilon | private ALS | target | DPALS | mean + bias | global mean | reference* |")
@@ -99,7 +99,7 @@ def synthetic(draws: int) -> None:
     print("|---|---|---|---|")
     ratings = dpals_matrix(20_000, 1_000, seed=0).ratings
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
-    history = train.history(valid)
+    history = train.union(valid)
     published = DPALS(
         rank=5,
         iterations=3,

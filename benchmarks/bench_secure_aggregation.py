@@ -140,7 +140,7 @@ def serve(
     work: multiprocessing.Queue,
 ) -> None:
     """The server's process."""
-    warm_up(agreement, Ratings.from_triples([], [], [], agreement.domain))
+    warm_up(agreement, Ratings.from_any(([], [], []), agreement.domain))
     start = time.process_time()
     aggregation = AggregationServer(agreement, quiet=1.0)
     n_nodes = agreement.n_nodes
@@ -159,7 +159,7 @@ def serve(
         while len(aggregation._neighbours) < n_nodes:
             time.sleep(0.01)
         times.append(time.perf_counter())
-        agreement.train(Ratings.from_triples([], [], [], agreement.domain), total)
+        agreement.train(Ratings.from_any(([], [], []), agreement.domain), total)
         seconds.put((np.diff(times).tolist(), sizes))
         time.sleep(3)  # the nodes fetch their last answers
         work.put(time.process_time() - start)

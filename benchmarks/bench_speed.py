@@ -79,7 +79,7 @@ def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock)
     from hushrec.papers.dpals import DPALS
     from hushrec.privacy import Accountant, Budget
 
-    ratings = Ratings.from_scipy(matrix, Domain(range(matrix.shape[1]), rating_range=(1, 5)))
+    ratings = Ratings.from_any(matrix, Domain(range(matrix.shape[1]), rating_range=(1, 5)))
     budget = Budget(np.inf if kind == "plain" else 5.0, 1e-6)
 
     def sweeps(count: int) -> Estimator:

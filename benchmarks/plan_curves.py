@@ -193,7 +193,7 @@ def run_real(path: Path) -> None:
             print(f"{name} skipped: HUSHREC_DATA names no folder that holds it.")
             continue
         parts = split(name)
-        ratings = parts.history.history(parts.targets["rmse"])
+        ratings = parts.history.union(parts.targets["rmse"])
         each = round(ratings.n_ratings / ratings.n_users)
         for seed in range(3):
             shape = [name, ratings.n_users, ratings.n_items, each, seed]

@@ -358,7 +358,7 @@ def folder() -> Path | None:
 def read(name: str, domain: Domain, rescale: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Ratings:
     columns = pq.read_table(folder() / name, columns=["user", "item", "rating"])  # type: ignore[operator]
     arrays = [columns[each].to_numpy() for each in ("user", "item", "rating")]
-    return Ratings.from_triples(arrays[0], arrays[1], rescale(arrays[2].astype(np.float64)), domain)
+    return Ratings.from_any((arrays[0], arrays[1], rescale(arrays[2].astype(np.float64))), domain)
 
 
 def most_rated(ratings: Ratings, count: int) -> Ratings:
@@ -368,7 +368,7 @@ def most_rated(ratings: Ratings, count: int) -> Ratings:
     items = [ratings.domain.items[column] for column in chosen]
     domain = Domain(items=items, rating_range=(ratings.domain.low, ratings.domain.high))
     rows = ratings.to_arrow()
-    return Ratings.from_arrow(rows, domain)
+    return Ratings.from_any(rows, domain)
 
 
 def real_methods(

@@ -179,7 +179,7 @@ def signs(seed: int, link: str, observed: float, size: int = 100) -> tuple[Ratin
     rows, columns = cells // size, cells % size
     chance = (expit if link == "logistic" else ndtr)(truth[rows, columns])
     labels = (rng.random(len(cells)) < chance).astype(np.float64)
-    ratings = Ratings.from_triples(rows, columns, labels, Domain(range(size), rating_range=(0, 1)))
+    ratings = Ratings.from_any((rows, columns, labels), Domain(range(size), rating_range=(0, 1)))
     return ratings, truth[np.asarray(ratings.users, dtype=np.int64)]
 
 
@@ -240,7 +240,7 @@ def cost(options: argparse.Namespace) -> None:
         fit = OneBitCompletion.as_published(mechanism="none", tolerance=1e-9, iterations=500)
         optima = {}
         for labels in itertools.product((0.0, 1.0), repeat=len(rows)):
-            ratings = Ratings.from_triples(rows, columns, labels, domain)
+            ratings = Ratings.from_any((rows, columns, labels), domain)
             budget = Budget(math.inf, DELTA, unit="rating", relation="replace")
             optima[labels] = fit.complete(ratings, Accountant(budget)).matrix()
         worst = max(

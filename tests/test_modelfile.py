@@ -429,7 +429,7 @@ def test_ids_come_back_as_declared(tmp_path) -> None:
     items = ("a", 7, -3, uuid.UUID(int=5), b"\x00\xff", 2.5, True, "\ud800", "naïve ☂", 10**30)
     domain = Domain(items, rating_range=(1, 5))
     trained = PrivateALS(rank=2).fit(
-        Ratings.from_triples(["u"], ["a"], [3.0], domain), Accountant(Budget(2, 1e-6))
+        Ratings.from_any((["u"], ["a"], [3.0]), domain), Accountant(Budget(2, 1e-6))
     )
     trained.save(tmp_path / "m")
     again = Billboard.load(tmp_path / "m").domain
@@ -529,7 +529,7 @@ def written_first(billboard: Billboard, change=lambda header: None) -> bytes:
 @pytest.mark.parametrize("memory_map", [False, True])
 def test_files_of_version_1_are_read(memory_map: bool, tmp_path) -> None:
     domain = Domain(("a", 7, uuid.UUID(int=5), b"\x00\xff", 2.5), rating_range=(1, 5))
-    rows = Ratings.from_triples(["u", "u", "v"], ["a", 7, "a"], [3.0, 5.0, 1.0], domain)
+    rows = Ratings.from_any((["u", "u", "v"], ["a", 7, "a"], [3.0, 5.0, 1.0]), domain)
     saved = PrivateALS(rank=2).fit(rows, Accountant(Budget(2.0, 1e-6)))
     path = tmp_path / "old.hush"
     path.write_bytes(written_first(saved))

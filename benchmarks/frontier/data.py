@@ -100,7 +100,7 @@ def split(name: str) -> Split:
         whole, part = name.split("@")
         parts = split(whole)
         kept = np.random.default_rng(0).random(parts.train.n_users) < float(part)
-        return replace(parts, train=parts.train.select_users(kept))
+        return replace(parts, train=parts.train.rows(kept))
     kind, *sizes = name.split(":")
     numbers = [int(size) for size in sizes]
     generated = realistic(*numbers, seed=0) if kind == "shape" else dpals_matrix(*numbers, seed=0).ratings
@@ -110,7 +110,7 @@ def split(name: str) -> Split:
 def by_ratings(ratings: Ratings) -> Split:
     """80/10/10 of the ratings by their hashes; the test's history is training and validation part."""
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
-    return Split(train, train.history(valid), {"rmse": test}, (train, valid))
+    return Split(train, train.union(valid), {"rmse": test}, (train, valid))
 
 
 def read(
@@ -119,7 +119,7 @@ def read(
     """Ratings of one file."""
     table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
     users, items, values = (table[each].to_numpy() for each in table.column_names)
-    return Ratings.from_triples(users, items, rescale(values.astype(np.float64)), domain)
+    return Ratings.from_any((users, items, rescale(values.astype(np.float64))), domain)
 
 
 def _movielens(file: str, n_items: int) -> Split:
@@ -147,7 +147,7 @@ def _likes(file: str, n_items: int) -> Split:
     table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
     likes = table.filter(pc.greater_equal(table["rating"], LIKED))
     domain = Domain(items=range(1, n_items + 1), rating_range=(0, 1))
-    ratings = Ratings.from_arrow(likes, domain, implicit=True)
+    ratings = Ratings.from_any(likes, domain, implicit=True)
     test = strong_generalization(ratings, 0.1, seed=0)
     valid = strong_generalization(test.train, 1 / 9, seed=100)
     return Split(test.train, test.fold_in, {"recall@20": test.target}, (valid.fold_in, valid.target))

@@ -139,11 +139,11 @@ def canaries(
     plan = estimator.plan(budget, everybody.domain)
     inside = np.random.default_rng(seed).random(n_canaries) < 0.5
     calls = transcript(
-        estimator, plan, everybody.select_users(inside), seed, SystemNoise() if noise is None else noise
+        estimator, plan, everybody.rows(inside), seed, SystemNoise() if noise is None else noise
     )
 
     def values(users: Array) -> list[Array]:
-        again = replay(estimator, plan, everybody.select_users(users), seed, calls)
+        again = replay(estimator, plan, everybody.rows(users), seed, calls)
         return [call.value.astype(np.float64) for call in again]
 
     owners, alone = _owners(values, n_canaries)
@@ -176,7 +176,7 @@ def _canaries(n_canaries: int) -> Ratings:
     domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
     users = np.repeat(np.arange(n_canaries), _ITEMS_EACH)
     ends = np.tile([1.0, 5.0], n_items)[:n_items]
-    return Ratings.from_triples(users, np.arange(n_items), ends, domain)
+    return Ratings.from_any((users, np.arange(n_items), ends), domain)
 
 
 def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:

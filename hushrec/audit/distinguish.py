@@ -230,7 +230,7 @@ def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings,
 def _ratings(users: dict[str, dict[Any, float]], domain: Domain) -> Ratings:
     rows = [(user, item, rating) for user, row in users.items() for item, rating in row.items()]
     names, items, ratings = (list(column) for column in zip(*rows))
-    return Ratings.from_triples(names, items, ratings, domain)
+    return Ratings.from_any((names, items, ratings), domain)
 
 
 def _scores(

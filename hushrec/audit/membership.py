@@ -143,8 +143,8 @@ def membership(
         generator = np.random.default_rng((seed, draw))
         planted = _random_tastes(domain, n_planted, generator)
         inside = generator.permutation(n_planted) < n_planted // 2
-        matrix = sp.vstack([ratings.matrix, planted.select_users(inside).matrix], format="csr")
-        mixed = Ratings.from_scipy(sp.csr_array(matrix), domain)
+        matrix = sp.vstack([ratings.matrix, planted.rows(inside).matrix], format="csr")
+        mixed = Ratings.from_any(sp.csr_array(matrix), domain)
         for (name, budget, chosen), found in zip(runs, areas):
             if on_run is not None:
                 on_run(name, budget.epsilon)
@@ -175,4 +175,4 @@ def _random_tastes(domain: Domain, n_users: int, generator: np.random.Generator)
     items = np.concatenate([generator.choice(domain.n_items, each, replace=False) for _ in range(n_users)])
     ends = generator.choice([domain.low, domain.high], n_users * each)
     matrix = sp.coo_array((ends, (np.repeat(np.arange(n_users), each), items)), (n_users, domain.n_items))
-    return Ratings.from_scipy(sp.csr_array(matrix), domain)
+    return Ratings.from_any(sp.csr_array(matrix), domain)

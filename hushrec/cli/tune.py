@@ -128,7 +128,7 @@ def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
     each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
     ends = (domain.low, domain.high)
     ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)
-    return Ratings.from_scipy(ratings.matrix, domain)
+    return Ratings.from_any(ratings.matrix, domain)
 
 
 def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: bool) -> None:

@@ -198,9 +198,9 @@ class Domain:
         """
         from hushrec.data.readers import read_columns
 
-        _, items, ratings, _ = read_columns(source, columns, format, implicit)
-        encoded = encode_ids(items, exact=True)
-        usable = ratings[np.isfinite(ratings)]
+        table = read_columns(source, columns, format, implicit)
+        encoded = encode_ids(table.items, exact=True)
+        usable = table.ratings[np.isfinite(table.ratings)]
         if not len(usable) or not len(encoded.texts):
             raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
         low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149

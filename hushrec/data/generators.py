@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.building import build
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, is_number
 from hushrec.data.keys import check_seed
@@ -213,7 +214,7 @@ def realistic(
         part += domain.low
         np.clip(part, domain.low, top, out=part)
     users = pa.array(_names("u", n_users), pa.large_string())
-    return Ratings.assemble(domain, Encoded(rows, users, users), columns, scores)
+    return Ratings(domain, *build(domain, Encoded(rows, users, users), columns, scores))
 
 
 def _generated(
@@ -226,7 +227,9 @@ def _generated(
 ) -> Generated:
     domain = Domain(tuple(_names("i", len(item_factors))), rating_range=(-bound, bound))
     users = pa.array(_names("u", len(user_factors)), pa.large_string())
-    ratings = Ratings.assemble(domain, Encoded(rows, users, users), columns, np.clip(values, -bound, bound))
+    ratings = Ratings(
+        domain, *build(domain, Encoded(rows, users, users), columns, np.clip(values, -bound, bound))
+    )
     present = np.unique(rows)
     return Generated(ratings, user_factors[present], item_factors)
 

@@ -137,6 +137,9 @@ class Encoded:
     values: np.ndarray | pa.Array
     texts: pa.Array
 
+    def __len__(self) -> int:
+        return len(self.codes)
+
 
 def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     """Encode a column of ids of any type; distinct ids are numbered by first appearance.
@@ -144,15 +147,17 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     NumPy and pandas choose a column's type by all its cells, so there an id must be one whatever the type is
     (see `canonical_text`). ``exact`` leaves that out: for ids that are asked for, which are no rows.
     """
+    if isinstance(column, Encoded):
+        return column
     module = type(column).__module__.partition(".")[0]
     guessed = module in ("numpy", "pandas")
     exact = exact or not guessed
     fixed = not guessed and (isinstance(column, range) or module == "polars" or _is_arrow(column))
-    column = _as_arrow_or_objects(column)
+    column = as_arrow_or_objects(column)
     if isinstance(column, np.ndarray):
         return _encode_objects(column, exact)
-    _check_scalar_type(column.type, "ids")
-    codes, values = _dictionary(column)
+    check_scalar_type(column.type, "ids")
+    codes, values = dictionary(column)
     texts = _canonical_array(values)
     if _is_text(values.type):
         values = _in_utf8(values, texts)
@@ -160,9 +165,7 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
         if pa.types.is_integer(values.type) and not exact:
             small = np.abs(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)) < _LARGEST
             texts = pc.if_else(pa.array(small), texts, None)
-        given = given_ids(values)
-        values = np.empty(len(given), dtype=object)
-        values[:] = given
+        values = _object_array(given_ids(values))
     return _merge_equal_texts(codes, values, texts)
 
 
@@ -182,7 +185,7 @@ def _plain_number(value: Any) -> Any:
 
 def encode_ratings(column: Any) -> np.ndarray:
     """A column of ratings as float32, NaN where a cell holds no number; a new array."""
-    column = _as_arrow_or_objects(column)
+    column = as_arrow_or_objects(column)
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite; a signalling NaN stays a NaN
         if isinstance(column, np.ndarray):
             return np.fromiter(map(parse_rating, column), dtype=np.float64, count=len(column)).astype(
@@ -193,7 +196,7 @@ def encode_ratings(column: Any) -> np.ndarray:
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     kind = column.type
-    _check_scalar_type(kind, "ratings")
+    check_scalar_type(kind, "ratings")
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         ratings = np.empty(len(column), dtype=np.float32)
         start = 0
@@ -202,7 +205,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
             ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
             start += len(chunk)
         return ratings
-    codes, values = _dictionary(column)
+    codes, values = dictionary(column)
     parsed = np.fromiter(map(parse_rating, plain_values(values)), dtype=np.float64, count=len(values))
     return np.append(parsed, math.nan).astype(np.float32)[codes]
 
@@ -210,14 +213,14 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 def check_lengths(*columns: Any) -> None:
     """InputError unless all columns have the same number of rows."""
     if len({len(column) for column in columns}) > 1:
-        raise InputError("The columns of users, items and ratings must have the same number of rows.")
+        raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
 
 
 def _is_arrow(column: Any) -> bool:
     return hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
 
 
-def _as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
+def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     """A typed Arrow column, or an object array to be read cell by cell."""
     if isinstance(column, pa.ChunkedArray):
         return column
@@ -229,7 +232,7 @@ def _as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     if module == "polars":
         if str(column.dtype) == "Object":
             return _objects(column.to_list())
-        return _as_arrow_or_objects(column.to_arrow())
+        return as_arrow_or_objects(column.to_arrow())
     if isinstance(column, np.ndarray) and column.dtype != object:
         if column.ndim != 1:
             raise InputError(f"A column must have one dimension, not {column.ndim}.")
@@ -258,10 +261,7 @@ def _objects(values: Iterable[Any]) -> pa.ChunkedArray | np.ndarray:
     if isinstance(values, np.ndarray):
         array = values.reshape(-1)
     else:
-        values = values if isinstance(values, Sequence) else list(values)
-        array = np.empty(len(values), dtype=object)
-        for position, value in enumerate(values):  # numpy would look inside nested sequences
-            array[position] = value
+        array = _object_array(values if isinstance(values, Sequence) else list(values))
     if len(array) and all(type(value) is str for value in array):
         try:
             return pa.chunked_array([pa.array(array, pa.large_string())])
@@ -272,7 +272,7 @@ def _objects(values: Iterable[Any]) -> pa.ChunkedArray | np.ndarray:
 
 def _from_pandas_column(series: Any) -> pa.ChunkedArray | np.ndarray:
     if str(series.dtype) == "category":
-        categories = _as_arrow_or_objects(series.cat.categories.to_series())
+        categories = as_arrow_or_objects(series.cat.categories.to_series())
         codes = series.cat.codes.to_numpy()
         if isinstance(categories, np.ndarray):
             return np.append(categories, np.array([None], dtype=object))[codes]
@@ -280,7 +280,7 @@ def _from_pandas_column(series: Any) -> pa.ChunkedArray | np.ndarray:
         return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, categories.combine_chunks())])
     if isinstance(series.dtype, np.dtype):
         array = np.asarray(series)
-        return _objects(array) if series.dtype == object else _as_arrow_or_objects(array)
+        return _objects(array) if series.dtype == object else as_arrow_or_objects(array)
     try:
         converted = pa.array(series)
     except Exception:  # an extension type that Arrow does not know
@@ -292,21 +292,27 @@ def _from_pandas_column(series: Any) -> pa.ChunkedArray | np.ndarray:
     return converted if isinstance(converted, pa.ChunkedArray) else pa.chunked_array([converted])
 
 
-def _check_scalar_type(kind: pa.DataType, what: str) -> None:
-    """Refuse columns of lists, structures and times: the type belongs to the file's schema, not to a row."""
+def check_scalar_type(kind: pa.DataType, what: str, *, moments: bool = False) -> None:
+    """Refuse columns of lists, structures and times: the type belongs to the file's schema, not to a row.
+
+    ``moments`` lets dates and timestamps pass.
+    """
     inner = kind
     while isinstance(inner, pa.BaseExtensionType) or pa.types.is_dictionary(inner):
         inner = inner.storage_type if isinstance(inner, pa.BaseExtensionType) else inner.value_type
-    if pa.types.is_nested(inner) or pa.types.is_temporal(inner):
+    temporal = pa.types.is_temporal(inner)
+    if moments and (pa.types.is_timestamp(inner) or pa.types.is_date(inner)):
+        temporal = False
+    if pa.types.is_nested(inner) or temporal:
         raise InputError(f"The column of {what} holds {kind}; name one that holds plain {what}.")
 
 
-def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
+def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     """Codes (int32, -1 for null) and distinct values of a typed column."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         storage = pa.chunked_array([c.storage for c in column.chunks], kind.storage_type)
-        codes, values = _dictionary(storage)
+        codes, values = dictionary(storage)
         return codes, pa.ExtensionArray.from_storage(kind, values)
     if pa.types.is_null(kind):
         return np.full(len(column), -1, np.int32), pa.array([], pa.large_string())
@@ -314,10 +320,10 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         try:
             encoded = column.unify_dictionaries()
         except pa.ArrowException:  # nulls in a dictionary, or more values than its index type can number
-            return _dictionary(column.cast(kind.value_type))
+            return dictionary(column.cast(kind.value_type))
         codes = _concatenate([_codes(chunk.indices) for chunk in encoded.chunks], np.int32)
         # A dictionary may repeat a value, hold null or hold values that no row uses.
-        inner_codes, values = _dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
+        inner_codes, values = dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
         return _by_appearance(np.append(inner_codes, np.int32(-1))[codes], values)
     plain = {
         pa.string_view(): pa.large_string(),
@@ -432,6 +438,27 @@ def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: 
     return Encoded(np.append(recode, np.int32(-1))[codes], kept, merged.dictionary)
 
 
+def join_ids(parts: Sequence[Encoded]) -> Encoded:
+    """Columns of ids one below another."""
+    starts = np.cumsum([0, *(len(part.texts) for part in parts)])
+    codes = [np.where(part.codes < 0, -1, part.codes + start) for part, start in zip(parts, starts)]
+    values = [part.values for part in parts]
+    texts = pa.concat_arrays([part.texts for part in parts])
+    types = {value.type if isinstance(value, pa.Array) else object for value in values}
+    if len(types) == 1 and object not in types:
+        joined = pa.concat_arrays(values)
+    else:
+        joined = _object_array([given for value in values for given in given_ids(value)])
+    return _merge_equal_texts(_concatenate(codes, np.int32), joined, texts)
+
+
+def _object_array(values: Sequence[Any]) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):  # numpy would look inside nested sequences
+        array[position] = value
+    return array
+
+
 def _encode_objects(column: np.ndarray, exact: bool) -> Encoded:
     """Cell by cell, remembering the code of each text."""
     lookup: dict[str, int] = {}
@@ -446,10 +473,7 @@ def _encode_objects(column: np.ndarray, exact: bool) -> Encoded:
         if code == len(given):
             given.append(value)
         codes[position] = code
-    values = np.empty(len(given), dtype=object)
-    for position, value in enumerate(given):  # numpy would look inside nested sequences
-        values[position] = value
-    return Encoded(codes, values, pa.array(list(lookup), pa.large_string()))
+    return Encoded(codes, _object_array(given), pa.array(list(lookup), pa.large_string()))
 
 
 def _concatenate(parts: list[np.ndarray], dtype: Any) -> np.ndarray:

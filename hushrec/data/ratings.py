@@ -14,20 +14,19 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data import readers
-from hushrec.data.domain import Domain, check_domain, lookup, places, positions_of
-from hushrec.data.ids import Encoded, encode_ids, given_ids
-from hushrec.data.keys import smallest_per_row, stream_base, text_keys
+from hushrec.data.building import build, csr, read_rows, running_total, take
+from hushrec.data.domain import Domain, check_domain, lookup, places
+from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids
+from hushrec.data.keys import text_keys
+from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
-
-_WORD_BITS = 63  # an entry's user, item and position fit in one integer, or are sorted the longer way
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
     """Ratings of users for the items of a declared `Domain`: the private side of a data set.
 
-    Build it with `read`, `from_any`, `from_triples`, `from_arrow`, `from_pandas`, `from_polars`, `from_scipy`
-    or, for one user who is to be served, `of_user`.
+    Build it with `from_any` (`read` for a path) or, for one user who is to be served, with `of_user`.
 
     Attributes
     ----------
@@ -37,12 +36,15 @@ class Ratings:
         Private. Items ascend within a user and none occurs twice; a stored zero is a rating of zero.
     user_values, user_texts : arrays with one entry per user
         Private. The ids as given and in canonical form; `users` shows the former as a NumPy array.
+    times : ndarray of int64, or None
+        Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` where a row has no usable time,
+        None where no times were asked for (docs/time.md).
     hand_picked : bool
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
         (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a
         private training refuses.
     by_position : bool
-        Public. Whether user ids are row numbers (Jester files, `from_scipy` without users). A user is then
+        Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying her row, which leaves all others their numbers, and the number of rows is public.
 
     Notes
@@ -53,7 +55,8 @@ class Ratings:
     * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
     * an item that is missing or not in the catalogue: the row is dropped;
     * a missing user id: the row is dropped;
-    * several ratings of one item by one user: the last one in the order of the input stays;
+    * several ratings of one item by one user: the latest stays, and the last in the order of the input where
+      times are equal or missing; a row without a time is before all that have one;
     * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the
       user's id and of each item, without regard to any other user;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
@@ -70,44 +73,11 @@ class Ratings:
     matrix: sp.csr_array
     user_values: np.ndarray | pa.Array
     user_texts: pa.Array
+    times: np.ndarray | None = None
     hand_picked: bool = False
     by_position: bool = False
 
     # ---- building
-
-    @classmethod
-    def read(
-        cls,
-        path: str | os.PathLike[str],
-        domain: Domain,
-        *,
-        columns: Mapping[str, Any] | None = None,
-        format: str | None = None,
-        implicit: bool = False,
-    ) -> Ratings:
-        """Read a file of ratings.
-
-        Parameters
-        ----------
-        path : path of a Parquet, CSV or TSV file (text may be compressed), or of a MovieLens or Jester file
-        domain : Domain
-        columns : dict, optional
-            Names of the columns, ``{"user": ..., "item": ..., "rating": ...}``. Usual names (user, userId,
-            user_id, item, itemId, movieId, rating, score, ...) are found without it.
-        format : str, optional
-            "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
-            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
-            name by default; the delimiter of a CSV file from its header line.
-        implicit : bool
-            Every row counts as a rating of 1; the rating column may be absent.
-
-        Raises
-        ------
-        InputError
-            The domain is missing, the file cannot be read as a table, or a column is missing.
-        """
-        check_domain(domain)
-        return cls._build(readers.read_file(Path(path), columns, format, implicit), domain, implicit)
 
     @classmethod
     def from_any(
@@ -119,8 +89,38 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Ratings:
-        """Ratings from a path, a data frame, an Arrow table, a SciPy matrix, a mapping of columns or a tuple
-        (users, items, ratings); Ratings over the same domain are given back."""
+        """Read ratings from whatever holds them.
+
+        Parameters
+        ----------
+        source : path, table, tuple or matrix
+            * a Parquet, CSV or TSV file (text may be compressed), a file of MovieLens or Jester; a folder of
+              tables or a pattern such as ``"2024-*.parquet"``, whose rows follow in the order of the names;
+            * a pandas or polars data frame, an Arrow table or what exports a stream of one (DuckDB), a
+              mapping from names to columns;
+            * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
+            * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
+              with an id for each row. Without ids they are the numbers of the rows: how many there are is
+              then public, and a user is left out by emptying her row. Of an entry stored twice the last
+              counts;
+            * `Ratings` over the same domain, which are given back.
+        domain : Domain
+        columns : dict, optional
+            Names of the columns, ``{"user": ..., "item": ..., "rating": ..., "time": ...}``. Usual names
+            (user, userId, user_id, item, movieId, rating, score, ...) are found without it. Times are read
+            where they are asked for: ``{"time": True}`` finds timestamp, time, datetime or date.
+        format : str, optional
+            "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
+            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
+            name by default; the delimiter of a CSV file from its header line.
+        implicit : bool
+            Every row counts as a rating of 1; the rating column may be absent.
+
+        Raises
+        ------
+        InputError
+            The domain is missing, the source cannot be read as a table, or a column is missing.
+        """
         check_domain(domain)
         if isinstance(source, Ratings):
             if source.domain.fingerprint != domain.fingerprint:
@@ -128,78 +128,12 @@ class Ratings:
                     "These ratings were read over another domain; read them again over this one."
                 )
             return source if source.domain is domain else replace(source, domain=domain)
-        if sp.issparse(source):
-            return cls.from_scipy(source, domain, implicit=implicit)
-        return cls._build(readers.read_columns(source, columns, format, implicit), domain, implicit)
+        return cls(domain, *read_rows(source, domain, columns, format, implicit))
 
     @classmethod
-    def from_triples(
-        cls, users: Any, items: Any, ratings: Any, domain: Domain, *, implicit: bool = False
-    ) -> Ratings:
-        """Ratings from three sequences of the same length; ``ratings`` may be None with ``implicit``."""
-        check_domain(domain)
-        return cls._build(readers.from_triples(users, items, ratings, implicit), domain, implicit)
-
-    @classmethod
-    def from_arrow(
-        cls, table: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
-    ) -> Ratings:
-        """Ratings from an Arrow table, or anything that exports an Arrow stream (DuckDB, polars, ...)."""
-        check_domain(domain)
-        return cls._build(readers.from_arrow(table, columns, implicit), domain, implicit)
-
-    @classmethod
-    def from_pandas(
-        cls, frame: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
-    ) -> Ratings:
-        """Ratings from a pandas data frame; columns of mixed objects are read cell by cell."""
-        check_domain(domain)
-        return cls._build(readers.from_frame(frame, columns, implicit), domain, implicit)
-
-    @classmethod
-    def from_polars(
-        cls, frame: Any, domain: Domain, *, columns: Mapping[str, Any] | None = None, implicit: bool = False
-    ) -> Ratings:
-        """Ratings from a polars data frame, eager or lazy."""
-        check_domain(domain)
-        frame = frame.collect() if hasattr(frame, "collect") else frame
-        return cls._build(readers.from_frame(frame, columns, implicit), domain, implicit)
-
-    @classmethod
-    def from_scipy(cls, matrix: Any, domain: Domain, *, users: Any = None, implicit: bool = False) -> Ratings:
-        """Ratings from a sparse matrix of users by items, its columns in the order of the catalogue.
-
-        Parameters
-        ----------
-        matrix : SciPy sparse matrix or array, shape (n_rows, n_items)
-            Stored entries are ratings, explicit zeros too; of an entry stored twice the last one counts.
-        domain : Domain
-        users : sequence of ids, optional
-            The id of each row; by default its number. The number of rows is then public, and a user is left
-            out by emptying her row: without it all after her would be taken for others.
-        implicit : bool
-            Every stored entry counts as 1.
-        """
-        check_domain(domain)
-        if not sp.issparse(matrix) or matrix.ndim != 2:
-            raise InputError(
-                f"A SciPy sparse matrix of users by items is needed, not {type(matrix).__name__}."
-            )
-        readers.check_sparse(matrix)
-        if matrix.shape[1] != domain.n_items:
-            raise InputError(
-                f"The matrix has {matrix.shape[1]} columns and the catalogue {domain.n_items} items; "
-                "they must agree, in the same order."
-            )
-        ids = encode_ids(range(matrix.shape[0]) if users is None else users)
-        if len(ids.codes) != matrix.shape[0]:
-            raise InputError("users must hold one id for each row of the matrix.")
-        if not implicit and _usable_as_is(matrix, domain) and len(ids.texts) == matrix.shape[0]:
-            own = _csr(matrix.data.copy(), matrix.indices.copy(), matrix.indptr, domain.n_items)
-            return cls(domain, own, ids.values, ids.texts, by_position=users is None)
-        rows, items, ratings, _ = readers.read_columns(matrix, None, None, implicit)
-        read = cls.assemble(domain, Encoded(ids.codes[rows], ids.values, ids.texts), items, ratings)
-        return replace(read, by_position=users is None)
+    def read(cls, path: str | os.PathLike[str], domain: Domain, **options: Any) -> Ratings:
+        """`from_any` of a path."""
+        return cls.from_any(Path(path), domain, **options)
 
     @classmethod
     def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:
@@ -221,41 +155,8 @@ class Ratings:
             raise InputError(
                 "A user's ratings must be a mapping from item to rating, or pairs of both."
             ) from None
-        table = readers.from_triples(["user"] * len(items), items, values, implicit)
-        return replace(cls._build(table, domain, implicit).for_users(["user"]), hand_picked=False)
-
-    @classmethod
-    def _build(cls, table: readers.Columns, domain: Domain, implicit: bool) -> Ratings:
-        if implicit and not domain.low <= 1.0 <= domain.high:
-            raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
-        users, items, ratings, marks = table
-        del table
-        pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
-        positions = positions_of(encode_ids(items), domain.item_texts)
-        del items
-        pool.release_unused()
-        encoded = encode_ids(users)
-        del users
-        pool.release_unused()
-        read = cls.assemble(domain, encoded, positions, ratings)
-        found: dict[str, Any] = dict.fromkeys(marks, True)
-        return replace(read, **found)
-
-    @classmethod
-    def assemble(cls, domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray) -> Ratings:
-        """Apply the rules for bad rows and sort.
-
-        ``items`` are positions in the catalogue, -1 = unknown; ``ratings`` may be overwritten.
-        """
-        values = within_range(ratings, domain)
-        items, values, counts = _sorted_unique(users.codes, items, values, len(users.texts), domain.n_items)
-        cap = domain.max_ratings_per_user
-        if counts.max(initial=0) > cap:
-            kept = _within_cap(counts, items, users.texts, cap)
-            items, values, counts = items[kept], values[kept], np.minimum(counts, cap)
-        present = np.flatnonzero(counts)
-        matrix = _csr(values, items, _running_total(counts[present]), domain.n_items)
-        return cls(domain, matrix, _take(users.values, present), users.texts.take(pa.array(present)))
+        hers = cls.from_any((["user"] * len(items), items, values), domain, implicit=implicit)
+        return replace(hers.for_users(["user"]), hand_picked=False)
 
     # ---- looking
 
@@ -321,20 +222,19 @@ class Ratings:
         return lookup(ids, self.user_texts)
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table of user, item and rating, with the ids as given. Private.
+        """An Arrow table of user, item, rating and, where known, time, with the ids as given. Private.
 
-        Its metadata keep ``hand_picked`` and ``by_position``, which `from_arrow` and `read` find there.
+        Its metadata keep ``hand_picked`` and ``by_position``, which `from_any` finds there.
         """
         marks = " ".join(mark for mark in readers.MARKS if getattr(self, mark))
-        rows = pa.array(np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr)))
-        return pa.table(
-            {
-                "user": self.user_column.take(rows),
-                "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
-                "rating": pa.array(self.matrix.data),
-            },
-            metadata={readers.MARKS_KEY: marks},
-        )
+        table = {
+            "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
+            "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
+            "rating": pa.array(self.matrix.data),
+        }
+        if self.times is not None:
+            table["time"] = pa.array(self.times, mask=self.times == NO_TIME)
+        return pa.table(table, metadata={readers.MARKS_KEY: marks})
 
     # ---- selecting
 
@@ -358,12 +258,8 @@ class Ratings:
             raise InputError("A row number is out of range; rows are numbered from 0 to n_users - 1.")
         if np.bincount(chosen).max(initial=0) > 1:
             raise InputError("A row is asked for more than once; a user has one row, so name each once.")
-        users = Encoded(chosen, _take(self.user_values, chosen), self.user_texts.take(pa.array(chosen)))
+        users = Encoded(chosen, take(self.user_values, chosen), take(self.user_texts, chosen))
         return self._at(chosen, users, hand_picked=not keyed)
-
-    def select_users(self, mask: np.ndarray, *, keyed: bool = False) -> Ratings:
-        """The users for whom the mask (bool, shape (n_users,)) is true; ``keyed`` as in `where`."""
-        return self.rows(np.asarray(mask, dtype=bool), keyed=keyed)
 
     def for_users(self, ids: Any) -> Ratings:
         """One row for each id, in that order; empty where she is not among the users.
@@ -393,34 +289,23 @@ class Ratings:
             Declares that each user's part of the mask was made from her own rows, her id and public values
             only, as `split_ratings` does it; the result is ``hand_picked`` without it.
         """
-        counts = np.diff(_running_total(mask)[self.matrix.indptr])
+        counts = np.diff(running_total(mask)[self.matrix.indptr])
         present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)
-        indptr = _running_total(counts[present])
-        return replace(
-            self,
-            matrix=_csr(self.matrix.data[mask], self.matrix.indices[mask], indptr, self.n_items),
-            user_values=_take(self.user_values, present),
-            user_texts=self.user_texts.take(pa.array(present)),
-            hand_picked=self.hand_picked or not keyed,
-        )
+        users = Encoded(present, take(self.user_values, present), take(self.user_texts, present))
+        return self._with(mask, counts[present], users, not keyed)
 
-    def history(self, other: Ratings) -> Ratings:
-        """The ratings of both, such as training and validation; where both hold a pair, the other's."""
+    def union(self, other: Ratings) -> Ratings:
+        """The ratings of both, such as training and validation, as if the other's had been read last."""
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be put together.")
-        known = places(other.user_texts, self.user_texts)
-        added = np.flatnonzero(known < 0)
-        place = known.copy()
-        place[added] = self.n_users + np.arange(len(added))
-        codes = np.concatenate([_row_of_each(self.matrix), place[_row_of_each(other.matrix)]]).astype(
-            np.int32
+        sources = (self, other)
+        users = [Encoded(_row_of_each(each.matrix), each.user_values, each.user_texts) for each in sources]
+        items = np.concatenate([each.matrix.indices for each in sources])
+        ratings = np.concatenate([each.matrix.data for each in sources])
+        times = join_times([each.times for each in sources], [each.n_ratings for each in sources])
+        return _marked(
+            Ratings(self.domain, *build(self.domain, join_ids(users), items, ratings, times)), *sources
         )
-        texts = pa.concat_arrays([self.user_texts, other.user_texts.take(pa.array(added))])
-        values = _joined(self.user_values, _take(other.user_values, added))
-        items = np.concatenate([self.matrix.indices, other.matrix.indices])
-        ratings = np.concatenate([self.matrix.data, other.matrix.data])
-        both = Ratings.assemble(self.domain, Encoded(codes, values, texts), items, ratings)
-        return _marked(both, self, other)
 
     def rated(self) -> Ratings:
         """The users who have a rating: a row without one is no user, and counts nowhere."""
@@ -432,13 +317,19 @@ class Ratings:
         """Rows at positions (-1 = an empty row) under the ids given."""
         starts = np.append(self.matrix.indptr[:-1], 0).astype(np.int64)[positions]
         counts = np.append(np.diff(self.matrix.indptr), 0)[positions]
-        indptr = _running_total(counts)
-        entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+        ends = running_total(counts)
+        entries = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
+        return self._with(entries, counts, users, hand_picked)
+
+    def _with(self, entries: np.ndarray, counts: np.ndarray, users: Encoded, hand_picked: bool) -> Ratings:
+        """The entries chosen, ``counts`` of them for each of the users."""
+        data, indices = self.matrix.data[entries], self.matrix.indices[entries]
         return replace(
             self,
-            matrix=_csr(self.matrix.data[entries], self.matrix.indices[entries], indptr, self.n_items),
+            matrix=csr(data, indices, running_total(counts), self.n_items),
             user_values=users.values,
             user_texts=users.texts,
+            times=None if self.times is None else self.times[entries],
             hand_picked=self.hand_picked or hand_picked,
         )
 
@@ -449,120 +340,5 @@ def _marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     return replace(ratings, **marks)
 
 
-def _usable_as_is(matrix: Any, domain: Domain) -> bool:
-    """Whether no rule for bad rows would change the matrix, so that a copy of its arrays will do."""
-    if matrix.format != "csr" or matrix.data.dtype != np.float32 or matrix.indices.dtype != np.int32:
-        return False
-    counts, data = np.diff(matrix.indptr), matrix.data
-    return bool(
-        counts.min(initial=1) > 0
-        and counts.max(initial=0) <= domain.max_ratings_per_user
-        and _ascending(matrix)
-        # as Python floats: NumPy would compare in float32, where 0.3 rounds up
-        and (len(data) == 0 or (float(data.min()) >= domain.low and float(data.max()) <= domain.high))
-    )
-
-
-def _ascending(matrix: Any) -> bool:
-    """Whether items ascend within every row, none of which is empty; what SciPy notes of it may be stale."""
-    ascending = matrix.indices[1:] > matrix.indices[:-1]
-    ascending[matrix.indptr[1:-1] - 1] = True
-    return bool(ascending.all())
-
-
-def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Ratings as float32 that lie within the declared range, NaN for all others.
-
-    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never
-    stored above ``domain.high`` or below ``domain.low``, not even by that rounding. A float32 array is
-    changed in place.
-    """
-    low, high = np.float32(domain.low), np.float32(domain.high)
-    with np.errstate(all="ignore"):  # a signalling NaN would warn
-        values = np.asarray(ratings, dtype=np.float32)
-        values[~((values >= low) & (values <= high))] = np.nan
-    lowest = low if float(low) >= domain.low else np.nextafter(low, np.float32(np.inf))
-    highest = high if float(high) <= domain.high else np.nextafter(high, np.float32(-np.inf))
-    return np.clip(values, lowest, highest, out=values)
-
-
-def _sorted_unique(
-    users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Usable entries sorted by user and item, the last of each pair in input order: items, values, counts."""
-    usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
-    if not usable.all():
-        users, items, values = users[usable], items[usable], values[usable]
-    del usable
-    n_entries = len(values)
-    bits = n_entries.bit_length()
-    cell = users.astype(np.int64)
-    cell *= n_items
-    cell += items
-    del users, items
-    if max(1, n_users * n_items).bit_length() + bits <= _WORD_BITS:  # (user, item, position) in one integer
-        cell <<= bits
-        for part in _parts(n_entries):
-            cell[part] |= np.arange(part.start, part.stop)
-        cell.sort()
-        ordered = np.empty_like(values)
-        for part in _parts(n_entries):
-            ordered[part] = values[cell[part] & ((1 << bits) - 1)]
-        cell >>= bits
-    else:
-        order = np.argsort(cell, kind="stable")
-        cell, ordered = cell[order], values[order]
-    last = np.append(cell[1:] != cell[:-1], True)[:n_entries]
-    if not last.all():
-        cell, ordered = cell[last], ordered[last]
-    columns = np.empty(len(cell), dtype=np.int32)
-    counts = np.zeros(n_users, dtype=np.int64)
-    for part in _parts(len(cell)):
-        rows, columns[part] = np.divmod(cell[part], n_items)
-        if len(rows):
-            first = int(rows[0])
-            counts[first : int(rows[-1]) + 1] += np.bincount(rows - first)
-    return columns, ordered, counts
-
-
-def _parts(length: int, size: int = 1 << 20) -> list[slice]:
-    """Slices that cover a long array, so that temporary arrays stay small."""
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
-
-
-def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
-    """Mark at most ``cap`` entries of each user, in the keyed order of her own items."""
-    long_users = np.flatnonzero(counts > cap)
-    base = np.zeros(len(counts), dtype=np.uint64)
-    keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
-    base[long_users] = stream_base(keys, 0, "cap")
-    return smallest_per_row(_running_total(counts), items, base, np.full(len(counts), cap))
-
-
-def _running_total(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
-    indptr = indptr.astype(np.int32 if len(data) < 1 << 31 else np.int64)
-    matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items), copy=False)
-    matrix.has_sorted_indices = True
-    matrix.has_canonical_format = True
-    return matrix
-
-
 def _row_of_each(matrix: sp.csr_array) -> np.ndarray:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-
-
-def _take(values: np.ndarray | pa.Array, positions: np.ndarray) -> np.ndarray | pa.Array:
-    return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
-
-
-def _joined(first: np.ndarray | pa.Array, second: np.ndarray | pa.Array) -> np.ndarray | pa.Array:
-    if isinstance(first, pa.Array) and isinstance(second, pa.Array) and first.type == second.type:
-        return pa.concat_arrays([first, second])
-    joined = np.empty(len(first) + len(second), dtype=object)
-    for position, value in enumerate(given_ids(first) + given_ids(second)):
-        joined[position] = value
-    return joined
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))

@@ -98,12 +98,12 @@ def strong_generalization(
         raise InputError(f"fold_in must be a share strictly between 0 and 1, not {fold_in!r}.")
     keys = stream_base(ratings.user_keys, seed, "held-out users")
     held = part_of(keys, (heldout, 1 - heldout)) == 0
-    judged = ratings.select_users(held, keyed=True)
+    judged = ratings.rows(held, keyed=True)
     lengths = np.diff(judged.matrix.indptr)
     n_target = np.floor((1 - fold_in) * lengths + 1e-9).astype(np.int64)
     target = _keyed_choice(judged, n_target, seed, "held-out ratings")
     return HeldOutUsers(
-        ratings.select_users(~held, keyed=True),
+        ratings.rows(~held, keyed=True),
         judged.where(~target, keyed=True),
         judged.where(target, keyed=True),
     )

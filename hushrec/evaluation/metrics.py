@@ -169,7 +169,7 @@ def evaluate(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
             " read them with the model's own domain (billboard.domain)."
         )
-    targets = targets.select_users(np.diff(targets.matrix.indptr) > 0)
+    targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     history = history.aligned_to(targets)
     error_sums = np.zeros((targets.n_users, 3))
     signs = _sign_metrics(billboard, history, targets, resamples, seed)

@@ -95,7 +95,7 @@ class AggregationServer:
     def train(self) -> Billboard:
         """Wait for the nodes, train, and return the billboard; raises HushrecError where too few are left."""
         domain = self.agreement.domain
-        nobody = Ratings.from_triples([], [], [], domain)
+        nobody = Ratings.from_any(([], [], []), domain)
         return self.agreement.train(nobody, lambda index, label, integers, sd: self._total(index))
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:

@@ -251,7 +251,7 @@ def ratings_of(users: dict[str, list[tuple[object, object, object]]], domain: Do
     """Ratings of some users, through the same door as a user's file."""
     rows = [row for rows in users.values() for row in rows]
     columns = list(zip(*rows)) if rows else [(), (), ()]
-    return Ratings.from_triples(list(columns[0]), list(columns[1]), list(columns[2]), domain)
+    return Ratings.from_any((list(columns[0]), list(columns[1]), list(columns[2])), domain)
 
 
 def hostile_data(

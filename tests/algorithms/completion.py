@@ -26,7 +26,7 @@ def small(seed: int = 0, n_users: int = 30, rank: int = 2) -> Ratings:
     ]
     users, items = zip(*cells)
     domain = Domain(items=range(N_ITEMS), rating_range=(-1, 1))
-    return Ratings.from_triples(users, items, [matrix[cell] for cell in cells], domain)
+    return Ratings.from_any((users, items, [matrix[cell] for cell in cells]), domain)
 
 
 def exact(estimator: Estimator, ratings: Ratings, seed: int = 0) -> Billboard:

@@ -24,7 +24,7 @@ def small(seed: int = 0) -> Ratings:
         (f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u in range(40) for i in rng.choice(25, 8, False)
     ]
     domain = Domain(items=[f"i{i}" for i in range(25)], rating_range=(1, 5))
-    return Ratings.from_triples(*map(list, zip(*rows)), domain)
+    return Ratings.from_any((*map(list, zip(*rows)),), domain)
 
 
 @pytest.mark.parametrize("rating_range", [(0, 1e30), (-1e30, 1e30), (16777216, 16777219), (0.1, 0.7)])
@@ -33,7 +33,7 @@ def test_user_means_are_summed_in_float64(rating_range: tuple[float, float]) -> 
     rows = [(user, item, rng.uniform(*rating_range)) for user in range(5) for item in range(1000 * user + 1)]
     rows += [("x", item, end) for item, end in zip(range(600), rating_range * 300)]
     rows += [("y", item, rating_range[1]) for item in range(1001)]
-    ratings = Ratings.from_triples(*map(list, zip(*rows)), domain)
+    ratings = Ratings.from_any((*map(list, zip(*rows)),), domain)
     matrix = ratings.matrix
     for start, stop, mean in zip(matrix.indptr, matrix.indptr[1:], user_means(ratings)):
         values = matrix.data[start:stop].tolist()
@@ -82,8 +82,8 @@ def test_likes_match_a_slow_twin() -> None:
     base = small()
     seen = base.matrix.toarray() > 0
     users, items = np.nonzero(seen)
-    likes = Ratings.from_triples(
-        [f"u{u}" for u in users], [f"i{i}" for i in items], np.ones(len(users)), domain
+    likes = Ratings.from_any(
+        ([f"u{u}" for u in users], [f"i{i}" for i in items], np.ones(len(users))), domain
     )
     rank, weight, ridge = 2, 0.3, 1.5
     right = np.random.default_rng(1).standard_normal((25, rank)) * 0.3 / np.sqrt(rank)
@@ -115,7 +115,7 @@ def test_dpals_without_privacy_is_als_bit_for_bit(weight: float) -> None:
     if weight:
         domain = Domain(items=[f"i{i}" for i in range(25)], rating_range=(0, 1))
         users, items = np.nonzero(small().matrix.toarray())
-        ratings = Ratings.from_triples(users, [f"i{i}" for i in items], np.ones(len(users)), domain)
+        ratings = Ratings.from_any((users, [f"i{i}" for i in items], np.ones(len(users))), domain)
         plain = ALS(rank=6, iterations=4, regularization=3.0, unobserved_weight=weight)
         expected = plain.fit(ratings, no_privacy(), seed=9).item_factors
     else:

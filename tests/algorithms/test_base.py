@@ -64,9 +64,9 @@ def test_unsupported_items_come_last_whatever_they_score(width: float) -> None:
     model = Billboard(estimator=GlobalMean(), domain=domain, arrays=arrays, privacy=MODEL.privacy)
     assert [item for item, _ in model.recommend({})] == list("ebdac")
     assert [item for item, _ in model.recommend({}, 2, items=["a", "d"])] == ["d", "a"]
-    ratings = Ratings.from_triples(["u", "u"], ["e", "a"], [0.0, width], domain)
+    ratings = Ratings.from_any((["u", "u"], ["e", "a"], [0.0, width]), domain)
     assert model.recommend_batch(ratings, 3)["item"].to_pylist() == ["b", "d", "c"]
-    held_out = Ratings.from_triples(["u"], ["b"], [width], domain)
+    held_out = Ratings.from_any((["u"], ["b"], [width]), domain)
     assert evaluate(model, ratings, held_out, k=1, resamples=0)["recall@1"].value == 1.0
 
 
@@ -74,12 +74,12 @@ def test_a_new_user_without_history_gets_the_released_values() -> None:
     base = MODEL.arrays["center"] + MODEL.item_bias
     np.testing.assert_allclose(MODEL.predict({}, ITEMS), np.clip(base, 1, 5))
     assert MODEL.recommend({}, 1)[0][0] == ITEMS[int(np.argmax(base))]
-    stranger = Ratings.from_triples(["nobody"], [ITEMS[2]], [3.0], RATINGS.domain)
+    stranger = Ratings.from_any((["nobody"], [ITEMS[2]], [3.0]), RATINGS.domain)
     np.testing.assert_allclose(MODEL.predict_pairs(RATINGS, stranger), np.clip(base[2], 1, 5), rtol=1e-12)
 
 
 def test_no_users_at_all() -> None:
-    nobody = Ratings.from_triples([], [], [], RATINGS.domain)
+    nobody = Ratings.from_any(([], [], []), RATINGS.domain)
     model = PrivateALS(rank=3).fit(nobody, Accountant(Budget(1.0, 1e-6)))
     assert np.isfinite(model.predict({}, ITEMS)).all()
     assert MODEL.recommend_batch(nobody, 5).num_rows == 0
@@ -115,7 +115,7 @@ def test_wrong_calls_say_what_is_wrong(call, words: str) -> None:
 
 
 def test_another_catalogue_is_refused() -> None:
-    other = Ratings.from_triples(["a"], ["x"], [3.0], Domain(items=["x"], rating_range=(1, 5)))
+    other = Ratings.from_any((["a"], ["x"], [3.0]), Domain(items=["x"], rating_range=(1, 5)))
     with pytest.raises(InputError, match="catalogue"):
         MODEL.fold_in(other)
 
@@ -141,5 +141,5 @@ def test_a_row_out_of_range_leaves_all_others_as_they_are():
     """Added to a sparse matrix, where the float32 nearest to the range's end is above it."""
     domain = Domain(["a", "b"], rating_range=(0.0, 4.8))
     rows = np.array([[4.8, 1.0], [4.8, 4.8], [2.0, 9.0]], np.float32)
-    without, together = (Ratings.from_scipy(sp.csr_array(rows[:n]), domain).matrix for n in (2, 3))
+    without, together = (Ratings.from_any(sp.csr_array(rows[:n]), domain).matrix for n in (2, 3))
     assert np.array_equal(together[:2].toarray(), without.toarray())

@@ -136,8 +136,8 @@ def test_one_user_moves_the_item_means_by_no_more_than_declared(rating_range) ->
     releases = {release.label: release for release in plan.releases}
     moved = []
     for end in rating_range:
-        ratings = Ratings.from_triples(["u"] * 6, items, [float(end)] * 6, domain)
+        ratings = Ratings.from_any((["u"] * 6, items, [float(end)] * 6), domain)
         calls = transcript(estimator, plan, ratings, 1, SeededNoise(1))
-        again = replay(estimator, plan, Ratings.from_triples(*nobody, domain), 1, calls)
+        again = replay(estimator, plan, Ratings.from_any((*nobody,), domain), 1, calls)
         moved.append(moves(calls, again, releases)["item means"])
     assert 0.99 < max(moved) <= 1

@@ -91,7 +91,7 @@ def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
 def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch, record_property) -> None:
     """C2: an error before anything is spent, and never a wrapped sum."""
     monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", 2)
-    ratings = Ratings.from_triples(["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0], Domain(["x"], (1, 5)))
+    ratings = Ratings.from_any((["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0]), Domain(["x"], (1, 5)))
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match="users"):
         GlobalMean().fit(ratings, accountant)

@@ -160,7 +160,7 @@ def test_one_item() -> None:
     domain = Domain(items=["only"], rating_range=(1, 5))
     from hushrec.data import Ratings
 
-    ratings = Ratings.from_triples(["a", "b"], ["only", "only"], [1.0, 4.0], domain)
+    ratings = Ratings.from_any((["a", "b"], ["only", "only"], [1.0, 4.0]), domain)
     for eigenvector in ("covariance", "oja", "power"):
         estimator = PrivateFrankWolfe(nuclear_norm=2.0, iterations=2, eigenvector=eigenvector, block=3)
         model = estimator.fit(ratings, Accountant(Budget(1.0, 1e-6)))

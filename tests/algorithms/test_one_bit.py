@@ -47,7 +47,7 @@ def rated(labels, places=None, n_items: int = 5) -> Ratings:
     places = cells() if places is None else places
     users, items = zip(*places)
     domain = Domain(range(n_items), rating_range=(1, 5), max_ratings_per_user=50)
-    return Ratings.from_triples(users, items, np.where(labels, 4.0, 3.0), domain)
+    return Ratings.from_any((users, items, np.where(labels, 4.0, 3.0)), domain)
 
 
 # ---------------------------------------------------------------------- exact enumeration (B3)

@@ -19,7 +19,7 @@ def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
     rng = np.random.default_rng(seed)
     users, items = np.nonzero(rng.random((n_users, n_items)) < 0.6)
     labels = rng.choice([-1.0, 1.0], len(users))
-    return Ratings.from_triples(users, items, labels, Domain(range(n_items), rating_range=(-1, 1)))
+    return Ratings.from_any((users, items, labels), Domain(range(n_items), rating_range=(-1, 1)))
 
 
 def test_what_is_summed_is_the_logistic_gradient():

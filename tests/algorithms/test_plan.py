@@ -142,7 +142,7 @@ def residuals_of(case: Case, least: int) -> np.ndarray:
     while True:
         users, items = np.repeat(np.arange(30), 6), rng.integers(0, n_items, 180)
         domain = Domain(range(n_items), rating_range=(1, 5), max_ratings_per_user=6)
-        ratings = Ratings.from_triples(users, items, rng.integers(1, 6, 180), domain)
+        ratings = Ratings.from_any((users, items, rng.integers(1, 6, 180)), domain)
         noise = RecordingNoise(SystemNoise())
         case.estimator.fit(ratings, Accountant(case.budget("add-remove"), noise=noise))
         found = sum(call.residual.size for call in noise.calls)

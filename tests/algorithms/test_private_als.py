@@ -192,7 +192,7 @@ def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
     users, items = base.matrix.nonzero()
     table = {"user": users, "item": items, "rating": base.matrix.data}
     domain = Domain.observed(pa.table(table))
-    ratings = Ratings.from_arrow(pa.table(table), domain)
+    ratings = Ratings.from_any(pa.table(table), domain)
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match="declare"):
         PrivateALS().fit(ratings, accountant)

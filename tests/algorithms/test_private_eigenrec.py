@@ -60,7 +60,7 @@ def test_it_matches_a_slow_twin() -> None:
         expected = np.empty(16)
         expected[learned] = scores / (first @ row) * np.linalg.norm(popularity[learned] * scale)
         expected[rest] = popularity[rest]
-        history = ratings.select_users(np.arange(ratings.n_users) == user)
+        history = ratings.rows(np.arange(ratings.n_users) == user)
         np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-5)
 
 
@@ -75,7 +75,7 @@ def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratin
         users += [f"u{user}"] * len(liked)
         items += [f"i{item}" for item in liked]
     domain = Domain(items=[f"i{item}" for item in range(n_items)], rating_range=(0, 1))
-    return Ratings.from_triples(users, items, None, domain, implicit=True)
+    return Ratings.from_any((users, items, None), domain, implicit=True)
 
 
 def test_it_finds_tastes_where_popularity_does_not() -> None:
@@ -112,7 +112,7 @@ def test_noise_has_no_weight_in_the_scores() -> None:
     users = np.repeat(np.arange(400), 5)
     items = np.concatenate([rng.choice(50, 5, replace=False) for _ in range(400)])
     domain = Domain(items=range(50), rating_range=(0, 1))
-    ratings = Ratings.from_triples(users, items, None, domain, implicit=True)
+    ratings = Ratings.from_any((users, items, None), domain, implicit=True)
     model = PrivateEigenRec(rank=3, support=0.1).fit(ratings, Accountant(Budget(0.3, 1e-6)))
     scores = model.predict(ratings, list(domain.items))
     taste = scores - model.item_bias
@@ -122,7 +122,7 @@ def test_noise_has_no_weight_in_the_scores() -> None:
 @pytest.mark.parametrize("n_items", [1, 2, 3])
 def test_tiny_catalogues(n_items: int) -> None:
     domain = Domain(items=range(n_items), rating_range=(0, 1))
-    ratings = Ratings.from_triples([0, 1, 1], [0, 0, n_items - 1], None, domain, implicit=True)
+    ratings = Ratings.from_any(([0, 1, 1], [0, 0, n_items - 1], None), domain, implicit=True)
     model = PrivateEigenRec(rank=5).fit(ratings, Accountant(Budget(1.0, 1e-6)))
     assert model.item_factors.shape == (n_items, min(5, n_items - 1))
     assert np.isfinite(model.predict({0: 1.0}, list(domain.items))).all()

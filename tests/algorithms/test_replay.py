@@ -82,4 +82,4 @@ def test_no_user_raises_a_warning(estimator, high) -> None:
     ]
     accountant = Accountant(Budget(1.0, 1e-6), noise=SeededNoise(1))
     with warnings.catch_warnings(action="error"):
-        estimator.fit(Ratings.from_triples(*zip(*users, strict=True), domain), accountant)
+        estimator.fit(Ratings.from_any((*zip(*users, strict=True),), domain), accountant)

@@ -18,7 +18,7 @@ def small() -> Ratings:
         (f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u in range(60) for i in rng.choice(12, 7, False)
     ]
     domain = Domain(items=[f"i{i}" for i in range(12)], rating_range=(1, 5))
-    return Ratings.from_triples(*map(list, zip(*rows)), domain)
+    return Ratings.from_any((*map(list, zip(*rows)),), domain)
 
 
 def run(estimator: Estimator, ratings: Ratings):

@@ -104,7 +104,7 @@ def test_features_travel_with_the_domain_but_are_no_part_of_its_identity() -> No
     assert rich == plain
     assert rich.fingerprint == plain.fingerprint
     assert not rich.item_features.flags.writeable
-    ratings = Ratings.from_triples(["u"], ["b"], [3.0], plain)
+    ratings = Ratings.from_any((["u"], ["b"], [3.0]), plain)
     assert Ratings.from_any(ratings, rich).domain.item_features is rich.item_features
     assert Ratings.from_any(ratings, plain) is ratings
 

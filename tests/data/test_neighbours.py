@@ -72,7 +72,7 @@ def columns_of(rows):
 
 
 def build(rows):
-    return Ratings.from_triples(*columns_of(rows), DOMAIN)
+    return Ratings.from_any((*columns_of(rows),), DOMAIN)
 
 
 BASE, ORDER = state(build(HONEST))
@@ -129,7 +129,7 @@ def test_a_user_with_a_million_rows(record_property):
     users = np.array([7_000_000] * n_rows + [user for user, _, _ in HONEST])
     items = np.concatenate([np.arange(n_rows) % 20, [item for _, item, _ in HONEST]])
     values = np.concatenate([np.full(n_rows, 3.0), [rating for _, _, rating in HONEST]])
-    ratings = Ratings.from_triples(users, items, values, DOMAIN)
+    ratings = Ratings.from_any((users, items, values), DOMAIN)
     assert np.diff(ratings.matrix.indptr).max() == 9
     check(ratings)
 
@@ -160,19 +160,19 @@ def fuzz_cells(form, cases, seed):
         added = [(user, dice.choice([*ITEMS, 2, 3]), dice.choice([*RATINGS, 5])) for _ in range(n_rows)]
         columns = columns_of(interleaved(HONEST, added, case))
         if form == "lists":
-            ratings = Ratings.from_triples(*columns, DOMAIN)
+            ratings = Ratings.from_any((*columns,), DOMAIN)
         else:
             arrays = [np.empty(len(column), dtype=object) for column in columns]
             for array, column in zip(arrays, columns, strict=True):
                 for place, cell in enumerate(column):
                     array[place] = cell
             if form == "object arrays":
-                ratings = Ratings.from_triples(*arrays, DOMAIN)
+                ratings = Ratings.from_any((*arrays,), DOMAIN)
             elif form == "polars objects":
                 series = [
                     pl.Series(name, list(a), dtype=pl.Object) for name, a in zip("uir", arrays, strict=True)
                 ]
-                ratings = Ratings.from_polars(pl.DataFrame(series), DOMAIN, columns=("u", "i", "r"))
+                ratings = Ratings.from_any(pl.DataFrame(series), DOMAIN, columns=("u", "i", "r"))
             else:
                 series = [pd.Series(array, dtype=object) for array in arrays]
                 if form == "pandas category":
@@ -181,7 +181,7 @@ def fuzz_cells(form, cases, seed):
                     except Exception:  # pandas itself refuses what cannot be hashed or compared
                         continue
                 frame = pd.concat(series, axis=1, keys=("user", "item", "rating"))
-                ratings = Ratings.from_pandas(frame, DOMAIN)
+                ratings = Ratings.from_any(frame, DOMAIN)
         check(ratings)
 
 

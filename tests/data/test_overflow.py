@@ -52,7 +52,7 @@ def test_ids_do_not_wrap_around(form, record_property):
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 10**30])
 def test_ids_beyond_64_bits(number, record_property):
     domain = Domain([number, number + 1, number - 2**63], rating_range=(1, 5))
-    ratings = Ratings.from_triples([number, number + 1], [number, number + 1], [2.0, 5.0], domain)
+    ratings = Ratings.from_any(([number, number + 1], [number, number + 1], [2.0, 5.0]), domain)
     assert sorted(ratings.matrix.data.tolist()) == [2.0, 5.0]
     assert {str(user) for user in ratings.users} == {str(number), str(number + 1)}
     record_property("overflow cases", 1)

@@ -83,12 +83,12 @@ def test_every_source_gives_the_same_ratings(source):
 
 def test_the_named_constructors():
     for ratings in (
-        Ratings.from_triples(*TRIPLES, CATALOGUE),
-        Ratings.from_pandas(frame(pd.DataFrame), CATALOGUE),
-        Ratings.from_polars(frame(pl.DataFrame), CATALOGUE),
-        Ratings.from_polars(frame(pl.LazyFrame), CATALOGUE),
-        Ratings.from_arrow(frame(pa.table), CATALOGUE),
-        Ratings.from_arrow(frame(pl.DataFrame), CATALOGUE),
+        Ratings.from_any((*TRIPLES,), CATALOGUE),
+        Ratings.from_any(frame(pd.DataFrame), CATALOGUE),
+        Ratings.from_any(frame(pl.DataFrame), CATALOGUE),
+        Ratings.from_any(frame(pl.LazyFrame), CATALOGUE),
+        Ratings.from_any(frame(pa.table), CATALOGUE),
+        Ratings.from_any(frame(pl.DataFrame), CATALOGUE),
     ):
         assert as_dictionary(ratings) == EXPECTED
 
@@ -112,7 +112,7 @@ def test_the_named_constructors():
     ],
 )  # fmt: skip
 def test_users_come_back_as_they_went_in(given_ids, expected):
-    ratings = Ratings.from_triples(given_ids, [1, 2], [3, 3], CATALOGUE)
+    ratings = Ratings.from_any((given_ids, [1, 2], [3, 3]), CATALOGUE)
     assert list(ratings.users) == expected
     assert [type(user) for user in ratings.users.tolist()] == [type(user) for user in expected]
     assert ratings.user_index(expected).tolist() == [0, 1]
@@ -121,8 +121,8 @@ def test_users_come_back_as_they_went_in(given_ids, expected):
 
 def test_arrow_uuid_and_text_uuid_are_one_user():
     user = uuid.UUID(int=77)
-    typed = Ratings.from_triples(pa.array([user.bytes], pa.uuid()), [1], [3], CATALOGUE)
-    text = Ratings.from_triples([str(user)], [1], [3], CATALOGUE)
+    typed = Ratings.from_any((pa.array([user.bytes], pa.uuid()), [1], [3]), CATALOGUE)
+    text = Ratings.from_any(([str(user)], [1], [3]), CATALOGUE)
     assert typed.user_keys == text.user_keys
 
 
@@ -135,14 +135,14 @@ def test_to_arrow_gives_the_ratings_back():
     assert out.schema.field("user").type == pa.int16()
     assert out.to_pydict() == {"user": [5, 5, 4], "item": [10, 30, 20], "rating": [0.25, 0.5, 1.0]}
     assert as_dictionary(Ratings.from_any(out, domain)) == as_dictionary(Ratings.from_any(table, domain))
-    mixed = Ratings.from_triples([1, "a"], [10, 20], [0, 0], Domain([10, "20"], rating_range=(0, 1)))
+    mixed = Ratings.from_any(([1, "a"], [10, 20], [0, 0]), Domain([10, "20"], rating_range=(0, 1)))
     assert mixed.to_arrow().to_pydict() == {"user": ["1", "a"], "item": ["10", "20"], "rating": [0.0, 0.0]}
 
 
 class TestRulesForBadRows:
     def build(self, *rows, domain=CATALOGUE):
         users, items, ratings = zip(*rows, strict=True) if rows else ((), (), ())
-        return as_dictionary(Ratings.from_triples(list(users), list(items), list(ratings), domain))
+        return as_dictionary(Ratings.from_any((list(users), list(items), list(ratings)), domain))
 
     def test_the_last_of_a_pair_stays(self):
         assert self.build(("u", 1, 2), ("v", 1, 3), ("u", "1", 5), ("u", 1.0, 4)) == {
@@ -174,7 +174,7 @@ class TestRulesForBadRows:
     def test_ends_that_float32_cannot_hold(self, kind):
         domain = Domain(["a", "b"], rating_range=(-0.1, 0.1))
         values = np.array([-0.1, 0.1], kind)
-        stored = Ratings.from_triples(["u", "u"], ["a", "b"], values, domain).matrix.data
+        stored = Ratings.from_any((["u", "u"], ["a", "b"], values), domain).matrix.data
         assert len(stored) == 2
         assert stored.astype(np.float64).min() >= -0.1
         assert stored.astype(np.float64).max() <= 0.1
@@ -199,10 +199,12 @@ class TestRulesForBadRows:
         n_items = 200
         domain = Domain(range(n_items), rating_range=(0, 1), max_ratings_per_user=7)
         items = np.random.default_rng(0).permutation(n_items)
-        ratings = Ratings.from_triples(
-            ["u"] * n_items + ["v"] * 7 + ["w"] * 8,
-            [*items, *items[:7], *items[:8]],
-            np.ones(n_items + 15),
+        ratings = Ratings.from_any(
+            (
+                ["u"] * n_items + ["v"] * 7 + ["w"] * 8,
+                [*items, *items[:7], *items[:8]],
+                np.ones(n_items + 15),
+            ),
             domain,
         )
         kept = as_dictionary(ratings)
@@ -241,22 +243,22 @@ def test_against_a_dictionary(table):
     domain = Domain(["c", "a", 7, 8], rating_range=(1, 5))
     expected = build(plain, ["c", "a", "7", "8"], 1.0, 5.0)
     columns = [list(column) for column in zip(*cells, strict=True)] or [[], [], []]
-    assert as_dictionary(Ratings.from_triples(*columns, domain)) == expected
+    assert as_dictionary(Ratings.from_any((*columns,), domain)) == expected
     objects = pd.DataFrame(dict(zip(("user", "item", "rating"), columns, strict=True)), dtype=object)
-    assert as_dictionary(Ratings.from_pandas(objects, domain)) == expected
+    assert as_dictionary(Ratings.from_any(objects, domain)) == expected
 
 
 @pytest.mark.parametrize("n_items", [50, 1 << 30])
 def test_many_rows_against_a_dictionary(n_items, monkeypatch):
     if n_items > 50:  # the general sort, which large catalogues of large data need
-        monkeypatch.setattr("hushrec.data.ratings._WORD_BITS", 0)
+        monkeypatch.setattr("hushrec.data.building._WORD_BITS", 0)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 20_000), rng.integers(0, 55, 20_000)
     values = rng.choice([0.5, 1.0, 2.0, 5.0, 6.0, math.nan], 20_000)
     domain = Domain(range(50), rating_range=(1, 5))
     rows = zip(map(str, users), map(str, items), values, strict=True)
     expected = build(rows, [str(item) for item in range(50)], 1, 5)
-    found = as_dictionary(Ratings.from_triples(users, items, values, domain))
+    found = as_dictionary(Ratings.from_any((users, items, values), domain))
     assert found == expected
     assert list(found) == list(expected)
 
@@ -270,18 +272,18 @@ class TestSciPy:
         ratings = Ratings.from_any(matrix, domain)
         assert as_dictionary(ratings) == {"0": {1: 3.0}, "2": {0: 5.0, 2: 1.0}}
         assert ratings.users.tolist() == [0, 2]
-        named = Ratings.from_scipy(matrix, domain, users=["x", "y", "z"])
+        named = Ratings.from_any((["x", "y", "z"], matrix), domain)
         assert list(as_dictionary(named)) == ["x", "z"]
 
     def test_the_matrix_is_not_touched(self):
         matrix = sp.csr_array(np.array([[9, 3, 4]], np.float32))
         before = matrix.data.copy()
-        Ratings.from_scipy(matrix, Domain(["a", "b", "c"], rating_range=(1, 5)))
+        Ratings.from_any(matrix, Domain(["a", "b", "c"], rating_range=(1, 5)))
         np.testing.assert_array_equal(matrix.data, before)
 
     def test_what_the_caller_does_to_the_matrix_later_is_no_matter(self):
         matrix = sp.csr_array(np.array([[3, 4], [5, 0]], np.float32))
-        ratings = Ratings.from_scipy(matrix, Domain(["a", "b"], rating_range=(1, 5)))
+        ratings = Ratings.from_any(matrix, Domain(["a", "b"], rating_range=(1, 5)))
         for array in (matrix.data, matrix.indices, matrix.indptr):
             array[:] = 1
         assert as_dictionary(ratings) == {"0": {0: 3, 1: 4}, "1": {0: 5}}
@@ -290,15 +292,15 @@ class TestSciPy:
         """The float32 nearest to 0.3 is above 0.3; it is a rating of 0.3, stored as the next one below."""
         matrix = sp.csr_array(np.array([[0.3, -0.3], [0.1, 0.3]], np.float32))
         domain = Domain(["a", "b"], rating_range=(-0.3, 0.3))
-        ratings = Ratings.from_scipy(matrix, domain)
+        ratings = Ratings.from_any(matrix, domain)
         assert ratings.matrix.nnz == 4
         assert np.abs(ratings.matrix.data.astype(np.float64)).max() <= 0.3
         cells = ([0, 0, 1, 1], ["a", "b", "a", "b"], [0.3, -0.3, 0.1, 0.3])
-        assert as_dictionary(ratings) == as_dictionary(Ratings.from_triples(*cells, domain))
+        assert as_dictionary(ratings) == as_dictionary(Ratings.from_any((*cells,), domain))
 
     def test_explicit_zeros_and_doubles(self):
         matrix = sp.coo_array((np.array([0.0, 1.0, 0.5]), ([0, 0, 0], [0, 1, 1])), shape=(1, 2))
-        assert as_dictionary(Ratings.from_scipy(matrix, Domain(
+        assert as_dictionary(Ratings.from_any(matrix, Domain(
             ["a", "b"], rating_range=(0, 1)))) == {"0": {0: 0.0, 1: 0.5}}  # fmt: skip
 
     @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil"])
@@ -321,7 +323,7 @@ class TestSciPy:
             matrix.indices[0] = -1 if damage == "position below" else 1 << 30
         for implicit in (False, True):
             with pytest.raises(InputError, match="fit together"):
-                Ratings.from_scipy(matrix, Domain(["a", "b"], (1, 5)), implicit=implicit)
+                Ratings.from_any(matrix, Domain(["a", "b"], (1, 5)), implicit=implicit)
 
     @pytest.mark.parametrize("ids", [None, ["u", "v"]])
     def test_what_scipy_notes_of_the_order_is_not_believed(self, ids):
@@ -329,22 +331,22 @@ class TestSciPy:
         matrix = sp.csr_array(np.array([[1, 2, 3], [4, 5, 4]], np.float32))
         matrix.has_canonical_format = True
         matrix.indices[:] = [2, 1, 1, 0, 0, 0]
-        ratings = Ratings.from_scipy(matrix, Domain(["a", "b", "c"], (1, 5)), users=ids)
+        ratings = Ratings.from_any((ids, matrix), Domain(["a", "b", "c"], (1, 5)))
         first, second = ids or ["0", "1"]
         assert as_dictionary(ratings) == {first: {1: 3, 2: 1}, second: {0: 4}}
 
     def test_implicit(self):
         matrix = sp.csr_array(np.array([[0, 30, 2]]))
-        ratings = Ratings.from_scipy(matrix, Domain(["a", "b", "c"], rating_range=(0, 1)), implicit=True)
+        ratings = Ratings.from_any(matrix, Domain(["a", "b", "c"], rating_range=(0, 1)), implicit=True)
         assert as_dictionary(ratings) == {"0": {1: 1.0, 2: 1.0}}
 
     def test_a_shape_that_does_not_fit(self):
-        with pytest.raises(InputError, match="columns"):
-            Ratings.from_scipy(sp.csr_array((2, 4)), CATALOGUE)
-        with pytest.raises(InputError, match="users"):
-            Ratings.from_scipy(sp.csr_array((2, 8)), CATALOGUE, users=["a"])
+        with pytest.raises(InputError, match="shape"):
+            Ratings.from_any(sp.csr_array((2, 4)), CATALOGUE)
+        with pytest.raises(InputError, match="one user id"):
+            Ratings.from_any((["a"], sp.csr_array((2, 8))), CATALOGUE)
         with pytest.raises(InputError, match="sparse"):
-            Ratings.from_scipy(np.ones((2, 8)), CATALOGUE)
+            Ratings.from_any(np.ones((2, 8)), CATALOGUE)
 
 
 class TestImplicit:
@@ -356,17 +358,17 @@ class TestImplicit:
             assert as_dictionary(Ratings.from_any(source, self.domain, implicit=True)) == expected
 
     def test_ratings_do_not_count(self):
-        assert as_dictionary(Ratings.from_triples(["u"], ["a"], [math.nan], self.domain, implicit=True)) == {
+        assert as_dictionary(Ratings.from_any((["u"], ["a"], [math.nan]), self.domain, implicit=True)) == {
             "u": {0: 1}
         }
 
     def test_a_range_without_one_is_refused(self):
         with pytest.raises(InputError, match="implicit"):
-            Ratings.from_triples(["u"], ["a"], None, Domain(["a"], rating_range=(2, 5)), implicit=True)
+            Ratings.from_any((["u"], ["a"], None), Domain(["a"], rating_range=(2, 5)), implicit=True)
 
     def test_missing_ratings_are_refused_otherwise(self):
         with pytest.raises(InputError, match="implicit=True"):
-            Ratings.from_triples(["u"], ["a"], None, self.domain)
+            Ratings.from_any((["u"], ["a"], None), self.domain)
         with pytest.raises(InputError, match="implicit=True"):
             Ratings.from_any(pa.table({"user": ["u"], "item": ["a"]}), self.domain)
 
@@ -395,14 +397,14 @@ class TestOfUser:
 
 class TestSelecting:
     def ratings(self):
-        return Ratings.from_triples(*TRIPLES, CATALOGUE)
+        return Ratings.from_any((*TRIPLES,), CATALOGUE)
 
     def test_rows(self):
         ratings = self.ratings()
         assert as_dictionary(ratings.rows([2, 0])) == {"w": EXPECTED["w"], "u": EXPECTED["u"]}
         assert as_dictionary(ratings.rows(slice(1, None))) == {"v": EXPECTED["v"], "w": EXPECTED["w"]}
         assert as_dictionary(ratings.rows(np.array([False, True, False]))) == {"v": EXPECTED["v"]}
-        assert as_dictionary(ratings.select_users([True, False, False])) == {"u": EXPECTED["u"]}
+        assert as_dictionary(ratings.rows([True, False, False])) == {"u": EXPECTED["u"]}
         assert ratings.rows([]).n_users == 0
         assert ratings.rows(1).users.tolist() == ["v"]
         assert ratings.rows([2, 0]).matrix.has_canonical_format
@@ -420,14 +422,14 @@ class TestSelecting:
             self.ratings().for_users(["u", "u"])
 
     def test_aligned_to(self):
-        other = Ratings.from_triples(["z", "v"], [1, 1], [1, 1], CATALOGUE)
+        other = Ratings.from_any((["z", "v"], [1, 1], [1, 1]), CATALOGUE)
         assert as_dictionary(self.ratings().aligned_to(other)) == {"z": {}, "v": EXPECTED["v"]}
-        empty = Ratings.from_triples([], [], [], CATALOGUE)
+        empty = Ratings.from_any(([], [], []), CATALOGUE)
         assert as_dictionary(empty.aligned_to(other)) == {"z": {}, "v": {}}
 
     def test_user_index(self):
         assert self.ratings().user_index(["w", "u", None, "x"]).tolist() == [2, 0, -1, -1]
-        assert Ratings.from_triples([7, 8], [1, 1], [3, 3], CATALOGUE).user_index(["8", 7.0]).tolist() == [
+        assert Ratings.from_any(([7, 8], [1, 1], [3, 3]), CATALOGUE).user_index(["8", 7.0]).tolist() == [
             1,
             0,
         ]
@@ -440,23 +442,23 @@ class TestSelecting:
         assert as_dictionary(low) == {"u": {1: 1.0}}
         assert as_dictionary(ratings.where(~high, drop_empty=False)) == {"u": {1: 1.0}, "v": {}, "w": {}}
 
-    def test_history(self):
-        first = Ratings.from_triples([1, 1, 2], [1, 2, 3], [2, 2, 2], CATALOGUE)
-        second = Ratings.from_triples(["1", "9"], [2, 5], [4, 5], CATALOGUE)
-        both = first.history(second)
+    def test_union(self):
+        first = Ratings.from_any(([1, 1, 2], [1, 2, 3], [2, 2, 2]), CATALOGUE)
+        second = Ratings.from_any((["1", "9"], [2, 5], [4, 5]), CATALOGUE)
+        both = first.union(second)
         assert as_dictionary(both) == {"1": {0: 2.0, 1: 4.0}, "2": {2: 2.0}, "9": {4: 5.0}}
         assert both.users.tolist() == [1, 2, "9"]
         assert as_dictionary(first) == {"1": {0: 2.0, 1: 2.0}, "2": {2: 2.0}}
-        one, two = (Ratings.from_triples(pa.array([user]), [1], [1], CATALOGUE) for user in (3, 4))
-        assert one.history(two).users.dtype == np.int64
+        one, two = (Ratings.from_any((pa.array([user]), [1], [1]), CATALOGUE) for user in (3, 4))
+        assert one.union(two).users.dtype == np.int64
         with pytest.raises(InputError, match="domain"):
-            first.history(Ratings.from_triples([1], [1], [1], Domain([1], rating_range=(1, 5))))
+            first.union(Ratings.from_any(([1], [1], [1]), Domain([1], rating_range=(1, 5))))
 
-    def test_history_keeps_the_cap(self):
+    def test_union_keeps_the_cap(self):
         domain = Domain(range(20), rating_range=(0, 1), max_ratings_per_user=5)
-        first = Ratings.from_triples(["u"] * 5, range(5), np.ones(5), domain)
-        second = Ratings.from_triples(["u"] * 5, range(5, 10), np.ones(5), domain)
-        assert set(as_dictionary(first.history(second))["u"]) == set(item_order("u", range(10), 0, "cap")[:5])
+        first = Ratings.from_any((["u"] * 5, range(5), np.ones(5)), domain)
+        second = Ratings.from_any((["u"] * 5, range(5, 10), np.ones(5)), domain)
+        assert set(as_dictionary(first.union(second))["u"]) == set(item_order("u", range(10), 0, "cap")[:5])
 
     def test_transposed(self):
         ratings = self.ratings()
@@ -468,35 +470,35 @@ class TestSelecting:
 
 class TestWhatIsShown:
     def test_repr_shows_the_domain_only(self):
-        small = Ratings.from_triples(*TRIPLES, CATALOGUE)
-        empty = Ratings.from_triples([], [], [], CATALOGUE)
+        small = Ratings.from_any((*TRIPLES,), CATALOGUE)
+        empty = Ratings.from_any(([], [], []), CATALOGUE)
         assert repr(small) == repr(empty) == str(empty)
         assert repr(CATALOGUE) in repr(small)
 
     def test_nothing_is_printed_or_warned(self, recwarn, capfd):
-        Ratings.from_triples(["u", None, []], [1, "zz", math.nan], ["x", 10**400, 3j], CATALOGUE).to_arrow()
+        Ratings.from_any((["u", None, []], [1, "zz", math.nan], ["x", 10**400, 3j]), CATALOGUE).to_arrow()
         assert not recwarn.list
         assert capfd.readouterr() == ("", "")
 
     def test_keys_are_the_documented_hash(self):
-        ratings = Ratings.from_triples([7, "é"], [1, 1], [3, 3], CATALOGUE)
+        ratings = Ratings.from_any(([7, "é"], [1, 1], [3, 3]), CATALOGUE)
         assert ratings.user_keys.dtype == np.uint64
         assert ratings.user_keys.tolist() == [text_key("7"), text_key("é")]
 
     def test_it_is_frozen(self):
         with pytest.raises(AttributeError):
-            Ratings.from_triples(*TRIPLES, CATALOGUE).matrix = None
+            Ratings.from_any((*TRIPLES,), CATALOGUE).matrix = None
 
 
 class TestWhatIsRefused:
     @pytest.mark.parametrize("domain", [None, (1, 5), ["a"], {}])
     def test_no_domain(self, domain, tmp_path):
         for call in (
-            lambda: Ratings.from_triples(*TRIPLES, domain),
+            lambda: Ratings.from_any((*TRIPLES,), domain),
             lambda: Ratings.from_any(TRIPLES, domain),
             lambda: Ratings.read(tmp_path / "none.csv", domain),
             lambda: Ratings.of_user({}, domain),
-            lambda: Ratings.from_scipy(sp.csr_array((1, 1)), domain),
+            lambda: Ratings.from_any(sp.csr_array((1, 1)), domain),
         ):
             with pytest.raises(InputError, match="declare the public catalogue"):
                 call()
@@ -510,12 +512,12 @@ class TestWhatIsRefused:
 
     def test_columns_of_different_length(self):
         with pytest.raises(InputError, match="same number"):
-            Ratings.from_triples(["u"], ["1", "2"], [1.0], CATALOGUE)
+            Ratings.from_any((["u"], ["1", "2"], [1.0]), CATALOGUE)
 
     @pytest.mark.parametrize("bad", [np.ones((2, 2)), 3, "uvw"])
     def test_what_is_no_column(self, bad):
         with pytest.raises(InputError):
-            Ratings.from_triples(bad, ["1", "2"], [1.0, 2.0], CATALOGUE)
+            Ratings.from_any((bad, ["1", "2"], [1.0, 2.0]), CATALOGUE)
 
     def test_missing_columns_are_named(self):
         table = pa.table({"who": ["u"], "item": [1], "rating": [1.0]})
@@ -560,7 +562,7 @@ class TestWhatIsRefused:
             assert Ratings.from_any(table, CATALOGUE).n_users == 0
 
     def test_other_ratings(self):
-        ratings = Ratings.from_triples(*TRIPLES, CATALOGUE)
+        ratings = Ratings.from_any((*TRIPLES,), CATALOGUE)
         assert Ratings.from_any(ratings, CATALOGUE) is ratings
         with pytest.raises(InputError, match="another domain"):
             Ratings.from_any(ratings, Domain([1], rating_range=(1, 5)))

@@ -140,11 +140,11 @@ class TestParquet:
         assert as_dictionary(Ratings.read(tmp_path / "named-otherwise.csv", DOMAIN)) == EXPECTED
 
     def test_categories_and_many_batches(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("hushrec.data.readers._BATCH_ROWS", 7)
+        monkeypatch.setattr("hushrec.data.files._BATCH_ROWS", 7)
         rng = np.random.default_rng(0)
         users, items = rng.integers(0, 40, 500), rng.integers(1, 9, 500)
         values = rng.integers(1, 6, 500)
-        expected = as_dictionary(Ratings.from_triples(users, items, values, DOMAIN))
+        expected = as_dictionary(Ratings.from_any((users, items, values), DOMAIN))
         for user, item in (
             (pa.array(users), pa.array(items)),
             (pa.array(users).cast(pa.string()), pa.array(items).cast(pa.string()).dictionary_encode()),
@@ -200,6 +200,74 @@ class TestParquet:
                 Ratings.read(path, DOMAIN)
             except InputError as error:
                 assert "\n" not in str(error)
+
+
+class TestSeveralFiles:
+    """One below another in the order of their names, as if they were one file."""
+
+    rows = ("u,3,4", "v,1,5", "u,2,2", "u,2,1", ",3,4", "v,9,1", "w,1,3")
+
+    def write(self, folder):
+        """The rows in three files of different types."""
+        folder.mkdir()
+        (folder / "a.csv").write_text("\n".join(["user,item,rating", *self.rows[:2], ""]))
+        with gzip.open(folder / "b.tsv.gz", "wt") as file:
+            file.write("\n".join(["movieId\tuserId\tscore", *("2\tu\t2", "2\tu\t1", "3\t\t4")]))
+        table = pa.table({"user": [b"v", b"w"], "item": ["9", "1"], "rating": [1.0, 3.0]})
+        (folder / "c").mkdir()
+        pq.write_table(table, folder / "c" / "d.parquet")
+        (folder / "_SUCCESS.csv").write_text("no table")
+        (folder / "readme.txt").write_text("no table")
+
+    def test_a_folder(self, tmp_path):
+        self.write(tmp_path / "r")
+        whole = tmp_path / "r.csv"
+        whole.write_text("\n".join(["user,item,rating", *self.rows]))
+        expected, found = Ratings.read(whole, DOMAIN), Ratings.read(tmp_path / "r", DOMAIN)
+        assert as_dictionary(found) == as_dictionary(expected)
+        assert found.user_texts.to_pylist() == expected.user_texts.to_pylist() == ["u", "v", "w"]
+        assert [type(user) for user in found.users] == [str, str, bytes]
+        assert Domain.observed(whole).items == ("1", "2", "3", "9")
+
+    def test_a_pattern(self, tmp_path):
+        self.write(tmp_path / "r")
+        found = Ratings.read(tmp_path / "r" / "[ab].*", DOMAIN)
+        assert as_dictionary(found) == {"u": {2: 4.0, 1: 1.0}, "v": {0: 5.0}}
+        assert Ratings.from_any(str(tmp_path / "**" / "*.parquet"), DOMAIN).users.tolist() == [b"w"]
+        with pytest.raises(InputError, match="No file matches"):
+            Ratings.read(tmp_path / "*.pq", DOMAIN)
+
+    def test_a_name_that_looks_like_a_pattern(self, tmp_path):
+        path = tmp_path / "r[1].csv"
+        path.write_bytes(CSV_FORMS["plain"])
+        assert as_dictionary(Ratings.read(path, DOMAIN)) == EXPECTED
+
+    def test_many_parts_of_one_type(self, tmp_path):
+        rng = np.random.default_rng(0)
+        columns = {
+            "user": rng.integers(0, 2**60, 40)[rng.integers(0, 40, 900)],
+            "item": rng.integers(1, 9, 900),
+        }
+        table = pa.table({**columns, "rating": rng.integers(1, 6, 900), "time": rng.integers(0, 50, 900)})
+        for part in range(9):
+            pq.write_table(table.slice(part * 100, 100), tmp_path / f"part-{part}.parquet")
+        for options in ({}, {"columns": {"time": True}}):
+            found, whole = (Ratings.from_any(each, DOMAIN, **options) for each in (tmp_path, table))
+            assert as_dictionary(found) == as_dictionary(whole)
+            assert found.users.dtype == np.int64
+            assert found.to_arrow().equals(whole.to_arrow())
+
+    def test_row_numbers_of_several_files_are_refused(self, tmp_path):
+        for number in (1, 2):
+            (tmp_path / f"jester-data-{number}.csv").write_text(",".join(["0"] + ["99"] * 100))
+        with pytest.raises(InputError, match="one file only"):
+            Ratings.read(tmp_path, Domain(range(1, 101), rating_range=(-10, 10)))
+
+    def test_one_that_is_damaged(self, tmp_path):
+        self.write(tmp_path / "r")
+        (tmp_path / "r" / "e.parquet").write_bytes(b"PAR1")
+        with pytest.raises(InputError, match="e.parquet"):
+            Ratings.read(tmp_path / "r", DOMAIN)
 
 
 class TestWhatCannotBeRead:

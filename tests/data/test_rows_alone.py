@@ -31,7 +31,7 @@ DOMAIN = Domain([1, 2, 3, "A7", str(LARGE[0])], rating_range=(1, 5))
 SIGNALLING = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
 
 
-MODEL = Popular().fit(Ratings.from_triples(["u"], [1], [3], DOMAIN), Accountant(Budget(1, 1e-6)))
+MODEL = Popular().fit(Ratings.from_any((["u"], [1], [3]), DOMAIN), Accountant(Budget(1, 1e-6)))
 
 
 def shown(ratings):
@@ -61,12 +61,12 @@ def check_others(form, honest, added):
     base_columns = columns_of(form, honest)
     if base_columns is None:
         return
-    base = shown(watched(Ratings.from_triples, *base_columns, DOMAIN))
+    base = shown(watched(Ratings.from_any, tuple(base_columns), DOMAIN))
     for rows in (added + honest, honest + added):
         columns = columns_of(form, rows)
         if columns is None or (form in ("arrow", "polars") and types(columns) != types(base_columns)):
             continue  # the container refuses such cells, or these are columns of another declared type
-        found = shown(watched(Ratings.from_triples, *columns, DOMAIN))
+        found = shown(watched(Ratings.from_any, tuple(columns), DOMAIN))
         assert [text for text in found if text in base] == list(base)
         assert {text: found[text] for text in base} == base
 
@@ -170,7 +170,7 @@ def test_large_integers_whatever_a_cell_makes_of_the_column(form, column):
     ],
 )  # fmt: skip
 def test_large_integers_are_ids_where_no_other_cell_can_change_them(column):
-    ratings = Ratings.from_triples(column, [1] * len(LARGE), [3] * len(LARGE), DOMAIN)
+    ratings = Ratings.from_any((column, [1] * len(LARGE), [3] * len(LARGE)), DOMAIN)
     assert ratings.user_texts.to_pylist() == [str(number) for number in LARGE]
     assert ratings.user_index(LARGE).tolist() == list(range(len(LARGE)))
 
@@ -182,7 +182,7 @@ def test_large_integers_are_no_ids_in_pandas_and_numpy(kind):
     column = pd.Series([2**53 - 1, *LARGE, -(2**53) + 1]).astype(kind)
     forms = [column] if kind.endswith("]") or kind[0] in "IFc" else [column, column.to_numpy()]
     for form in forms:
-        ratings = Ratings.from_triples(form, [1] * 7, [3] * 7, DOMAIN)
+        ratings = Ratings.from_any((form, [1] * 7, [3] * 7), DOMAIN)
         assert ratings.user_texts.to_pylist() == [str(2**53 - 1), str(-(2**53) + 1)]
 
 
@@ -205,7 +205,7 @@ APART = [
 
 @pytest.mark.parametrize(("one", "other"), APART)
 def test_two_ids_are_two_users(tmp_path, one, other):
-    assert Ratings.from_triples([one, other], [1, 2], [3, 4], DOMAIN).n_users == 2 - (
+    assert Ratings.from_any(([one, other], [1, 2], [3, 4]), DOMAIN).n_users == 2 - (
         canonical_text(one) is None
     )
     if isinstance(one, bytes):
@@ -216,7 +216,7 @@ def test_two_ids_are_two_users(tmp_path, one, other):
         path.write_bytes(b"user,item,rating\n" + b"".join(b"%s,1,3\n" % cell for cell in cells))
         assert Ratings.read(path, DOMAIN).n_users == len(set(cells))
     elif isinstance(one, decimal.Decimal):
-        assert Ratings.from_triples(pa.array([one, other]), [1, 2], [3, 4], DOMAIN).n_users == 2
+        assert Ratings.from_any((pa.array([one, other]), [1, 2], [3, 4]), DOMAIN).n_users == 2
 
 
 @given(st.text() | st.binary() | st.text(st.characters(categories=["Cs"])), st.text() | st.binary())
@@ -254,7 +254,7 @@ def test_columns_of_time_are_refused_by_their_type(kind):
         for column in (ids, ids.dictionary_encode() if kind != KINDS_OF_TIME[-1] else ids):
             for columns in ((column, [1] * length, [2] * length), ([1] * length, [1] * length, column)):
                 with pytest.raises(InputError, match="plain"):
-                    Ratings.from_triples(*columns, DOMAIN)
+                    Ratings.from_any((*columns,), DOMAIN)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -265,11 +265,11 @@ def test_a_signalling_nan_is_a_nan(tmp_path, kind):
     pq.write_table(pa.table({"user": ["a", "b"], "item": [1, 2], "rating": values}), path)
     for build in (
         lambda: Ratings.read(path, DOMAIN),
-        lambda: Ratings.from_triples(["a", "b"], [1, 2], values.copy(), DOMAIN),
-        lambda: Ratings.from_triples(["a", "b"], [1, 2], list(values), DOMAIN),
-        lambda: Ratings.from_triples(values.copy(), [1, 2], [3, 3], DOMAIN),
-        lambda: Ratings.from_triples(
-            pa.array(values), pa.array(values), [3, 3], Domain([3], rating_range=(1, 5))
+        lambda: Ratings.from_any((["a", "b"], [1, 2], values.copy()), DOMAIN),
+        lambda: Ratings.from_any((["a", "b"], [1, 2], list(values)), DOMAIN),
+        lambda: Ratings.from_any((values.copy(), [1, 2], [3, 3]), DOMAIN),
+        lambda: Ratings.from_any(
+            (pa.array(values), pa.array(values), [3, 3]), Domain([3], rating_range=(1, 5))
         ),
     ):
         assert watched(build).n_users == 1

@@ -14,8 +14,8 @@ def some_ratings(n_users=60, n_items=300, seed=0):
     lengths = np.minimum(np.exp(rng.normal(3, 1.2, n_users)).astype(int) + 1, n_items)
     users = np.repeat(np.arange(n_users), lengths)
     items = np.concatenate([rng.choice(n_items, length, replace=False) for length in lengths])
-    return Ratings.from_triples(
-        users, items, rng.random(len(users)), Domain(range(n_items), rating_range=(0, 1))
+    return Ratings.from_any(
+        (users, items, rng.random(len(users))), Domain(range(n_items), rating_range=(0, 1))
     )
 
 
@@ -49,10 +49,12 @@ def test_priority_against_a_sort_of_each_user(count, kind):
 
 def test_it_is_uniform():
     n_users, n_items, count = 4000, 20, 5
-    ratings = Ratings.from_triples(
-        np.repeat(np.arange(n_users), n_items),
-        np.tile(np.arange(n_items), n_users),
-        np.ones(n_users * n_items),
+    ratings = Ratings.from_any(
+        (
+            np.repeat(np.arange(n_users), n_items),
+            np.tile(np.arange(n_items), n_users),
+            np.ones(n_users * n_items),
+        ),
         Domain(range(n_items), rating_range=(0, 1)),
     )
     sample = sample_per_user(ratings, count, seed=0).matrix

@@ -37,8 +37,8 @@ def board(seed=0, rank=3, estimator=None, n_items=N_ITEMS):
 def table(cells, n_items=N_ITEMS):
     """Ratings from {(user, item): rating}."""
     keys = list(cells)
-    return Ratings.from_triples(
-        [u for u, _ in keys], [i for _, i in keys], [cells[key] for key in keys], domain(n_items)
+    return Ratings.from_any(
+        ([u for u, _ in keys], [i for _, i in keys], [cells[key] for key in keys]), domain(n_items)
     )
 
 
@@ -195,6 +195,6 @@ def test_wrong_arguments_are_refused(wrong):
 
 
 def test_another_domain_is_refused():
-    other = Ratings.from_triples(["a"], ["i1"], [3.0], Domain(["i1"], rating_range=(1, 5)))
+    other = Ratings.from_any((["a"], ["i1"], [3.0]), Domain(["i1"], rating_range=(1, 5)))
     with pytest.raises(InputError, match="another catalogue"):
         evaluate(board(), table({}), other)

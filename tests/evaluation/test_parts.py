@@ -30,8 +30,8 @@ from tests.command_line import invoke
 BUDGET = Budget(1, 1e-6)
 RATINGS = realistic(500, 80, 20_000, seed=1)
 DOMAIN = RATINGS.domain
-WITHOUT = RATINGS.select_users(np.arange(500) != 7, keyed=True)
-SMALL = Ratings.from_triples(["a", "a", "b"], [1, 2, 1], [5, 3, 1], Domain([1, 2], rating_range=(1, 5)))
+WITHOUT = RATINGS.rows(np.arange(500) != 7, keyed=True)
+SMALL = Ratings.from_any((["a", "a", "b"], [1, 2, 1], [5, 3, 1]), Domain([1, 2], rating_range=(1, 5)))
 
 
 def assert_within_the_claim(estimator, first, second):
@@ -82,7 +82,7 @@ def test_held_out_users():
     held = set(parts.fold_in.users)
     assert 20 < len(held) < 100
     for gone in parts.fold_in.users[:3]:
-        fewer = RATINGS.select_users(RATINGS.users != gone, keyed=True)
+        fewer = RATINGS.rows(RATINGS.users != gone, keyed=True)
         assert set(strong_generalization(fewer, 0.1, seed=0).fold_in.users) == held - {gone}
 
 
@@ -90,13 +90,13 @@ CHOICES = {
     "where": lambda ratings: ratings.where(np.arange(ratings.n_ratings) % 2 == 0),
     "rows": lambda ratings: ratings.rows([0]),
     "a slice": lambda ratings: ratings.rows(slice(1)),
-    "select_users": lambda ratings: ratings.select_users([True, False]),
+    "select_users": lambda ratings: ratings.rows([True, False]),
     "for_users": lambda ratings: ratings.for_users(["a"]),
     "carried by rows": lambda ratings: ratings.rows([0]).rows([0], keyed=True),
     "carried by where": lambda ratings: ratings.rows([0]).where([True, True], keyed=True),
     "carried by a split": lambda ratings: split_ratings(ratings.rows([0]), (1,), seed=0)[0],
-    "carried by a union": lambda ratings: ratings.history(ratings.rows([0])),
-    "carried by a union, the first": lambda ratings: ratings.rows([0]).history(ratings),
+    "carried by a union": lambda ratings: ratings.union(ratings.rows([0])),
+    "carried by a union, the first": lambda ratings: ratings.rows([0]).union(ratings),
     "carried by aligned_to": lambda ratings: ratings.aligned_to(ratings.rows([0])),
     "carried by from_any": lambda ratings: Ratings.from_any(ratings.rows([0]), Domain([1, 2], (1, 5))),
 }
@@ -162,7 +162,7 @@ def from_a_table(rows, folder):
 
 
 def from_a_matrix(rows, _):
-    return Ratings.from_scipy(sp.csr_array(rows.astype(np.float32)), JOKES)
+    return Ratings.from_any(sp.csr_array(rows.astype(np.float32)), JOKES)
 
 
 SOURCES = {"jester": from_a_jester_file, "table": from_a_table, "matrix": from_a_matrix}
@@ -191,13 +191,13 @@ def test_an_emptied_row_leaves_all_others_where_they_are(source, estimator, tmp_
 def test_the_statement_says_that_rows_are_counted(source, tmp_path):
     """Killed: row numbers for ids, and not a word of it."""
     ratings = SOURCES[source](TASTES, tmp_path)
-    named = Ratings.from_scipy(ratings.matrix, JOKES, users=[f"u{n}" for n in range(300)])
+    named = Ratings.from_any(([f"u{n}" for n in range(300)], ratings.matrix), JOKES)
     assert ratings.by_position and not named.by_position
     for made in (
         ratings,
         split_ratings(ratings, (0.5, 0.5), seed=0)[1],
-        ratings.history(named),
-        named.history(ratings),
+        ratings.union(named),
+        named.union(ratings),
         named.aligned_to(ratings),
     ):
         assert made.by_position
@@ -233,6 +233,6 @@ def test_an_item_stored_many_times_in_a_matrix_counts_once():
     matrix = sp.csr_array(np.full((3, 50), 5, np.float32))
     matrix.has_canonical_format = True
     matrix.indices[:50] = 7
-    ratings = Ratings.from_scipy(matrix, domain, users=["a", "b", "c"])
-    assert_within_the_claim(ItemBias(), ratings, ratings.select_users([False, True, True], keyed=True))
+    ratings = Ratings.from_any((["a", "b", "c"], matrix), domain)
+    assert_within_the_claim(ItemBias(), ratings, ratings.rows([False, True, True], keyed=True))
     assert np.diff(ratings.matrix.indptr).tolist() == [1, 50, 50]

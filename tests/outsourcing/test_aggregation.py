@@ -415,10 +415,10 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
                     sds.append(sd)
                 return integers
 
-            agreement.train(Ratings.from_triples(*zip(*part), domain) if part else nobody, send)
+            agreement.train(Ratings.from_any((*zip(*part),), domain) if part else nobody, send)
         return np.sum(sums, axis=0, dtype=np.uint64).view(np.int64)
 
-    nobody = Ratings.from_triples([], [], [], domain)
+    nobody = Ratings.from_any(([], [], []), domain)
     others = [[("a", "i0", 5)], [("b", "i1", 5)], [("c", "i2", 5)], []]
     hers = [("she", "i4", 5), ("she", "i3", 1)]
     with_her = [part + hers if node < nodes else part for node, part in enumerate(others)]
@@ -469,7 +469,7 @@ def test_bad_agreements(changes):
 def test_ratings_over_another_domain():
     other = realistic(10, 20, 100, seed=0)
     with pytest.raises(InputError):
-        agreed().train(Ratings.from_triples([], [], [], other.domain), lambda *_: None)
+        agreed().train(Ratings.from_any(([], [], []), other.domain), lambda *_: None)
 
 
 def refused(agreement, ratings, words):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
-from hushrec.data.readers import check_sparse
+from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 from hushrec.estimator import Round, plan_of
 from hushrec.gate import Gate, LocalGate

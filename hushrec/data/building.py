@@ -1,0 +1,195 @@
+"""From columns to the rows of `Ratings`: the rules for what cannot be used, and the order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hushrec.data.domain import Domain, positions_of
+from hushrec.data.ids import Encoded, encode_ids
+from hushrec.data.keys import smallest_per_row, stream_base, text_keys
+from hushrec.data.readers import read_columns
+from hushrec.errors import InputError
+
+_WORD_BITS = 63  # an entry's user, item and position fit in one integer, or are sorted the longer way
+
+
+class Rows(NamedTuple):
+    """The fields of `Ratings` after its domain, in their order."""
+
+    matrix: sp.csr_array
+    user_values: np.ndarray | pa.Array
+    user_texts: pa.Array
+    times: np.ndarray | None = None
+    hand_picked: bool = False
+    by_position: bool = False
+
+
+class _Entries(NamedTuple):
+    """Usable ratings by user and item, one for each pair; how many each user has."""
+
+    items: np.ndarray
+    values: np.ndarray
+    times: np.ndarray | None
+    counts: np.ndarray
+
+
+def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
+    """Rows of any source; see `hushrec.data.Ratings.from_any`."""
+    if implicit and not domain.low <= 1.0 <= domain.high:
+        raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
+    users, items, ratings, times, marks = read_columns(source, columns, format, implicit, domain)
+    del source
+    pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
+    positions = positions_of(encode_ids(items), domain.item_texts)
+    del items
+    pool.release_unused()
+    encoded = encode_ids(users)
+    del users
+    pool.release_unused()
+    rows = build(domain, encoded, positions, ratings, times)
+    return rows._replace(hand_picked="hand_picked" in marks, by_position="by_position" in marks)
+
+
+def build(
+    domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray, times: np.ndarray | None = None
+) -> Rows:
+    """Apply the rules for bad rows and sort.
+
+    ``items`` are positions in the catalogue, -1 = unknown; ``ratings`` may be overwritten.
+    """
+    values = within_range(ratings, domain)
+    found = _sorted_unique(users.codes, items, values, times, len(users.texts), domain.n_items)
+    cap = domain.max_ratings_per_user
+    if found.counts.max(initial=0) > cap:
+        kept = _within_cap(found.counts, found.items, users.texts, cap)
+        items, values, times, counts = found
+        found = _Entries(items[kept], values[kept], _at(times, kept), np.minimum(counts, cap))
+    present = np.flatnonzero(found.counts)
+    matrix = csr(found.values, found.items, running_total(found.counts[present]), domain.n_items)
+    return Rows(matrix, take(users.values, present), take(users.texts, present), found.times)
+
+
+def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
+    """Ratings as float32 that lie within the declared range, NaN for all others.
+
+    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never
+    stored above ``domain.high`` or below ``domain.low``, not even by that rounding. A float32 array is
+    changed in place.
+    """
+    low, high = np.float32(domain.low), np.float32(domain.high)
+    with np.errstate(all="ignore"):  # a signalling NaN would warn
+        values = np.asarray(ratings, dtype=np.float32)
+        values[~((values >= low) & (values <= high))] = np.nan
+    lowest = low if float(low) >= domain.low else np.nextafter(low, np.float32(np.inf))
+    highest = high if float(high) <= domain.high else np.nextafter(high, np.float32(-np.inf))
+    return np.clip(values, lowest, highest, out=values)
+
+
+def _sorted_unique(
+    users: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    times: np.ndarray | None,
+    n_users: int,
+    n_items: int,
+) -> _Entries:
+    """Usable entries sorted by user and item; of a pair the latest, the last in the input where times tie."""
+    usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
+    if not usable.all():
+        users, items, values, times = users[usable], items[usable], values[usable], _at(times, usable)
+    del usable
+    cell = users.astype(np.int64)
+    cell *= n_items
+    cell += items
+    del users, items
+    cell, values, times = _sorted_by_cell(cell, values, times, n_users * n_items)
+    ends = np.append(cell[1:] != cell[:-1], True)[: len(cell)]
+    if not ends.all():
+        kept = ends if times is None else _latest(times, ends)
+        cell, values, times = cell[kept], values[kept], _at(times, kept)
+    columns = np.empty(len(cell), dtype=np.int32)
+    counts = np.zeros(n_users, dtype=np.int64)
+    for part in _parts(len(cell)):
+        rows, columns[part] = np.divmod(cell[part], n_items)
+        if len(rows):
+            first = int(rows[0])
+            counts[first : int(rows[-1]) + 1] += np.bincount(rows - first)
+    return _Entries(columns, values, times, counts)
+
+
+def _sorted_by_cell(
+    cell: np.ndarray, values: np.ndarray, times: np.ndarray | None, n_cells: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """By cell, in the order of the input within one; the cells may be overwritten."""
+    n_entries = len(cell)
+    bits = n_entries.bit_length()
+    if max(1, n_cells).bit_length() + bits > _WORD_BITS:
+        order = np.argsort(cell, kind="stable")
+        return cell[order], values[order], _at(times, order)
+    cell <<= bits  # (user, item, position) in one integer
+    for part in _parts(n_entries):
+        cell[part] |= np.arange(part.start, part.stop)
+    cell.sort()
+    ordered = np.empty_like(values)
+    ordered_times = None if times is None else np.empty_like(times)
+    for part in _parts(n_entries):
+        position = cell[part] & ((1 << bits) - 1)
+        ordered[part] = values[position]
+        if times is not None and ordered_times is not None:
+            ordered_times[part] = times[position]
+    cell >>= bits
+    return cell, ordered, ordered_times
+
+
+def _latest(times: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Mark the latest entry of each group of neighbours, the last one of a tie; ``ends`` marks their ends."""
+    latest = ends.copy()
+    doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
+    own, last = times[doubles], np.flatnonzero(ends[doubles])
+    starts = np.append(0, last[:-1] + 1)
+    best = np.repeat(np.maximum.reduceat(own, starts), np.diff(starts, append=len(own)))
+    places = np.maximum.reduceat(np.where(own == best, np.arange(len(own)), -1), starts)
+    latest[doubles] = False
+    latest[doubles[places]] = True
+    return latest
+
+
+def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
+    """Mark at most ``cap`` entries of each user, in the keyed order of her own items."""
+    long_users = np.flatnonzero(counts > cap)
+    base = np.zeros(len(counts), dtype=np.uint64)
+    keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
+    base[long_users] = stream_base(keys, 0, "cap")
+    return smallest_per_row(running_total(counts), items, base, np.full(len(counts), cap))
+
+
+def running_total(counts: np.ndarray) -> np.ndarray:
+    """The number before each entry, and the total."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
+    """A matrix of sorted rows, its arrays as they are."""
+    indptr = indptr.astype(np.int32 if len(data) < 1 << 31 else np.int64)
+    matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items), copy=False)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
+    """Entries of a NumPy or an Arrow array."""
+    return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
+
+
+def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
+    return None if values is None else values[positions]
+
+
+def _parts(length: int, size: int = 1 << 20) -> list[slice]:
+    """Slices that cover a long array, so that temporary arrays stay small."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -1,0 +1,135 @@
+"""A column of times to whole numbers, one cell at a time; see docs/time.md."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hushrec.data.ids import as_arrow_or_objects, check_scalar_type, dictionary, plain_values
+
+#: Of a rating whose time is not known: before all times.
+NO_TIME = int(np.iinfo(np.int64).min)
+
+_FURTHEST = 1 << 62
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 604_800}
+_OF_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def encode_times(column: Any) -> np.ndarray:
+    """A column of times as int64, `NO_TIME` where a cell holds none.
+
+    Dates and timestamps, and text that writes one as ISO 8601 does, become seconds since 1970 (UTC), rounded
+    down. Numbers stay, rounded down from the nearest float64: their unit is the source's.
+    """
+    kind = getattr(column, "dtype", None)
+    if hasattr(kind, "categories") and hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
+        return np.append(encode_times(column.cat.categories.to_series()), NO_TIME)[column.cat.codes]
+    if hasattr(kind, "tz"):  # pandas: the same moments without their zone
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        kind = column.dtype
+    if isinstance(kind, np.dtype) and kind.kind == "M":
+        return _of_datetimes(np.asarray(column))
+    column = as_arrow_or_objects(column)
+    if isinstance(column, np.ndarray):
+        return np.fromiter(map(parse_time, column), dtype=np.int64, count=len(column))
+    check_scalar_type(column.type, "times", moments=True)
+    return np.concatenate([np.zeros(0, np.int64), *(_of_typed(chunk) for chunk in column.chunks)])
+
+
+def join_times(parts: Sequence[np.ndarray | None], lengths: Sequence[int]) -> np.ndarray | None:
+    """Times one below another; `NO_TIME` for those who have none, None where nobody has any."""
+    if all(part is None for part in parts):
+        return None
+    pairs = zip(parts, lengths, strict=True)
+    return np.concatenate([np.full(length, NO_TIME) if part is None else part for part, length in pairs])
+
+
+def parse_time(value: Any) -> int:
+    """The time in one cell; `NO_TIME` where there is none."""
+    try:
+        return _time_of(value)
+    except Exception:  # no time; an object of the caller's that fails
+        return NO_TIME
+
+
+def _time_of(value: Any) -> int:
+    if isinstance(value, (bytes, bytearray)):
+        value = bytes(value).decode()
+    if isinstance(value, str):
+        if "_" in value:
+            return NO_TIME
+        try:
+            value = float(value)
+        except ValueError:
+            value = datetime.datetime.fromisoformat(value.strip())
+    if hasattr(value, "to_datetime64"):  # a Timestamp of pandas
+        value = value.to_datetime64()
+    if isinstance(value, np.datetime64):
+        return int(_of_datetimes(np.array([value]))[0])
+    if isinstance(value, datetime.date):
+        if not isinstance(value, datetime.datetime):
+            value = datetime.datetime(value.year, value.month, value.day)
+        moment = value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value
+        return (moment - _EPOCH) // datetime.timedelta(seconds=1)
+    if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
+        value = value.real
+    if not isinstance(value, (numbers.Real, Decimal)) or isinstance(value, (bool, np.bool_, np.timedelta64)):
+        return NO_TIME
+    number = float(value)
+    return math.floor(number) if abs(number) <= _FURTHEST else NO_TIME
+
+
+def _of_typed(column: pa.Array) -> np.ndarray:
+    kind = column.type
+    if pa.types.is_integer(kind):
+        ticks = column.cast(pa.int64(), safe=False).fill_null(NO_TIME).to_numpy(zero_copy_only=False)
+        if not pa.types.is_uint64(kind) and not column.null_count and np.abs(ticks).max(initial=0) < 1 << 53:
+            return ticks  # the same result, faster
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _of_numbers(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        unit = kind.unit if pa.types.is_timestamp(kind) else "D" if pa.types.is_date32(kind) else "ms"
+        ticks = column.cast(pa.int32()) if unit == "D" else column
+        moments = ticks.cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False)
+        return _of_datetimes(moments.view(f"M8[{unit}]"))
+    codes, values = dictionary(pa.chunked_array([column]))
+    return np.append(_of_values(values), NO_TIME)[codes]
+
+
+def _of_values(values: pa.Array) -> np.ndarray:
+    if values.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        return np.array([parse_time(value) for value in plain_values(values)], dtype=np.int64)
+    digits = pc.match_substring_regex(values, r"^-?[0-9]{1,18}$")  # the same result, faster
+    plain = pc.if_else(digits, values, None).cast(pa.large_string()).cast(pa.float64())
+    times = _of_numbers(plain.to_numpy(zero_copy_only=False))
+    others = np.flatnonzero(~digits.to_numpy(zero_copy_only=False))
+    times[others] = [parse_time(value) for value in plain_values(values.take(pa.array(others)))]
+    return times
+
+
+def _of_numbers(numbers: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        inside = np.abs(numbers) <= _FURTHEST
+        return np.where(inside, np.floor(np.where(inside, numbers, 0)).astype(np.int64), NO_TIME)
+
+
+def _of_datetimes(moments: np.ndarray) -> np.ndarray:
+    """Seconds of NumPy's moments; none where they are too far away to be counted."""
+    unit, step = np.datetime_data(moments.dtype)
+    if unit not in _SECONDS and unit not in _OF_A_SECOND:  # years and the like
+        dates = [moment if isinstance(moment, datetime.date) else None for moment in moments.tolist()]
+        return np.array([parse_time(date) for date in dates], dtype=np.int64)
+    ticks = moments.astype(moments.dtype.newbyteorder("="), copy=False).view(np.int64)
+    factor = step * _SECONDS.get(unit, 1)
+    furthest = _FURTHEST // factor if factor > 1 else np.iinfo(np.int64).max
+    inside = (ticks >= -furthest) & (ticks <= furthest)
+    return np.where(inside, np.where(inside, ticks, 0) * factor // _OF_A_SECOND.get(unit, 1), NO_TIME)
