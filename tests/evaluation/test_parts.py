@@ -90,7 +90,6 @@ CHOICES = {
     "where": lambda ratings: ratings.where(np.arange(ratings.n_ratings) % 2 == 0),
     "rows": lambda ratings: ratings.rows([0]),
     "a slice": lambda ratings: ratings.rows(slice(1)),
-    "select_users": lambda ratings: ratings.rows([True, False]),
     "for_users": lambda ratings: ratings.for_users(["a"]),
     "carried by rows": lambda ratings: ratings.rows([0]).rows([0], keyed=True),
     "carried by where": lambda ratings: ratings.rows([0]).where([True, True], keyed=True),
