@@ -309,7 +309,7 @@ def test_recommend(kind, change, tmp_path):
 def model(place: Path) -> None:
     """A model of released values, the same each time."""
     domain = Domain([str(n) for n in range(1, 13)], rating_range=(1, 5))
-    ratings = Ratings.from_triples(["a", "a", "b"], ["1", "2", "3"], [5, 4, 1], domain)
+    ratings = Ratings.from_any((["a", "a", "b"], ["1", "2", "3"], [5, 4, 1]), domain)
     noise = SeededNoise(3)
     PrivateALS().fit(ratings, Accountant(Budget(5, 1e-6), noise=noise)).save(place / "model.hush")
 
