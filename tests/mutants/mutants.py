@@ -39,8 +39,8 @@ from hushrec.algorithms import (
 from hushrec.cli import files, recommend
 from hushrec.cli.options import Reading
 from hushrec.data import Domain, Ratings, building, ids, readers, splits
-from hushrec.data import files as data_files
 from hushrec.data import domain as domain_module
+from hushrec.data import files as data_files
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs, tuning
 from hushrec.evaluation.compare import Comparison
