@@ -827,7 +827,7 @@ def guessed_by_magic(path: Path, magic: bytes) -> str:
 
 _TRAIN, _FIT, _READ, _SCORE = runs.train, Estimator.fit, Reading.read, tuning._score
 _OUTCOME, _FOR_USERS = accountant_module._Outcome.of, Ratings.for_users
-_WRITE_TABLE, _GUESS = recommend._write_private_table, readers._guess_format
+_WRITE_TABLE, _GUESS = recommend._write_private_table, data_files._guess_format
 _ALONE, _REMOVED = ("named", "alone", "everything"), ("csv", "removed", "ordinary")
 
 MUTANTS = [
@@ -1470,7 +1470,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file's format told by its first row",
-        set_to(readers, "_guess_format", guessed_by_magic),
+        set_to(data_files, "_guess_format", guessed_by_magic),
         Killer(
             test_end_to_end.test_the_first_line_of_a_file_without_header,
             {"kind": "movielens-100k", "number": 0},
