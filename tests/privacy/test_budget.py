@@ -125,8 +125,9 @@ def test_bad_labels_mechanisms_scales_and_values():
 
 def test_numbers_of_any_type_are_kept_as_floats():
     for one in (1, 1.0, np.int32(1), np.float32(1), np.longdouble(1)):
-        budget = Budget(one, np.float32(0.25))
-        assert (type(budget.epsilon), budget) == (float, Budget(1.0, 0.25))
+        budget = Budget(one, np.float32(0.25), failure=np.float32(0.125))
+        assert {type(number) for number in (budget.epsilon, budget.delta, budget.failure)} == {float}
+        assert budget == Budget(1.0, 0.25, failure=0.125)
     assert Budget(math.inf, 1e-6).mu == math.inf
 
 
