@@ -1,6 +1,6 @@
 """Old and new figures side by side, where a change moved all of them: the keyed splits.
 
-    python -m benchmarks.frontier.before OLD.parquet NEW.parquet [--page docs/frontier.md]
+    python -m benchmarks.frontier.before docs/frontier.parquet [--page docs/frontier.md]
 
 A rating's part is now decided by a hash of its user and item instead of a random permutation of all ratings,
 so every error is measured on other ratings than before. The methods did not change: rows are compared that
@@ -20,15 +20,17 @@ import pyarrow.parquet as pq
 from benchmarks.frontier.data import DATASETS
 from benchmarks.frontier.tables import write_part
 
+#: Part of the stored rows of the earlier rule.
+BEFORE = "frontier before keyed splits"
 METHODS = ("private-als", "private-eigenrec", "dpals", "corrective", "item-bias", "popular")
 EPSILONS = (0.1, 1.0, 5.0, 20.0)
 
 
-def errors(path: Path) -> dict[tuple[str, str, str, float, str], list[float]]:
+def errors(path: Path, part: str) -> dict[tuple[str, str, str, float, str], list[float]]:
     """Errors by data set, metric, method, epsilon and settings."""
     found = defaultdict(list)
     for row in pq.read_table(path).to_pylist():
-        if row["part"] != "frontier" or row["method"] not in METHODS or row["patch"]:
+        if row["part"] != part or row["method"] not in METHODS or row["patch"]:
             continue
         for metric in ("rmse", "recall@20"):
             if row[metric] is not None:
@@ -39,9 +41,9 @@ def errors(path: Path) -> dict[tuple[str, str, str, float, str], list[float]]:
     return found
 
 
-def table(old: Path, new: Path) -> str:
+def table(path: Path) -> str:
     """A row a data set and method, old and new at each epsilon."""
-    before, after = errors(old), errors(new)
+    before, after = errors(path, BEFORE), errors(path, "frontier")
     both = {key[:4]: (fmean(before[key]), fmean(after[key])) for key in after if key in before}
     lines = [
         "| data, metric | method | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |",
@@ -60,11 +62,10 @@ def table(old: Path, new: Path) -> str:
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
+    parser.add_argument("results", type=Path)
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    text = table(options.old, options.new)
+    text = table(options.results)
     print(text)
     if options.page:
         write_part(options.page, "before", text)
