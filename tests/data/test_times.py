@@ -90,6 +90,14 @@ def test_columns(form):
     assert encode_times(COLUMNS[form][:0]).tolist() == []
 
 
+def test_a_missing_time_rounds_nobody_elses():
+    """2^60 + 1 is no float64: it is read as the nearest one, with a hole in its column and without."""
+    moments = [2**60 + 1, 2**53 + 1]
+    for of in (pd.Series, np.array, pa.array, list):
+        whole = encode_times(of(moments)).tolist()
+        assert encode_times(of([*map(float, moments), math.nan])).tolist() == [*whole, NO_TIME]
+
+
 def test_dates():
     days = [datetime.date(2020, 1, 1), None, datetime.date(1969, 12, 31)]
     expected = [NOON - 12 * 3600, NO_TIME, -86_400]

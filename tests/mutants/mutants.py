@@ -38,7 +38,7 @@ from hushrec.algorithms import (
 )
 from hushrec.cli import files, recommend
 from hushrec.cli.options import Reading
-from hushrec.data import Domain, Ratings, building, ids, readers, splits
+from hushrec.data import Domain, Ratings, building, ids, readers, splits, times
 from hushrec.data import domain as domain_module
 from hushrec.data import files as data_files
 from hushrec.errors import BudgetError, InputError, LedgerError
@@ -97,7 +97,7 @@ from tests.algorithms import (
     test_sensitivity,
 )
 from tests.algorithms.cases import CASES, Case
-from tests.data import test_domain, test_rows_alone
+from tests.data import test_domain, test_rows_alone, test_times
 from tests.endtoend import test_end_to_end
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels
@@ -830,6 +830,32 @@ _OUTCOME, _FOR_USERS = accountant_module._Outcome.of, Ratings.for_users
 _WRITE_TABLE, _GUESS = recommend._write_private_table, data_files._guess_format
 _ALONE, _REMOVED = ("named", "alone", "everything"), ("csv", "removed", "ordinary")
 
+
+def first_of_the_latest(moments: Array, ends: Array) -> Array:
+    groups = np.append(0, np.cumsum(ends)[:-1])
+    kept = np.zeros(len(moments), dtype=bool)
+    for group in range(int(groups[-1]) + 1):
+        own = np.flatnonzero(groups == group)
+        kept[own[np.argmax(moments[own])]] = True
+    return kept
+
+
+def integers_as_they_are(column: Any, of_typed: Any = times._of_typed) -> Array:
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+    return of_typed(column)
+
+
+def times_of_a_union_unknown(monkeypatch: Any) -> None:
+    union = Ratings.union
+
+    def wrong(*both: Ratings) -> Ratings:
+        read = union(*both)
+        return replace(read, times=None if read.times is None else np.full_like(read.times, times.NO_TIME))
+
+    monkeypatch.setattr(Ratings, "union", wrong)
+
+
 MUTANTS = [
     # the contribution of a user is not bounded as declared
     Mutant(
@@ -1476,5 +1502,21 @@ MUTANTS = [
             {"kind": "movielens-100k", "number": 0},
             ("tmp_path",),
         ),
+    ),
+    # times
+    Mutant(
+        "of a pair the first of those with the latest time stays",
+        set_to(building, "_latest", first_of_the_latest),
+        Killer(test_times.test_of_a_pair_the_latest_stays, {"wide": False}, ("monkeypatch",)),
+    ),
+    Mutant(
+        "times read from integers as they are, until a cell is missing",
+        set_to(times, "_of_typed", integers_as_they_are),
+        Killer(test_times.test_a_missing_time_rounds_nobody_elses),
+    ),
+    Mutant(
+        "times forgotten by a union",
+        times_of_a_union_unknown,
+        Killer(test_times.test_union_with_ratings_without_times),
     ),
 ]
