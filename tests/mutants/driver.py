@@ -258,7 +258,9 @@ def run_tests(slot: Path, tests: list[str], out: Path) -> None:
     hypothesis.settings.register_profile("mutants", deadline=None, suppress_health_check=calm, database=None)
     hypothesis.settings.load_profile("mutants")
     chosen = Chosen(tests)
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={slot / 'tmp'}"]
+    # a socket that one test left open must not fail another
+    without = ("cacheprovider", "xdist", "unraisableexception", "threadexception")
+    options = ["-x", "-q", *(f"-pno:{name}" for name in without), f"--basetemp={slot / 'tmp'}"]
     pytest.main([*options, *sorted({name.split("::")[0] for name in tests})], plugins=[chosen])
     out.write_text(json.dumps([chosen.killer, chosen.why]))
     os._exit(0)
