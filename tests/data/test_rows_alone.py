@@ -319,6 +319,18 @@ def test_no_cell_is_shown(tmp_path, first):
         assert len(message.splitlines()) == 1
 
 
+@pytest.mark.parametrize("source", ["file", "list"])
+def test_no_row_is_shown_where_columns_or_the_source_are_wrong(tmp_path, source):
+    path = tmp_path / "r.csv"
+    path.write_text("user," + ",".join(SECRETS) + "\n")
+    with pytest.raises(InputError) as caught:
+        if source == "file":
+            Ratings.read(path, DOMAIN, columns={"user": "user", "item": "user"})
+        else:
+            Ratings.from_any([SECRETS], DOMAIN)
+    assert not any(secret in str(caught.value) for secret in SECRETS)
+
+
 @pytest.mark.parametrize(
     "first", [b"alice,i1", b"alice,5", b"\xff,i1", b'"alice,i1', b"alice,i1,good", b"7,7,7"]
 )

@@ -360,13 +360,16 @@ def table(home: Path, seed: int) -> str:
     done = results(home, seed)
     kinds = ("killed", "survived", "unresolved", "equivalent")
     count = Counter(result["status"] for result in done)
+    files = [p for p in (home / "pristine" / "tests").rglob("test_*.py") if not NO_KILLERS.search(str(p))]
+    recorded = len(list((home / "map").glob("*.json")))
     judged = max(len(done) - count["equivalent"], 1)
     text = [
         MARK,
-        f"Commit {home.name}, seed {seed}, the first {len(done)} of the sample: "
+        f"Commit {home.name}, seed {seed}, {len(done)} mutants of the sample: "
         + ", ".join(f"{count[kind]} {kind}" for kind in kinds)
         + f"; {count['killed'] / judged:.1%} of those not equivalent are killed. `make mutants` runs 60 of"
-        " them, `make mutants MUTANTS=1000` the long form. A time-out is unresolved.\n",
+        " them, `make mutants MUTANTS=1000` the long form. A time-out is unresolved."
+        f" Tests of {recorded} of {len(files)} files were recorded and could kill.\n",
     ]
     for column in ("operator", "room"):
         text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * 6 + "|"]

@@ -1,6 +1,7 @@
 """A5: the accountant against trust in independent hands (mpmath with 50 digits, dp-accounting's PLD)."""
 
 import math
+from statistics import NormalDist
 
 import mpmath
 import numpy as np
@@ -93,6 +94,8 @@ def test_extremes():
     assert epsilon_of(0.0, 1e-6) == 0.0 == delta_of(0.0, 0.5) == delta_of(1.0, math.inf)
     assert delta_of(math.inf, 1.0) == 1.0
     assert epsilon_of(1e-3, 0.5) == 0.0
+    at_zero = 2 * NormalDist().inv_cdf(0.5 + 0.25e-6)  # delta 0.5e-6 at epsilon 0
+    assert epsilon_of(at_zero, 0.51e-6) == 0.0 < epsilon_of(at_zero, 0.49e-6)
     assert 9999 < mu_of(1e300, 1e-6) < 1e4  # never more than the formula can vouch for
     assert epsilon_of(2e4, 1e-6) > 2e8  # beyond the range: an upper bound, not an error
 
