@@ -128,12 +128,17 @@ def error_table(mine: dict, compared: dict, epsilon: float, public: bool) -> str
     if "als" in at:
         rows.append(("als, no privacy", at["als"]["rmse"], at["als"]["mae"]))
     lines = [f"{'on held-out ratings (a private figure of the curator)':<56}{'RMSE':>8}{'MAE':>8}"]
-    lines += [f"  {name:<54}{rmse:>8.4f}{mae:>8.4f}" for name, rmse, mae in rows]
+    lines += [f"  {name:<54}{_figure(rmse)}{_figure(mae)}" for name, rmse, mae in rows]
     if not public:
         lines.append(
             "  als, no privacy: only trained with --data-is-public, since nothing protects its users"
         )
     return "\n".join(lines)
+
+
+def _figure(error: float | None) -> str:
+    """An error, or a dash where there was nothing to measure."""
+    return f"{'–' if error is None else format(error, '.4f'):>8}"
 
 
 if __name__ == "__main__":

@@ -264,9 +264,10 @@ def check_compare(models: str, case: tuple[str, str, str], folder: Path, *more: 
     }
 
 
-@pytest.mark.parametrize("case", SOME[:3], ids="-".join)
+@pytest.mark.parametrize("case", [*SOME[:3], SOME[-1]], ids="-".join)
 def test_compare(case, tmp_path):
-    check_compare("item-bias", case, tmp_path, *(["--json"] if case[0] == "csv" else []), terminal=True)
+    json = ["--json"] if case[0] in ("csv", "named") else []
+    check_compare("item-bias", case, tmp_path, *json, terminal=True)
 
 
 @pytest.mark.full
@@ -339,7 +340,7 @@ def test_plan(tmp_path):
     assert leaves_the_same(tmp_path, world, terminal=True).code == 0
 
 
-@pytest.mark.parametrize("case", SOME[:1], ids="-".join)
+@pytest.mark.parametrize("case", [("csv", "alone", "ordinary")], ids="-".join)
 def test_demo(case, tmp_path):
     """``make demo`` on a file of one's own: all but errors, comparison and the copies of the ratings."""
     check_demo(case, tmp_path)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from benchmarks import demo
 from hushrec import checks, estimator
 from hushrec import users as users_module
 from hushrec.algorithms import (
@@ -825,6 +826,12 @@ def guessed_by_magic(path: Path, magic: bytes) -> str:
     return "parquet" if magic == b"PAR1" else _GUESS(path, magic)
 
 
+def metric_by_what_was_measured(self: Comparison) -> dict[str, Any]:
+    nothing = all(math.isnan(row["rmse"]) for row in self.rows)
+    return {**_TO_DICT(self), "main_metric": f"recall@{self.k}" if nothing else "rmse"}
+
+
+_TO_DICT = Comparison.to_dict
 _TRAIN, _FIT, _READ, _SCORE = runs.train, Estimator.fit, Reading.read, tuning._score
 _OUTCOME, _FOR_USERS = accountant_module._Outcome.of, Ratings.for_users
 _WRITE_TABLE, _GUESS = recommend._write_private_table, data_files._guess_format
@@ -1493,6 +1500,16 @@ MUTANTS = [
         "a comparison that does not say that its errors are private",
         set_to(Comparison, "stamp", property(lambda self: "All runs together.")),
         Killer(test_end_to_end.test_compare, {"case": _REMOVED}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a comparison's main metric chosen by whether ratings were held out",
+        set_to(Comparison, "to_dict", metric_by_what_was_measured),
+        Killer(test_end_to_end.test_compare, {"case": _ALONE}, ("tmp_path",)),
+    ),
+    Mutant(
+        "the demo ends in an error where no rating was held out",
+        set_to(demo, "_figure", lambda error: f"{error:>8.4f}"),
+        Killer(test_end_to_end.test_demo, {"case": ("csv", "alone", "ordinary")}, ("tmp_path",)),
     ),
     Mutant(
         "a file's format told by its first row",
