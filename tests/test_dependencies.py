@@ -28,7 +28,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("line", LINES)
 def test_bounds(line: str, record_property) -> None:
-    bounds = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", line)
+    bounds = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)(?:; .*)?", line)
     assert bounds, f"{line} needs a lower bound and the next major version as its upper one"
     name, low, high = bounds.groups()
     try:

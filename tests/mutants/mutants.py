@@ -1285,7 +1285,7 @@ MUTANTS = [
     # data of sizes that small tests never see, and numbers at the edges of float32
     Mutant(
         "rows of the first 1,000 users clipped, not those after",
-        set_to(sparse_rows, "clipped_rows", first_1000_rows_clipped),
+        set_to(eigensolvers, "clipped_rows", first_1000_rows_clipped),
         at_the_edge("private-svd", (1, 5), 400, test_edges.crowd),
     ),
     Mutant(
