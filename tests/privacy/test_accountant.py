@@ -330,3 +330,10 @@ def test_replay_notices_what_depends_on_the_data():
         )
     with pytest.raises(AssertionError):  # one release too many
         run(Accountant(BUDGET, noise=ReplayNoise(noise.calls[:2])), np.zeros(3))
+
+
+@pytest.mark.parametrize("value", [np.array([12345.5]), [12345.5], 12345.5])
+def test_no_value_is_shown_where_it_has_no_bound(value):
+    with pytest.raises(InputError, match="must be a Bounded") as caught:
+        Accountant(Budget(1.0, 1e-6)).release(value, Gaussian(1.0), "sum")
+    assert "12345" not in str(caught.value)

@@ -287,6 +287,7 @@ def test_weekly_training_is_one_growing_epsilon(path):
     assert [(week.run, week.charges) for week in weeks] == [(f"week {n}", 2) for n in range(10)]
     for number, week in enumerate(weeks, 1):
         assert week.epsilon == pytest.approx(epsilon_of(math.sqrt(number) * BUDGET.mu, 1e-6), rel=1e-9)
+        assert week.mu == pytest.approx(math.sqrt(number) * BUDGET.mu, rel=1e-9)
     assert weeks[-1].epsilon == ledger.summary("shop", 1e-6).epsilon < 4
 
 

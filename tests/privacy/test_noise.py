@@ -220,6 +220,13 @@ def draw_from_shared(_):
     return SHARED.add_gaussian(np.zeros(4), 1.0, "a").tolist()
 
 
+@pytest.mark.parametrize("sd", [-1.0, math.inf, math.nan])
+def test_no_value_is_shown_where_the_noise_is_wrong(sd):
+    with pytest.raises(InputError, match="at least 0") as caught:
+        SystemNoise().add_gaussian(np.array([12345.5]), sd, "a")
+    assert "12345" not in str(caught.value)
+
+
 def test_numpy_seeds_do_not_reach_the_noise():
     np.random.seed(0)
     first = draw()
