@@ -157,8 +157,8 @@ class Accountant:
         """
         if not isinstance(bounded, Bounded):
             raise InputError(
-                f"Release {label!r} must be a Bounded, not {type(bounded).__name__}; let the function that clips"
-                " it say its bound."
+                f"Release {label!r} must be a Bounded, not {type(bounded).__name__}; let the function that"
+                " clips it say its bound."
             )
         release = self._release_of(bounded, mechanism, label, sensitivity)
         add_noise = self._noise_for(bounded, release, mechanism)
