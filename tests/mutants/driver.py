@@ -55,6 +55,7 @@ REASONS = {
     "same law": "only how draws are made differs, their law is the same",
     "speed only": "how fast, or in which blocks or order, not what",
     "another check": "a second check refuses the same inputs with the same words' meaning",
+    "resources only": "a handle is closed a little later, by the interpreter",
     "words only": "words of a public message, with nothing of a row in them",
 }
 STAGES = (25, 250, 10**6)
