@@ -637,3 +637,14 @@ def test_kills_never_lose_a_charge(path, tmp_path, record_property):
 @pytest.mark.full
 def test_a_thousand_kills_never_lose_a_charge(path, tmp_path, record_property):
     check_kills(path, tmp_path, 1000, record_property)
+
+
+def test_what_is_left_of_a_budget(path):
+    ledger = Ledger(path)
+    ledger.open_dataset("shop", BUDGET)
+    assert ledger.left("shop") == "nothing of it is spent"
+    ledger.charge("shop", "run", share(0.25))
+    left = math.floor(epsilon_of(math.sqrt(0.75) * BUDGET.mu, BUDGET.delta) * 1000) / 1000
+    assert f"what is left of it is epsilon = {left:g}" in ledger.left("shop")
+    ledger.charge("other", "run", share(0.25))
+    assert ledger.left("other") is None
