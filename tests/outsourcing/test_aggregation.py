@@ -302,6 +302,15 @@ def test_nodes_add_up_to_the_central_run(case):
         np.testing.assert_array_equal(sums[label], np.concatenate(values))
 
 
+def test_the_circle_of_nodes_is_drawn_anew(monkeypatch):
+    """Who can place a node beside colluding ones opens its sum: no seed, no order of enrolment decides."""
+    orders = []
+    monkeypatch.setattr(server, "circle", lambda order, degree: orders.append(tuple(order)) or {})
+    for _ in range(5):
+        server.AggregationServer(agreed())._introduce({f"n{node}": None for node in range(N_NODES)})
+    assert len(set(orders)) == 5
+
+
 def test_what_is_no_exact_sum_is_refused():
     class Rounded(Users):
         def item_weights(self):

@@ -388,3 +388,19 @@ def test_the_number_of_runs_comes_from_the_systems_generator(monkeypatch):
     monkeypatch.setattr(run_count.os, "urandom", random_bytes)
     assert RepeatAndSelect(1.0, 1e-6, 10.0).draw_number_of_runs() > 300  # at the far end of the law
     assert sum(asked) >= 24
+
+
+@pytest.mark.parametrize("run_mu", [0.05, 0.5, 2.0, 6.0])
+@pytest.mark.parametrize(("mean_runs", "shape"), [(1.2, 1.0), (3.0, 0.0), (50.0, 2.0)])
+def test_the_second_order_is_at_least_one(run_mu, mean_runs, shape):
+    """Against Theorem 2 minimised over two grids of orders, neither of them below 1.
+
+    Killed: the second order where its formula is least, which for noisy few runs is below 1 and too cheap.
+    """
+    delta, log_gamma = 1e-6, -math.log(success_rate(mean_runs, shape))
+    seconds = 1 + np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 4000)])
+    constant = (1 + shape) * ((seconds - 1) * run_mu**2 / 2 + log_gamma / seconds).min()
+    orders = 1 + np.geomspace(1e-3, 1e5, 20_000)
+    renyi = orders * run_mu**2 / 2 + constant + math.log(mean_runs) / (orders - 1)
+    converted = renyi + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    assert selection_epsilon(run_mu, delta, mean_runs, shape) == pytest.approx(converted.min(), rel=1e-5)
