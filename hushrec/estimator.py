@@ -62,6 +62,8 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
     whole = math.fsum(each.share for each in rounds) if whole is None else whole
     planned = []
     for label, share, bound in rounds:
+        if not share > 0:
+            raise InputError(f"Release {label!r} gets no part of the budget; raise the share that is for it.")
         sensitivity = bound.under(budget.relation)
         if math.isinf(sensitivity) and not budget.private:
             sensitivity = 1.0  # no clip, and no noise either

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from functools import wraps
 from inspect import getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict, Unpack, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict, Unpack, get_type_hints
 
 from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
-from hushrec.cli.options import listed, whole
+from hushrec.cli.options import listed, whole, whole_or_none
 
 if TYPE_CHECKING:
     from hushrec.estimator import Estimator
 
+#: Integers are taken as written, 1.0 is none.
+_CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}
 #: The number of users has an option of its own, --users.
 _ELSEWHERE = {"n_users"}
 #: Numbers of users for which a model is planned, to see which fields that changes.
@@ -84,7 +86,7 @@ def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
             group=group,
             help=_plain(texts[field.name].description or ""),
             choices=re.findall(r'"(\S+)"', texts[field.name].type_name or "") or None,
-            converter=whole if int in (kinds[field.name], *get_args(kinds[field.name])) else None,
+            converter=_CONVERTERS.get(kinds[field.name]),
             show_default="planned" if field.name in planned else _shown(field),
             negative=None,
         )

@@ -6,8 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
@@ -25,15 +24,17 @@ SHOWN_DELTA = 1e-6
 _ROLES = ("user", "item", "rating")
 
 
-def whole(kind: Any, tokens: Sequence[Token]) -> int | None:
-    """An integer as written, or none where there may be none."""
-    text = tokens[0].value
-    if text.lower() == "none" and NoneType in get_args(kind):
-        return None
+def whole(kind: Any, tokens: Sequence[Token]) -> int:
+    """An integer as written."""
     try:
-        return int(text)
+        return int(tokens[0].value)
     except ValueError:
         raise ValueError("pass an integer") from None
+
+
+def whole_or_none(kind: Any, tokens: Sequence[Token]) -> int | None:
+    """An integer, or the word none."""
+    return None if tokens[0].value.lower() == "none" else whole(kind, tokens)
 
 
 def epsilon_of(text: str) -> float:

@@ -183,3 +183,11 @@ def test_infinite_epsilon_is_stamped_and_refused_by_a_ledger_with_a_budget(tmp_p
     ledger.open_dataset("people", Budget(10.0, 1e-6))
     with pytest.raises(BudgetError):
         PrivateALS().fit(RATINGS, Accountant(Budget(math.inf, 1e-6), ledger=ledger, dataset="people"))
+
+
+def test_a_release_without_a_share_is_refused_in_words() -> None:
+    estimator = PrivateALS(rank=3, iterations=1, start="spectral", start_share=0.0)
+    accountant = Accountant(Budget(2.0, 1e-6))
+    with pytest.raises(InputError, match="'start' gets no part of the budget"):
+        estimator.fit(RATINGS, accountant)
+    assert accountant.releases == ()

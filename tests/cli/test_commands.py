@@ -406,3 +406,9 @@ def test_json_values():
     }
     values = [value_of(text) for text in ("3", "0.5", "none", "True", "user")]
     assert values == [3, 0.5, None, True, "user"] and [type(v) for v in values[:2]] == [int, float]
+
+
+def test_an_integer_that_may_be_none_takes_the_word(run, files):
+    result = train(run, files, "--rank", "none", model="cleansed-svd")
+    assert result.exit_code == 0, result.output
+    assert hushrec.load("model.hush").estimator.rank is None
