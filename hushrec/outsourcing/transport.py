@@ -7,6 +7,7 @@ import math
 import random
 import ssl
 import time
+import weakref
 from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
@@ -74,6 +75,7 @@ class Connection:
             limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             trust_env=False,
         )
+        weakref.finalize(self, self._http.close)  # whoever forgets to close leaves no socket open
         self.url, self.patience = url, patience
 
     def close(self) -> None:
