@@ -224,7 +224,7 @@ class NoisyItemMatrix(PrivateEigenRec):
         above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0) * (values > 0)
         vectors = np.zeros((len(learned), rank))
         vectors[learned] = columns * np.sqrt(above)
-        return vectors
+        return vectors, int((values > 2 * math.sqrt(noise)).sum())
 
 
 def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:

@@ -45,6 +45,8 @@ _WEIGHTS_SHARES = 1.5
 _COUNT_SHARE = 0.01
 #: Singular values are not taken for smaller than this part of the largest.
 _SMALLEST_VALUE = 1e-3
+#: Noise alone has singular values up to its sd times (root of rows + root of columns + about this).
+_EDGE_MARGIN = 1.0
 #: Released item weights are not taken for smaller than this, nor than their noise.
 _SMALLEST_WEIGHT = 1e-2
 
@@ -169,10 +171,12 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         rank = self._rank(users.domain)
         learned = _at_least(supported, weights, rank + 1)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
-        vectors = np.zeros((n_items, 0))
+        vectors, directions = np.zeros((n_items, 0)), 0
         if rank:
             users.scale(scale)
-            vectors = self._power_iteration(users, scale, popularity, learned, rank, n_users, gate, seed)
+            vectors, directions = self._power_iteration(
+                users, scale, popularity, learned, rank, n_users, gate, seed
+            )
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
         length = np.linalg.norm(popularity * scale)
         factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
@@ -182,6 +186,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "item_factors": factors.astype(np.float32),
             "history_weight": scale**2,
             "supported": supported.astype(np.uint8),
+            "directions": np.int64(directions),
         }
 
     def _power_iteration(
@@ -194,8 +199,11 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         n_users: float,
         gate: Gate,
         seed: int,
-    ) -> Array:
-        """Item vectors beside popularity, as long as the root of what they count; shape (n_items, rank)."""
+    ) -> tuple[Array, int]:
+        """Item vectors beside popularity, as long as the root of what they count; shape (n_items, rank).
+
+        And how many of them stand out of the noise.
+        """
         scale = scales[learned]
         first = popularity[learned] * scale
         first /= np.linalg.norm(first)
@@ -214,7 +222,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         lengths = max(float((probe * noisy).sum()), 1e-9)  # sum of the users' norms of factors
         own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
         vectors[learned] = left * np.sqrt(above * np.clip(1 - own / values, 0.0, 1.0))
-        return vectors
+        edge = gate.noise_sd(label) * (math.sqrt(len(left)) + math.sqrt(rank) + _EDGE_MARGIN)
+        return vectors, int((values - own > edge).sum())
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: weighted sum of her items' factors, over that of their popularity.

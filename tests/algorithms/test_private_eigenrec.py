@@ -88,6 +88,20 @@ def test_it_finds_tastes_where_popularity_does_not() -> None:
     assert figures[0] > 1.5 * figures[1] > 0
 
 
+def test_it_counts_the_directions_that_stand_out() -> None:
+    """Of four groups three directions beside popularity; of likes without taste, or under the noise, none."""
+    ratings, budget = likes_of_groups(3000, 60, 4, 0), Budget(20.0, 1e-6)
+    model = PrivateEigenRec(rank=8, n_users=3000).fit(ratings, Accountant(budget))
+    assert model.arrays["directions"] == 3
+    blind = PrivateEigenRec(rank=8, n_users=3000).fit(ratings, Accountant(Budget(0.05, 1e-6)))
+    assert blind.arrays["directions"] == 0
+    rng = np.random.default_rng(0)
+    cells = np.repeat(np.arange(3000), 6), np.concatenate([rng.permutation(60)[:6] for _ in range(3000)])
+    alike = Ratings.from_any((*cells, None), Domain(range(60), (0, 1)), implicit=True)
+    model = PrivateEigenRec(rank=8, n_users=3000).fit(alike, Accountant(budget))
+    assert model.arrays["directions"] == 0
+
+
 def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() -> None:
     ratings = likes_of_groups(300, 40, 2, 0)
     budget = Budget(20.0, 1e-6)
