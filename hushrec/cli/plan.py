@@ -17,6 +17,7 @@ def plan(
     model: Model = "private-als",
     n_users: Users | None = None,
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] = 50.0,
+    spread: float | None = None,
     promise: Promise,
     size: Size = Size(),
     as_json: Json = False,
@@ -29,12 +30,16 @@ def plan(
 
       hushrec plan --users 50000 --items 2000 --epsilon 1 --delta 1e-6
       hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
+      hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 10 --items 9000 --users 6000 --spread 1.8
       hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
 
     Parameters
     ----------
     ratings_per_user
         Mean number of ratings that a user has, for the expected error.
+    spread
+        Standard deviation of all ratings, from public knowledge such as a published data set of the same
+        kind. It moves the expected error only; without it the intervals are wider.
     """
     from hushrec.evaluation.runs import choose, needs_user_count
 
@@ -51,6 +56,8 @@ def plan(
             "Expected errors are known for private-als and item-bias with planned settings and budgets of"
             " users; for what another configuration releases pass --rating-range too."
         )
+    if spread is not None and size.rating_range is None:
+        raise InputError("--spread is in ratings: declare their range too, for example --rating-range 1 5.")
     result: dict[str, Any] = {"model": model}
     text = [f"Model:      {model}", f"Budget:     {budget}, mu = {show.short(budget.mu)}"]
     if not budget.private:
@@ -62,6 +69,8 @@ def plan(
         text[1:1] = [show.settings_line(estimator)]
         text += ["", show.plan_table(planned)]
     if simulated and n_users is not None:
-        result["expected"], expected = show.expected(budget, n_users, n_items, ratings_per_user, domain)
+        result["expected"], expected = show.expected(
+            budget, n_users, n_items, ratings_per_user, domain, spread
+        )
         text += ["", expected]
     show.result(as_json, result, *text)

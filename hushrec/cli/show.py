@@ -123,17 +123,24 @@ def growth(history: list[RunSummary]) -> str:
 
 
 def expected(
-    budget: Budget, n_users: int, n_items: int, ratings_per_user: float, domain: Domain | None
+    budget: Budget,
+    n_users: int,
+    n_items: int,
+    ratings_per_user: float,
+    domain: Domain | None,
+    spread: float | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Expected errors of a configuration, for a program and for a reader."""
     from hushrec.evaluation.expected_loss import expected_loss, users_needed
 
-    loss = expected_loss(budget, n_users, n_items, ratings_per_user)
+    part = None if spread is None or domain is None else spread / (2 * domain.half_width)
+    loss = expected_loss(budget, n_users, n_items, ratings_per_user, spread=part)
     half, most = (users_needed(budget, n_items, ratings_per_user, kept=kept) for kept in (0.5, 0.9))
     found = {
         "n_users": n_users,
         "n_items": n_items,
         "ratings_per_user": ratings_per_user,
+        "spread": spread,
         "rmse_in_rating_ranges": loss.to_dict(),
         "users_to_keep_half_of_the_gain": half,
         "users_to_keep_nine_tenths": most,
@@ -170,6 +177,10 @@ def expected(
         "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
         " (docs/how-many-users.md).",
     ]
+    if spread is None:
+        lines.append(
+            "They hold any usual spread of ratings; --spread tells the standard deviation where it is known."
+        )
     if not loss.inside:
         lines.append("This is outside of what was simulated: the figures are those of the nearest border.")
     return found, "\n".join(lines)

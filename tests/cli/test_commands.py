@@ -14,6 +14,7 @@ import hushrec
 from hushrec.cli.files import file_names
 from hushrec.cli.show import plain
 from hushrec.cli.tune import value_of
+from hushrec.evaluation.expected_loss import TYPICAL_SPREAD
 from hushrec.privacy import Ledger
 
 
@@ -271,6 +272,16 @@ def test_plan_by_sizes_alone_tells_the_expected_error(run):
     few = run(*line[:2], "1000", *line[3:]).stdout
     assert "--model item-bias" in few
     assert "outside" in run(*line[:2], "10", *line[3:]).stdout
+
+
+def test_the_spread_of_ratings_moves_the_expected_error_and_no_setting(run):
+    line = ["plan", "--users", "5000", "--items", "200", "--epsilon", "1", "--delta", "1e-6"]
+    line += ["--rating-range", "1", "10"]
+    plain, told = (parsed(run(*line, *more, "--json")) for more in ([], ["--spread", "1.6"]))
+    wide, narrow = (each.pop("expected")["rmse_in_rating_ranges"]["private_als"] for each in (plain, told))
+    assert narrow["value"] == pytest.approx(wide["value"] * (1.6 / 9) / TYPICAL_SPREAD)
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+    assert plain == told
 
 
 def test_plan_of_the_default_needs_no_data(run, files):

@@ -220,6 +220,22 @@ def test_damaged_models(damage, files, run, tmp_path):
         assert_refused(run(*line), run)
 
 
+_PLAN = (
+    "plan",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+    "--items",
+    "9",
+    "--users",
+    "9",
+    "--rating-range",
+    "1",
+    "5",
+)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -269,6 +285,9 @@ def test_damaged_models(damage, files, run, tmp_path):
             "--ratings-per-user",
             "0",
         ),
+        ("plan", "--epsilon", "1", "--delta", "1e-6", "--items", "9", "--users", "9", "--spread", "1"),
+        (*_PLAN, "--spread", "2.1"),
+        (*_PLAN, "--spread", "nan"),
         ("compare", "TRAIN", "--delta", "1e-6"),
         ("compare", "TRAIN", "--epsilons", "1,much", "--delta", "1e-6"),
         ("compare", "TRAIN", "--epsilons", "1,-2", "--delta", "1e-6", "DOMAIN", "--out-dir", "o"),

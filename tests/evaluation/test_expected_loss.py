@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.plan_curves import TASTES
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import InputError
-from hushrec.evaluation.expected_loss import TABLE, UNIT, expected_loss, users_needed
+from hushrec.evaluation.expected_loss import TABLE, TYPICAL_SPREAD, UNIT, expected_loss, users_needed
 from hushrec.privacy import Accountant, Budget
 
 
@@ -72,6 +73,37 @@ def test_users_needed() -> None:
     assert expected_loss(budget, half, 1000).kept.value == pytest.approx(0.5, abs=0.06)
     assert users_needed(Budget(20.0, 1e-6), 1000) < half < users_needed(budget, 10_000)
     assert users_needed(budget, 1000, kept=1.1) is None
+
+
+@pytest.mark.parametrize("taste", TASTES)
+def test_generated_ratings_of_all_tastes_have_one_spread(taste: str) -> None:
+    biases, tastes, noise = TASTES[taste]
+    for n_users, n_items, each in ((1000, 100, 10), (3000, 1000, 100), (20_000, 1000, 10)):
+        ratings = realistic(
+            n_users, n_items, n_users * each, bias_spread=biases, taste_spread=tastes, noise=noise, seed=1
+        )
+        spread = ratings.matrix.data.std(dtype=np.float64) / 4
+        assert spread == pytest.approx(0.27, rel=0.06)
+
+
+def test_the_spread_moves_errors_in_proportion_and_nothing_else() -> None:
+    budget = Budget(1.0, 1e-6)
+    unknown, one, less = (
+        expected_loss(budget, 6000, 500, spread=spread)
+        for spread in (None, TYPICAL_SPREAD, TYPICAL_SPREAD / 1.5)
+    )
+    for name in ("non_private", "private_als", "item_bias", "user_mean", "cost"):
+        wide, narrow, other = (getattr(each, name) for each in (unknown, one, less))
+        assert wide.value == narrow.value == pytest.approx(1.5 * other.value)
+        assert (narrow.low, narrow.high) == pytest.approx((1.5 * other.low, 1.5 * other.high))
+        assert wide.low <= other.low and narrow.high <= wide.high
+    assert unknown.kept == one.kept == less.kept
+
+
+@pytest.mark.parametrize("spread", [0, -1, 0.51, math.nan, math.inf])
+def test_impossible_spreads_are_refused(spread: float) -> None:
+    with pytest.raises(InputError, match="^spread must be above 0 and at most half of the rating range"):
+        expected_loss(Budget(1.0, 1e-6), 100, 100, spread=spread)
 
 
 def test_outside_of_what_was_simulated_it_says_so() -> None:
