@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.matrices import dpals_matrix
 from hushrec.algorithms import ALS, Estimator, GlobalMean, ItemBias, PrivateALS
-from hushrec.data import Domain, Ratings, dpals_matrix, split_ratings
+from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 

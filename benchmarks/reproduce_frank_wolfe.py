@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 import scipy.sparse
 
 from benchmarks.bench_speed import peak_memory
+from benchmarks.matrices import jtt18_matrix
 from hushrec.algorithms import Estimator, GlobalMean, ItemBias, Popular
-from hushrec.data import Domain, Ratings, jtt18_matrix, split_ratings
+from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.gate import LocalGate
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings, strong_generalization
+from benchmarks.matrices import dpals_matrix
+from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 
 #: Ratings from here up are likes.
 LIKED = 4.0

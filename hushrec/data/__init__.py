@@ -1,7 +1,7 @@
-"""Ratings and their public domain: readers, splits, keyed samples, generated data sets."""
+"""Ratings and their public domain: readers, splits, keyed samples, generated ratings."""
 
 from hushrec.data.domain import Domain
-from hushrec.data.generators import dpals_matrix, jtt18_matrix, one_bit_matrix, realistic
+from hushrec.data.generators import realistic
 from hushrec.data.ratings import Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.data.splits import leave_k_out, split_ratings, strong_generalization
@@ -9,10 +9,7 @@ from hushrec.data.splits import leave_k_out, split_ratings, strong_generalizatio
 __all__ = [
     "Domain",
     "Ratings",
-    "dpals_matrix",
-    "jtt18_matrix",
     "leave_k_out",
-    "one_bit_matrix",
     "realistic",
     "sample_per_user",
     "split_ratings",

@@ -113,7 +113,7 @@ def _sorted_unique(
         cell, values, times = cell[kept], values[kept], _at(times, kept)
     columns = np.empty(len(cell), dtype=np.int32)
     counts = np.zeros(n_users, dtype=np.int64)
-    for part in _parts(len(cell)):
+    for part in slices(len(cell)):
         rows, columns[part] = np.divmod(cell[part], n_items)
         if len(rows):
             first = int(rows[0])
@@ -131,12 +131,12 @@ def _sorted_by_cell(
         order = np.argsort(cell, kind="stable")
         return cell[order], values[order], _at(times, order)
     cell <<= bits  # (user, item, position) in one integer
-    for part in _parts(n_entries):
+    for part in slices(n_entries):
         cell[part] |= np.arange(part.start, part.stop)
     cell.sort()
     ordered = np.empty_like(values)
     ordered_times = None if times is None else np.empty_like(times)
-    for part in _parts(n_entries):
+    for part in slices(n_entries):
         position = cell[part] & ((1 << bits) - 1)
         ordered[part] = values[position]
         if times is not None and ordered_times is not None:
@@ -190,6 +190,6 @@ def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
     return None if values is None else values[positions]
 
 
-def _parts(length: int, size: int = 1 << 20) -> list[slice]:
+def slices(length: int, size: int = 1 << 20) -> list[slice]:
     """Slices that cover a long array, so that temporary arrays stay small."""
     return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.data.ids import Encoded, canonical_text, encode_ids, given_ids, is_number
+from hushrec.data.keys import check_count
 from hushrec.errors import InputError
 
 #: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
@@ -77,13 +78,8 @@ class Domain:
         items = _as_tuple(self.items)
         object.__setattr__(self, "items", items)
         object.__setattr__(self, "rating_range", _check_range(self.rating_range))
-        cap = self.max_ratings_per_user
-        if isinstance(cap, (bool, np.bool_)) or not isinstance(cap, (int, np.integer)) or cap < 1:
-            raise InputError(
-                f"max_ratings_per_user must be a positive integer, not {cap!r}.",
-                parameter="max_ratings_per_user",
-            )
-        object.__setattr__(self, "max_ratings_per_user", int(cap))
+        cap = check_count("max_ratings_per_user", self.max_ratings_per_user)
+        object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
         if self.item_features is not None:
             from hushrec.data.features import read_item_features

@@ -1,142 +1,20 @@
-"""Generated data: the papers' matrices, and a realistic one of any size.
-
-Nothing here is private. Each function draws from ``numpy.random.default_rng(seed)``.
-"""
+"""Generated ratings of any size, to try and to tune on; nothing in them is private."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.building import build
+from hushrec.data.building import build, slices
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, is_number
-from hushrec.data.keys import check_seed
+from hushrec.data.keys import check_count, check_seed
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
-
-
-class Generated(NamedTuple):
-    """Observed ratings and the matrix behind them, ``user_factors @ item_factors.T``.
-
-    Row i of ``user_factors`` belongs to user i of ``ratings``; ratings are what was observed of the matrix,
-    after noise, rounding and the clamp to the declared range.
-    """
-
-    ratings: Ratings
-    user_factors: np.ndarray
-    item_factors: np.ndarray
-
-
-def jtt18_matrix(
-    n_users: int = 500_000, n_items: int = 400, *, ratings_per_user: int = 80, seed: int
-) -> Generated:
-    """The synthetic data of Jain, Thakkar and Thakurta 2018 (section 4): random, rank one, max |entry| 1.
-
-    Factors are uniform on [-1, 1], each scaled to maximum 1; each user rates ``ratings_per_user`` random
-    items (the paper's cap of 80).
-    """
-    _check_sizes(n_users, n_items)
-    if not 1 <= ratings_per_user <= n_items:
-        raise InputError(f"ratings_per_user must be from 1 to n_items, not {ratings_per_user}.")
-    rng = np.random.default_rng(check_seed(seed))
-    user_factors = rng.uniform(-1, 1, (n_users, 1))
-    item_factors = rng.uniform(-1, 1, (n_items, 1))
-    user_factors /= np.abs(user_factors).max()
-    item_factors /= np.abs(item_factors).max()
-    items = []
-    for start in range(0, n_users, max(1, _CELLS // n_items)):
-        block = rng.random((min(max(1, _CELLS // n_items), n_users - start), n_items), dtype=np.float32)
-        items.append(
-            np.argpartition(block, ratings_per_user - 1, axis=1)[:, :ratings_per_user].astype(np.int32)
-        )
-    columns = np.concatenate(items).ravel()
-    rows = np.repeat(np.arange(n_users, dtype=np.int32), ratings_per_user)
-    values = user_factors[rows, 0] * item_factors[columns, 0]
-    return _generated(rows, columns, values, user_factors, item_factors, 1.0)
-
-
-def dpals_matrix(
-    n_users: int = 20_000,
-    n_items: int = 1_000,
-    *,
-    rank: int = 5,
-    noise: float = 0.0,
-    observed: float | None = None,
-    rating_bound: float = 8.0,
-    seed: int,
-) -> Generated:
-    """The synthetic data of DPALS (Chien et al. 2021, section 6.1): low rank, unit variance, seen at random.
-
-    Entries of the factors are Gaussian (nearly orthogonal columns), those of their product have standard
-    deviation 1; each is observed with probability 20 ln(n_users) / n_items.
-
-    Parameters
-    ----------
-    n_users, n_items, rank : int
-    noise : float
-        Standard deviation of Gaussian noise on each observation.
-    observed : float, optional
-        Probability that an entry is observed, instead of the paper's.
-    rating_bound : float
-        The declared range is (-rating_bound, rating_bound), and observations beyond it are clamped to it
-        here: with the default about one in ten million is.
-    seed : int
-    """
-    _check_sizes(n_users, n_items, rank)
-    probability = min(1.0, 20 * math.log(max(n_users, 2)) / n_items) if observed is None else observed
-    if not 0 < probability <= 1:
-        raise InputError(f"observed must be a probability in (0, 1], not {observed!r}.")
-    rng = np.random.default_rng(check_seed(seed))
-    user_factors = rng.standard_normal((n_users, rank))
-    item_factors = rng.standard_normal((n_items, rank)) / math.sqrt(rank)
-    rows, columns = _bernoulli_cells(n_users, n_items, probability, rng)
-    values = _products(user_factors, item_factors, rows, columns)
-    if noise:
-        values += noise * rng.standard_normal(len(values))
-    return _generated(rows, columns, values, user_factors, item_factors, rating_bound)
-
-
-def one_bit_matrix(
-    n_users: int = 100,
-    n_items: int = 100,
-    *,
-    rank: int = 1,
-    observed: float = 0.15,
-    link: str = "probit",
-    noise: float = 1.0,
-    seed: int,
-) -> Generated:
-    """The synthetic data of one-bit completion (Davenport et al. 2014; Li et al. 2021, section 5).
-
-    Factors are uniform on [-1/2, 1/2], their product is scaled to max |entry| 1; an observation is the sign
-    of the entry plus Gaussian ("probit") or logistic ("logit") noise of scale ``noise``. Ratings are -1 and
-    1.
-    """
-    _check_sizes(n_users, n_items, rank)
-    if link not in ("probit", "logit"):
-        raise InputError(f"link must be 'probit' or 'logit', not {link!r}.")
-    if not 0 < observed <= 1:
-        raise InputError(f"observed must be a probability in (0, 1], not {observed!r}.")
-    rng = np.random.default_rng(check_seed(seed))
-    user_factors = rng.uniform(-0.5, 0.5, (n_users, rank))
-    item_factors = rng.uniform(-0.5, 0.5, (n_items, rank))
-    largest = max(
-        float(np.abs(user_factors[start : start + 1024] @ item_factors.T).max())
-        for start in range(0, n_users, 1024)
-    )
-    user_factors /= largest
-    rows, columns = _bernoulli_cells(n_users, n_items, observed, rng)
-    values = _products(user_factors, item_factors, rows, columns)
-    draw = rng.standard_normal if link == "probit" else rng.logistic
-    values += noise * draw(size=len(values))
-    return _generated(rows, columns, np.where(values >= 0, 1.0, -1.0), user_factors, item_factors, 1.0)
 
 
 def realistic(
@@ -179,14 +57,15 @@ def realistic(
         Part of the variance of the item biases and factors that these features explain, in [0, 1].
     seed : int
     """
-    _check_sizes(n_users, n_items, rank)
+    for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
+        check_count(name, size)
     for name, spread in (("bias_spread", bias_spread), ("taste_spread", taste_spread), ("noise", noise)):
         if not (is_number(spread) and 0 <= spread < math.inf):
             raise InputError(f"{name} must be a number >= 0, not {spread!r}.")
     features = _features(n_items, n_features, seed) if n_features else None
     if not (is_number(explained) and 0 <= explained <= 1):
         raise InputError(f"explained must be from 0 to 1, not {explained!r}.")
-    domain = Domain(tuple(_names("i", n_items)), rating_range=rating_range, item_features=features)
+    domain = Domain(_names("i", n_items, 5), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_ratings <= n_users * most:
         raise InputError(f"n_ratings must be from {n_users:,} (n_users) to {n_users * most:,} here.")
@@ -198,78 +77,34 @@ def realistic(
     popularity = _zipf(n_items, rng)
     activity = _activity(n_users, most, n_ratings, rng)
     rows, columns = _distinct_items(activity, popularity, rng)
-    taste = _Taste(bias_spread, taste_spread, noise, rank, features, explained, seed)
-    scores = _scores(rows, columns, n_users, np.log(popularity * n_items), taste, rng)
+    user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
+    item_bias = _explained(rng.standard_normal((n_items, 1)), features, explained, seed)[:, 0]
+    item_bias = bias_spread * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
+    spectrum = 1.0 / np.sqrt(np.arange(1, rank + 1))  # falling, as in real data
+    spectrum *= taste_spread / math.sqrt(float((spectrum**2).sum()))
+    user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
+    item_factors = _explained(rng.standard_normal((n_items, rank)), features, explained, seed) * spectrum
+    item_factors = item_factors.astype(np.float32)
     # one unit of score is a quarter of the range, so that 1 to 5 keeps its scale
     unit = (domain.high - domain.low) / 4
     top = domain.low + math.floor((domain.high - domain.low) / step + 1e-9) * step
-    for start in range(0, n_ratings, _CELLS):
-        part = scores[start : start + _CELLS]
-        part *= unit
-        part += domain.low + 2.66 * unit
-        part -= domain.low
-        part /= step
-        np.rint(part, out=part)
-        part *= step
-        part += domain.low
-        np.clip(part, domain.low, top, out=part)
-    users = pa.array(_names("u", n_users), pa.large_string())
+    scores = np.empty(n_ratings, np.float32)
+    for part in slices(n_ratings, _CELLS):
+        score = np.einsum("ij,ij->i", user_factors[rows[part]], item_factors[columns[part]])
+        score += user_bias[rows[part]]
+        score += item_bias[columns[part]].astype(np.float32)
+        score += noise * rng.standard_normal(len(score), dtype=np.float32)
+        score *= unit
+        score += domain.low + 2.66 * unit
+        score = np.rint((score - domain.low) / step)
+        np.clip(score * step + domain.low, domain.low, top, out=scores[part])
+    users = pa.array(_names("u", n_users, 6), pa.large_string())
     return Ratings(domain, *build(domain, Encoded(rows, users, users), columns, scores))
 
 
-def _generated(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    user_factors: np.ndarray,
-    item_factors: np.ndarray,
-    bound: float,
-) -> Generated:
-    domain = Domain(tuple(_names("i", len(item_factors))), rating_range=(-bound, bound))
-    users = pa.array(_names("u", len(user_factors)), pa.large_string())
-    ratings = Ratings(
-        domain, *build(domain, Encoded(rows, users, users), columns, np.clip(values, -bound, bound))
-    )
-    present = np.unique(rows)
-    return Generated(ratings, user_factors[present], item_factors)
-
-
-def _names(letter: str, count: int) -> list[str]:
-    width = max(len(str(count)), 6 if letter == "u" else 5)
-    return [f"{letter}{number:0{width}d}" for number in range(1, count + 1)]
-
-
-def _check_sizes(*sizes: int) -> None:
-    for size in sizes:
-        if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise InputError(
-                f"Numbers of users and items and the rank must be positive integers, not {size!r}."
-            )
-
-
-def _bernoulli_cells(
-    n_users: int, n_items: int, probability: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of each cell of the matrix that is kept with the given probability."""
-    rows, columns = [], []
-    block = max(1, _CELLS // n_items)
-    for start in range(0, n_users, block):
-        seen = rng.random((min(block, n_users - start), n_items), dtype=np.float32) < probability
-        row, column = np.nonzero(seen)
-        rows.append((row + start).astype(np.int32))
-        columns.append(column.astype(np.int32))
-    return np.concatenate(rows), np.concatenate(columns)
-
-
-def _products(
-    user_factors: np.ndarray, item_factors: np.ndarray, rows: np.ndarray, columns: np.ndarray
-) -> np.ndarray:
-    """Inner products of the factors at the given cells, in blocks."""
-    values = np.empty(len(rows), dtype=user_factors.dtype)
-    for start in range(0, len(rows), _CELLS):
-        part = slice(start, start + _CELLS)
-        np.einsum("ij,ij->i", user_factors[rows[part]], item_factors[columns[part]], out=values[part])
-    return values
+def _names(letter: str, count: int, digits: int) -> tuple[str, ...]:
+    width = max(len(str(count)), digits)
+    return tuple(f"{letter}{number:0{width}d}" for number in range(1, count + 1))
 
 
 def _zipf(n_items: int, rng: np.random.Generator) -> np.ndarray:
@@ -335,58 +170,16 @@ def _distinct_items(
 
 def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
     """Features of 0 and 1, some common and most rare, like genres; shape (n_items, n_features)."""
-    _check_sizes(n_features)
-    common = 0.4 * np.arange(1, n_features + 1) ** -0.7
+    common = 0.4 * np.arange(1, check_count("n_features", n_features) + 1) ** -0.7
     drawn = np.random.default_rng([1, check_seed(seed)]).random((n_items, n_features))
     return (drawn < common).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Taste:
-    """What the scores of `realistic` are made of; see there."""
-
-    bias_spread: float
-    taste_spread: float
-    noise: float
-    rank: int
-    features: np.ndarray | None
-    explained: float
-    seed: int
-
-    def of_items(self, own: np.ndarray) -> np.ndarray:
-        """Standard normal columns, a part of their variance explained by the features."""
-        if self.features is None or not self.explained:
-            return own
-        rng = np.random.default_rng([2, self.seed, own.shape[1]])
-        common = (self.features - self.features.mean(axis=0)) @ rng.standard_normal(
-            (self.features.shape[1], own.shape[1])
-        )
-        common /= np.maximum(common.std(axis=0), 1e-12)
-        return math.sqrt(self.explained) * common + math.sqrt(1 - self.explained) * own
-
-
-def _scores(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    n_users: int,
-    log_popularity: np.ndarray,
-    taste: _Taste,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Biases, low rank and noise (float32), in units of a five-point scale and relative to its centre."""
-    n_items, rank = len(log_popularity), taste.rank
-    user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
-    item_bias = taste.of_items(rng.standard_normal((n_items, 1)))[:, 0]
-    item_bias = taste.bias_spread * item_bias + 0.13 * (log_popularity - 2.0)
-    # a falling spectrum, as in real data
-    spectrum = 1.0 / np.sqrt(np.arange(1, rank + 1))
-    spectrum *= taste.taste_spread / math.sqrt(float((spectrum**2).sum()))
-    user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
-    item_factors = (taste.of_items(rng.standard_normal((n_items, rank))) * spectrum).astype(np.float32)
-    scores = _products(user_factors, item_factors, rows, columns)
-    for start in range(0, len(rows), _CELLS):
-        part = slice(start, start + _CELLS)
-        scores[part] += user_bias[rows[part]]
-        scores[part] += item_bias[columns[part]].astype(np.float32)
-        scores[part] += taste.noise * rng.standard_normal(len(rows[part]), dtype=np.float32)
-    return scores
+def _explained(own: np.ndarray, features: np.ndarray | None, share: float, seed: int) -> np.ndarray:
+    """Standard normal columns, a share of their variance explained by the features."""
+    if features is None or not share:
+        return own
+    rng = np.random.default_rng([2, seed, own.shape[1]])
+    common = (features - features.mean(axis=0)) @ rng.standard_normal((features.shape[1], own.shape[1]))
+    common /= np.maximum(common.std(axis=0), 1e-12)
+    return math.sqrt(share) * common + math.sqrt(1 - share) * own

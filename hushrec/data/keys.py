@@ -33,15 +33,22 @@ def mix(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
+def check_count(name: str, value: int) -> int:
+    """The value as a positive integer, or InputError."""
+    if not _is_integer(value) or value < 1:
+        raise InputError(f"{name} must be a positive integer, not {value!r}.", parameter=name)
+    return int(value)
+
+
 def check_seed(seed: int) -> int:
     """The seed as an integer from 0 to 2**64 - 1, or InputError."""
-    if (
-        isinstance(seed, (bool, np.bool_))
-        or not isinstance(seed, (int, np.integer))
-        or not 0 <= seed < 1 << 64
-    ):
+    if not _is_integer(seed) or not 0 <= seed < 1 << 64:
         raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.", parameter="seed")
     return int(seed)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:

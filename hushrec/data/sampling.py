@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hushrec.data.keys import smallest_per_row, stream_base
+from hushrec.data.keys import check_count, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 
@@ -36,11 +36,10 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     InputError
         ``count`` is not a positive integer, or ``priority`` has the wrong shape or holds NaN.
     """
-    if isinstance(count, (bool, np.bool_)) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise InputError(f"count must be a positive integer, not {count!r}.")
+    count = check_count("count", count)
     rank = None if priority is None else _dense_rank(priority, ratings.n_items)
     base = stream_base(ratings.user_keys, seed, "sample")
-    counts = np.full(ratings.n_users, min(int(count), 1 << 31), dtype=np.int64)
+    counts = np.full(ratings.n_users, min(count, 1 << 31), dtype=np.int64)
     matrix = ratings.matrix
     if np.diff(matrix.indptr).max(initial=0) <= count:
         return ratings

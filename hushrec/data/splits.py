@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushrec.data.ids import is_number
-from hushrec.data.keys import part_of, parts_of_cells, smallest_per_row, stream_base
+from hushrec.data.keys import check_count, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 
@@ -61,10 +61,9 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
     -------
     train, test : Ratings
     """
-    if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"k must be a positive integer, not {k!r}.")
+    k = check_count("k", k)
     lengths = np.diff(ratings.matrix.indptr)
-    test = _keyed_choice(ratings, np.where(lengths > k, int(k), 0), seed, "leave-k-out")
+    test = _keyed_choice(ratings, np.where(lengths > k, k, 0), seed, "leave-k-out")
     return ratings.where(~test, keyed=True), ratings.where(test, keyed=True)
 
 

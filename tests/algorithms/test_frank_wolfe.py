@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from benchmarks.matrices import jtt18_matrix
 from hushrec.algorithms import Billboard
-from hushrec.data import jtt18_matrix, split_ratings
+from hushrec.data import split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe, FrankWolfe, PrivateFrankWolfe, frank_wolfe

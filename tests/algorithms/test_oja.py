@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.data import Domain, jtt18_matrix, split_ratings
+from benchmarks.matrices import jtt18_matrix
+from hushrec.data import Domain, split_ratings
 from hushrec.errors import InputError
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, private_pca
 from hushrec.papers.frank_wolfe.eigensolvers import PowerSolver, orthonormal, random_block

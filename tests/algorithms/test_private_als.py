@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.matrices import dpals_matrix
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
-from hushrec.data import Domain, Ratings, dpals_matrix, realistic, split_ratings
+from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Accountant, Budget
