@@ -79,7 +79,7 @@ def compare(
     from hushrec.evaluation import compare as run
     from hushrec.evaluation.plots import needs_matplotlib
 
-    levels, domain = promises.levels(), declared.domain()
+    levels, domain = promises.levels(), declared.domain(reading.implicit)
     budget = promises.budget_of(min(levels))
     if not 0 < holdout < 1:
         raise InputError(

@@ -185,7 +185,7 @@ class Declared:
     Parameters
     ----------
     rating_range
-        Lowest and highest rating, as in --rating-range 1 5; others are dropped.
+        Lowest and highest rating, as in --rating-range 1 5; others are dropped. Likes (--implicit) have none.
     max_ratings_per_user
         Cap; a user's further ratings are sampled away.
     item_features
@@ -193,20 +193,26 @@ class Declared:
         with a column of item ids and columns of numbers, such as genres as 0 and 1.
     """
 
-    rating_range: Range
+    rating_range: Range | None = None
     catalogue: Catalogue
     max_ratings_per_user: Whole = 10_000
     item_features: File | None = None
 
-    def domain(self) -> Domain:
-        """The declared domain."""
+    def domain(self, likes: bool = False) -> Domain:
+        """The declared domain, of ratings or of likes."""
         from hushrec.data import Domain
 
+        if self.rating_range is None and not likes:
+            raise InputError(
+                "--rating-range is missing: declare the lowest and the highest rating, for example"
+                " --rating-range 1 5, or say with --implicit that every row is a like."
+            )
         return Domain(
             tuple(Domain.read_catalogue(self.catalogue)),
             rating_range=self.rating_range,
             max_ratings_per_user=self.max_ratings_per_user,
             item_features=self.item_features,
+            likes=likes,
         )
 
 
@@ -267,7 +273,7 @@ class Reading:
     format
         parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.
     implicit
-        Every row is a like of 1; a rating column is not needed.
+        Every row is a like; neither a rating column nor --rating-range is needed. A model file knows it.
     """
 
     columns: Annotated[str, Parameter(metavar="ROLE=NAME,...")] | None = None

@@ -66,7 +66,7 @@ def train(
     from hushrec.evaluation.runs import train as run
     from hushrec.privacy import Accountant
 
-    budget, domain = promise.budget(), declared.domain()
+    budget, domain = promise.budget(), declared.domain(reading.implicit)
     check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)

@@ -77,7 +77,7 @@ def tune(
     from hushrec.evaluation.tuning import tune as run
     from hushrec.privacy import Accountant
 
-    budget, domain = promise.budget(), declared.domain()
+    budget, domain = promise.budget(), declared.domain(reading.implicit)
     if ratings is not None and n_generated is not None:
         raise InputError("Pass RATINGS or --generated USERS, not both.")
     if ratings is None and n_generated is None:

@@ -46,7 +46,7 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "rating_range": [domain.low, domain.high],
         "max_ratings_per_user": domain.max_ratings_per_user,
         "declared": domain.declared,
-    }
+    } | ({"likes": True} if domain.likes else {})
     return declared, {
         "text": np.frombuffer(b"".join(texts), np.uint8),
         "offsets": offsets.astype(np.uint32),
@@ -72,6 +72,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
         rating_range=(low, high),
         max_ratings_per_user=declared["max_ratings_per_user"],
         declared=declared["declared"],
+        likes=declared.get("likes", False) is True,
     )
 
 

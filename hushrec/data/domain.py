@@ -29,6 +29,9 @@ DEFAULT_MAX_RATINGS_PER_USER = 10_000
 #: differences within float32.
 _LARGEST_RATING = 1e30
 
+#: The range of likes, which are 1.
+_LIKES = (0.0, 1.0)
+
 HOW_TO_DECLARE = (
     "declare the public catalogue and rating range with Domain(items, rating_range=(low, high)), "
     "or on the command line with --catalogue FILE --rating-range LOW HIGH"
@@ -49,7 +52,8 @@ class Domain:
         given back as declared. Two ids that read the same (7 and "7", see `hushrec.data.ids.canonical_text`)
         are a duplicate.
     rating_range : (float, float)
-        The lowest and the highest rating that counts; a rating outside is dropped.
+        The lowest and the highest rating that counts; a rating outside is dropped. None where there are
+        ``likes``, which have none.
     max_ratings_per_user : int
         At most this many ratings of one user count; beyond it a sample that is random in the user's id is
         kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
@@ -59,6 +63,9 @@ class Domain:
         What is publicly known of the items, as numbers: genres as 0 and 1, vectors of a text. See
         `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
         training only: neither the model file nor the fingerprint holds them.
+    likes : bool
+        True where there are no ratings: every row of a user is a like, whatever its value, and counts as 1 in
+        a range from 0 to 1.
 
     Raises
     ------
@@ -72,12 +79,13 @@ class Domain:
     max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
     declared: bool = True
     item_features: Any = field(default=None, repr=False, compare=False)
+    likes: bool = False
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         items = _as_tuple(self.items)
         object.__setattr__(self, "items", items)
-        object.__setattr__(self, "rating_range", _check_range(self.rating_range))
+        object.__setattr__(self, "rating_range", _check_range(self.rating_range, self.likes))
         cap = check_count("max_ratings_per_user", self.max_ratings_per_user)
         object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
@@ -88,7 +96,8 @@ class Domain:
 
     def __repr__(self) -> str:
         stamp = "" if self.declared else ", declared=False"
-        return f"Domain({self.n_items:,} items, rating_range=({self.low:g}, {self.high:g}){stamp})"
+        what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"
+        return f"Domain({self.n_items:,} items, {what}{stamp})"
 
     @property
     def n_items(self) -> int:
@@ -132,6 +141,7 @@ class Domain:
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of catalogue, range and cap: equal where two domains mean the same."""
         public = [self._texts.to_pylist(), self.low, self.high, self.max_ratings_per_user]
+        public += ["likes"] if self.likes else []
         return hashlib.sha256(json.dumps(public).encode()).hexdigest()
 
     def index(self, ids: Any) -> np.ndarray:
@@ -201,7 +211,7 @@ class Domain:
             raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
         low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149
         if low == high:
-            low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
+            low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)  # likes too
         given = given_ids(encoded.values)
         order = sorted(range(len(given)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
         return cls(
@@ -209,6 +219,7 @@ class Domain:
             rating_range=(low, high),
             max_ratings_per_user=max_ratings_per_user,
             declared=False,
+            likes=implicit,
         )
 
 
@@ -253,9 +264,13 @@ def _as_tuple(items: Any) -> tuple[Any, ...]:
     return tuple(items.tolist() if hasattr(items, "tolist") else items)
 
 
-def _check_range(rating_range: Any) -> tuple[float, float]:
+def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
+    if likes:
+        if rating_range is not None and _check_range(rating_range, False) != _LIKES:
+            raise InputError("Likes have no rating range; leave it away.", parameter="rating_range")
+        return _LIKES
     if rating_range is None:
-        raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}.")
+        raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}; likes have none: likes=True.")
     try:
         low, high = rating_range
     except (TypeError, ValueError):

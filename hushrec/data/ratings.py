@@ -114,7 +114,8 @@ class Ratings:
             parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
             name by default; the delimiter of a CSV file from its header line.
         implicit : bool
-            Every row counts as a rating of 1; the rating column may be absent.
+            Every row counts as a rating of 1; the rating column may be absent. Always so where the domain is
+            of likes.
 
         Raises
         ------
@@ -128,7 +129,7 @@ class Ratings:
                     "These ratings were read over another domain; read them again over this one."
                 )
             return source if source.domain is domain else replace(source, domain=domain)
-        return cls(domain, *read_rows(source, domain, columns, format, implicit))
+        return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], domain: Domain, **options: Any) -> Ratings:
@@ -141,13 +142,14 @@ class Ratings:
 
         Parameters
         ----------
-        ratings : mapping from item to rating, or sequence of (item, rating) pairs; item ids with ``implicit``
+        ratings : mapping from item to rating, or sequence of (item, rating) pairs; with ``implicit``, or
+            where the domain is of likes, item ids will do
         domain : Domain
         """
         check_domain(domain)
         try:
-            if implicit:
-                items, values = list(ratings), None
+            if implicit or domain.likes:
+                items, values = [i[0] if isinstance(i, tuple) else i for i in ratings], None
             else:
                 pairs = [(i, r) for i, r in (ratings.items() if isinstance(ratings, Mapping) else ratings)]
                 items, values = [i for i, _ in pairs], [r for _, r in pairs]

@@ -6,7 +6,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from hushrec.data import Domain
+from hushrec.data import Domain, Ratings
+from hushrec.data.catalogue import pack, unpack
 from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER
 from hushrec.errors import InputError
 
@@ -195,3 +196,24 @@ def test_observed_with_one_rating_value():
 def test_observed_of_nothing():
     with pytest.raises(InputError, match="declare"):
         Domain.observed(([], [], []))
+
+
+def test_likes_have_no_range_and_no_values():
+    """A domain of likes takes every row for a like of 1, and the model file remembers it."""
+    domain = Domain(["a", "b"], likes=True)
+    assert domain.rating_range == (0.0, 1.0) and "likes" in repr(domain)
+    assert Domain(["a", "b"], rating_range=(0, 1), likes=True) == domain
+    assert Domain(["a", "b"], rating_range=(0, 1)).fingerprint != domain.fingerprint
+    with pytest.raises(InputError, match="no rating range"):
+        Domain(["a"], rating_range=(1, 5), likes=True)
+    with pytest.raises(InputError, match="likes=True"):
+        Domain(["a"])
+    rows = {"user": ["u", "u"], "item": ["a", "b"], "rating": [4.5, None]}
+    assert Ratings.from_any(rows, domain).matrix.toarray().tolist() == [[1, 1]]
+    del rows["rating"]
+    assert Ratings.from_any(rows, domain).matrix.toarray().tolist() == [[1, 1]]
+    for hers in (["b"], {"b": 3}, [("b", 3)]):
+        assert Ratings.of_user(hers, domain).matrix.toarray().tolist() == [[0, 1]]
+    declared, catalogue = pack(domain)
+    assert unpack(declared, catalogue) == domain
+    assert "likes" not in pack(Domain(["a"], rating_range=(0, 1)))[0]
