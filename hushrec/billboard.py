@@ -104,8 +104,14 @@ def _of_stored(stored: ModelFile) -> Billboard:
     """The model that a file's section ``serve`` holds; BAD_HEADER's errors where it holds none."""
     header, arrays = stored.header, stored.arrays.section("serve")
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
+    with_factors = domain.n_items
+    if "learned_items" in arrays:
+        learned = np.asarray(arrays["learned_items"], dtype=np.int64)
+        with_factors = len(learned)
+        if (np.diff(learned, prepend=-1, append=domain.n_items) < 1).any():
+            raise ValueError("the learned items do not fit the catalogue")
     shapes = [arrays.shape("center"), arrays.shape("item_bias"), arrays.shape("item_factors")[:-1]]
-    if shapes != [(), (domain.n_items,), (domain.n_items,)]:
+    if shapes != [(), (domain.n_items,), (with_factors,)]:
         raise ValueError("the arrays do not fit the catalogue")
     serve = header["sections"]["serve"]
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in serve["settings"].items()}

@@ -22,6 +22,7 @@ _PLACES = {
     "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
     "one-bit-user": "hushrec.algorithms.one_bit_user.UserLevelOneBit",
     "private-eigenrec": "hushrec.algorithms.private_eigenrec.PrivateEigenRec",
+    "ease": "hushrec.algorithms.ease.EASE",
     "item-bias": "hushrec.algorithms.baselines.ItemBias",
     "global-mean": "hushrec.algorithms.baselines.GlobalMean",
     "popular": "hushrec.algorithms.baselines.Popular",

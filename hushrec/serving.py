@@ -30,12 +30,12 @@ class UserState(NamedTuple):
     ----------
     offset : ndarray of shape (n_users,)
         Her level: added to every score.
-    factors : ndarray of shape (n_users, rank)
-        Her taste, in the space of the billboard's item factors.
+    factors : ndarray or csr_array of shape (n_users, rank)
+        Her taste, in the space of the billboard's item factors; sparse where it is her own row of likes.
     """
 
     offset: NDArray[np.float64]
-    factors: NDArray[np.float64]
+    factors: NDArray[np.float64] | sp.csr_array
 
     def at(self, rows: slice) -> UserState:
         """Some users only."""
@@ -44,11 +44,11 @@ class UserState(NamedTuple):
     def moved(self, position: Array) -> UserState:
         """The rows at ``position``; zero, which is the released values alone, where that is negative."""
         known = position >= 0
-        offset = np.zeros(len(position))
-        factors = np.zeros((len(position), self.factors.shape[1]))
-        offset[known] = self.offset[position[known]]
-        factors[known] = self.factors[position[known]]
-        return UserState(offset, factors)
+        start = np.concatenate([[0], np.cumsum(known)])
+        chosen = sp.csr_array(
+            (np.ones(start[-1]), position[known], start), shape=(len(position), len(self.offset))
+        )
+        return UserState(chosen @ self.offset, chosen @ self.factors)
 
 
 class Algorithm(Protocol):
@@ -82,7 +82,8 @@ class Recommender:
     arrays : mapping of str to ndarray
         The released values. Always ``center`` (a scalar), ``item_bias`` of shape (n_items,) and
         ``item_factors`` of shape (n_items, rank). Where there is ``supported``, items whose released weight
-        does not stand out of its noise are recommended last.
+        does not stand out of its noise are recommended last. Where there is ``learned_items``, ascending
+        positions, ``item_factors`` has rows for these items only, and those of the others are 0.
     """
 
     estimator: Algorithm
@@ -301,8 +302,10 @@ class Recommender:
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
     """The score of every item for every user, shape (n_users, n_items)."""
-    base = float(arrays["center"]) + arrays["item_bias"]
-    return state.offset[:, None] + base + state.factors @ np.asarray(arrays["item_factors"], np.float64).T
+    scores = state.offset[:, None] + (float(arrays["center"]) + arrays["item_bias"])
+    with_factors = arrays.get("learned_items", slice(None))
+    scores[:, with_factors] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
+    return scores
 
 
 def scores_at(
@@ -311,6 +314,13 @@ def scores_at(
     """The scores of some cells only."""
     from hushrec.kernels.residuals import predict_pairs
 
+    if "learned_items" in arrays:  # users' rows are long and sparse: all scores of a few users at a time
+        found, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
+        for users in _blocks(arrays, state):
+            first, last = np.searchsorted(rows[order], (users.start, users.stop))
+            cells = order[first:last]
+            found[cells] = all_scores(arrays, state.at(users))[rows[cells] - users.start, columns[cells]]
+        return found
     found = predict_pairs(rows, columns, state.factors, np.asarray(arrays["item_factors"], dtype=np.float64))
     return found + float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
 
@@ -345,12 +355,9 @@ def best_columns(
     """
     from hushrec.kernels.topk import top_k
 
-    n_users, n_items = len(state.offset), len(arrays["item_bias"])
     supported = arrays.get("supported")
     first = None if supported is None else supported.astype(bool)
-    block = max(1, _SCORES_PER_BLOCK // n_items)
-    for start in range(0, n_users, block):
-        rows = slice(start, min(start + block, n_users))
+    for rows in _blocks(arrays, state):
         found = all_scores(arrays, state.at(rows))
         if allowed is not None:
             kept = np.full(found.shape, -np.inf)
@@ -362,6 +369,13 @@ def best_columns(
             indptr = excluded.indptr[rows.start : rows.stop + 1]
             taken = excluded.indices[indptr[0] : indptr[-1]]
             yield top_k(found, count, indptr - indptr[0], taken, first)
+
+
+def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:
+    """The users, so many at a time as have a bounded number of scores."""
+    n_users, block = len(state.offset), max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
+    for start in range(0, n_users, block):
+        yield slice(start, min(start + block, n_users))
 
 
 def cosines_with(item_factors: Array, column: int) -> Array:

@@ -47,7 +47,9 @@ def test_round_trip(tmp_path) -> None:
     assert os.listdir(tmp_path) == ["model.hush"]
 
 
-@pytest.mark.parametrize("name", ["als", "item-bias", "global-mean", "popular", "private-als", "dpals"])
+@pytest.mark.parametrize(
+    "name", ["als", "ease", "item-bias", "global-mean", "popular", "private-als", "dpals"]
+)
 def test_every_estimator_can_be_saved_also_without_privacy(name: str, tmp_path) -> None:
     trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
     trained.save(tmp_path / "m")
@@ -416,11 +418,12 @@ def test_a_foreign_safetensors_reader_loads_it(iterations: int, tmp_path) -> Non
     assert set(digests) | {"digest"} == set(header) and len(content) == end
 
 
-@pytest.mark.parametrize("name", ["item-bias", "popular", "private-eigenrec", "one-bit-user", "als"])
+@pytest.mark.parametrize("name", ["item-bias", "popular", "private-eigenrec", "ease", "one-bit-user", "als"])
 def test_the_kind_of_scores_is_stored(name: str, tmp_path) -> None:
     trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
     trained.save(tmp_path / "m")
-    kind = {"popular": "likes", "private-eigenrec": "likes", "one-bit-user": "log-odds"}.get(name, "ratings")
+    likes = dict.fromkeys(("popular", "private-eigenrec", "ease"), "likes")
+    kind = (likes | {"one-bit-user": "log-odds"}).get(name, "ratings")
     assert read(tmp_path / "m").header["sections"]["serve"]["scores"] == kind
     assert Billboard.load(tmp_path / "m").scores == kind
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS
     from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
+    from hushrec.algorithms.ease import EASE
     from hushrec.algorithms.one_bit_user import UserLevelOneBit
     from hushrec.algorithms.private_als import PrivateALS
     from hushrec.algorithms.private_eigenrec import PrivateEigenRec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _ROOM_OF = {
     "ALS": "hushrec.algorithms.als",
+    "EASE": "hushrec.algorithms.ease",
     "PrivateALS": "hushrec.algorithms.private_als",
     "PrivateEigenRec": "hushrec.algorithms.private_eigenrec",
     "UserLevelOneBit": "hushrec.algorithms.one_bit_user",
@@ -34,6 +36,7 @@ _ROOM_OF = {
 
 __all__ = [
     "ALS",
+    "EASE",
     "ESTIMATORS",
     "Billboard",
     "Estimator",

@@ -18,7 +18,7 @@ from hushrec.privacy.testing import SeededNoise
 BUDGET = Budget(2.0, 1e-6)
 
 #: Models that run under an infinite budget only.
-NOT_PRIVATE = ("als", "frank-wolfe", "projected-gradient")
+NOT_PRIVATE = ("als", "ease", "frank-wolfe", "projected-gradient")
 
 
 def test_settings_override_the_choice():

@@ -1,0 +1,148 @@
+"""EASE against ridge regressions of each item on the others, and how item-item models are served."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hushrec import Billboard
+from hushrec.algorithms import EASE, Popular
+from hushrec.algorithms import ease as room
+from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.errors import InputError
+from hushrec.evaluation import evaluate
+from hushrec.privacy import Accountant, Budget
+from tests.algorithms.test_private_eigenrec import likes_of_groups
+
+
+def no_privacy() -> Accountant:
+    return Accountant(Budget(math.inf, 1e-6))
+
+
+def regressions(likes: np.ndarray, ridge: float) -> np.ndarray:
+    """Weights by the definition: each column on all others, as an augmented least-squares problem."""
+    n_items = likes.shape[1]
+    weights = np.zeros((n_items, n_items))
+    for item in range(n_items):
+        others = np.delete(np.arange(n_items), item)
+        design = np.vstack([likes[:, others], math.sqrt(ridge) * np.eye(n_items - 1)])
+        target = np.concatenate([likes[:, item], np.zeros(n_items - 1)])
+        weights[others, item] = np.linalg.lstsq(design, target, rcond=None)[0]
+    return weights
+
+
+def drawn(seed: int, n_users: int = 60, n_items: int = 14) -> Ratings:
+    """Users like three to six of the items; the last item is liked by nobody."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"u{u}", i) for u in range(n_users) for i in rng.choice(n_items - 1, rng.integers(3, 7), False)]
+    users, items = map(list, zip(*rows))
+    return Ratings.from_any((users, items, None), Domain(range(n_items), (0, 1)), implicit=True)
+
+
+@pytest.mark.parametrize("ridge", [0.5, 7.0, 300.0])
+def test_scores_are_those_of_ridge_regressions(ridge: float) -> None:
+    ratings = drawn(1)
+    likes = ratings.matrix.toarray()
+    model = EASE(regularization=ridge).fit(ratings, no_privacy())
+    scores = model.predict(ratings, ratings.domain.items) - model.item_bias
+    np.testing.assert_allclose(scores, likes @ regressions(likes, ridge), atol=1e-6)
+    np.testing.assert_allclose(model.predict_pairs(ratings, ratings), (scores + model.item_bias)[likes > 0])
+
+
+def test_the_most_liked_items_are_learned_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST_ITEMS", 6)
+    ratings = drawn(2)
+    likes = ratings.matrix.toarray()
+    learned = np.sort(np.argsort(-likes.sum(axis=0), kind="stable")[:6])
+    model = EASE(regularization=3.0).fit(ratings, no_privacy())
+    assert model.arrays["learned_items"].tolist() == learned.tolist() and model.item_factors.shape == (6, 6)
+    scores = model.predict(ratings, ratings.domain.items) - model.item_bias
+    expected = np.zeros(likes.shape)
+    expected[:, learned] = likes[:, learned] @ regressions(likes[:, learned], 3.0)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    best = [item for item, _ in model.recommend({0: 1.0}, n=14, exclude_seen=False)]
+    assert set(best[:6]) == set(learned.tolist())
+
+
+def test_the_default_ridge_is_five_times_the_mean_number_of_likes() -> None:
+    ratings = drawn(8)
+    ridge = 5 * ratings.n_ratings / 13
+    chosen, given = (EASE(regularization=each).fit(ratings, no_privacy()) for each in (None, ridge))
+    np.testing.assert_allclose(chosen.item_factors, given.item_factors, rtol=1e-6)
+
+
+def test_only_what_is_liked_counts_not_how_much() -> None:
+    ratings = drawn(3)
+    model = EASE(regularization=3.0).fit(ratings, no_privacy())
+    assert model.recommend({0: 1.0, 5: 1.0}) == model.recommend({0: 0.0, 5: 0.5})
+
+
+def test_who_likes_nothing_gets_the_popular_items() -> None:
+    ratings = drawn(4)
+    counts = ratings.matrix.toarray().sum(axis=0)
+    model = EASE(regularization=3.0).fit(ratings, no_privacy())
+    best = [item for item, _ in model.recommend({}, n=5)]
+    assert best == np.argsort(-counts, kind="stable")[:5].tolist()
+    empty = model.fold_in(ratings).moved(np.array([-1, 2, 0, -1]))
+    assert not empty.factors.toarray()[[0, 3]].any() and not empty.offset.any()
+    assert (empty.factors.toarray()[[1, 2]] == ratings.matrix.toarray()[[2, 0]][:, :13]).all()
+
+
+def test_a_saved_model_serves_the_same(tmp_path) -> None:
+    ratings = drawn(5)
+    model = EASE(regularization=3.0).fit(ratings, no_privacy())
+    model.save(tmp_path / "model.hush")
+    for memory_map in (False, True):
+        again = Billboard.load(tmp_path / "model.hush", memory_map=memory_map)
+        for mine, theirs in zip(again.top_columns(ratings, 7), model.top_columns(ratings, 7), strict=True):
+            assert (mine[0] == theirs[0]).all() and (mine[1] == theirs[1]).all()
+
+
+@pytest.mark.parametrize("learned", [[0, 1], [0, 1, 99], [1, 0, 2], [0, 1, 1], [-1, 0, 1]])
+def test_learned_items_that_do_not_fit_are_refused(learned: list[int], tmp_path) -> None:
+    ratings = drawn(6)
+    model = EASE().fit(ratings, no_privacy())
+    arrays = dict(model.arrays) | {
+        "item_factors": np.zeros((3, 3), np.float32),
+        "learned_items": np.array(learned, np.int32),
+    }
+    Billboard(model.estimator, model.domain, arrays, model.privacy).save(tmp_path / "model.hush")
+    with pytest.raises(InputError, match="another version"):
+        Billboard.load(tmp_path / "model.hush")
+
+
+def test_it_refuses_privacy_and_wrong_settings() -> None:
+    with pytest.raises(InputError, match="ease has no privacy: train private-eigenrec"):
+        EASE().fit(drawn(0), Accountant(Budget(1.0, 1e-6)))
+    for wrong in (0.0, -1.0, math.nan, math.inf, "5"):
+        with pytest.raises(InputError, match="regularization"):
+            EASE(regularization=wrong)
+
+
+def test_nobody_and_nothing() -> None:
+    ratings = drawn(0)
+    nobody = Ratings.from_any((["u"], [None], None), ratings.domain, implicit=True)
+    model = EASE().fit(nobody, no_privacy())
+    assert model.item_factors.shape == (0, 0) and len(model.recommend({0: 1.0}, n=3)) == 3
+
+
+def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError):
+        room.item_weights(np.asfortranarray([[1.0, 2.0], [2.0, 1.0]]))
+
+
+def test_it_finds_tastes_where_popularity_does_not() -> None:
+    parts = strong_generalization(likes_of_groups(1000, 60, 4, 0), 0.1, seed=1)
+    figures = []
+    for estimator in (EASE(), Popular()):
+        model = estimator.fit(parts.train, no_privacy())
+        figures.append(evaluate(model, parts.fold_in, parts.target, k=5, resamples=0)["recall@5"].value)
+    assert figures[0] > 1.5 * figures[1] > 0
+
+
+def test_rows_are_sparse() -> None:
+    """What a user brings does not grow with the number of learned items."""
+    ratings = drawn(7)
+    state = EASE().fit(ratings, no_privacy()).fold_in(ratings)
+    assert sp.issparse(state.factors) and state.factors.nnz == ratings.n_ratings
