@@ -15,12 +15,12 @@ import numpy as np
 
 from hushrec.algorithms import Estimator, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.outsourcing.aggregation_client import take_part
-from hushrec.outsourcing.aggregation_server import AggregationServer
-from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.messages import Masked
-from hushrec.outsourcing.service import Limits, Service
-from hushrec.outsourcing.transport import Connection
+from hushrec.engines.secure.agreement import Agreement
+from hushrec.engines.secure.client import take_part
+from hushrec.engines.secure.messages import Masked
+from hushrec.engines.secure.server import AggregationServer
+from hushrec.network.service import Limits, Service
+from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Budget
 
@@ -173,8 +173,8 @@ def nodes(
     work: multiprocessing.Queue,
 ) -> None:
     """A process of nodes, a thread each."""
+    from hushrec.engines.secure import masks
     from hushrec.kernels import threads
-    from hushrec.outsourcing import masks
 
     warm_up(agreement, parts[0][1])
     masks.pairwise_total = in_turn(masks.pairwise_total)

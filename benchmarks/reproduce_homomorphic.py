@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.audit.masked import reconstruct
-from hushrec.kernels.completion import (
+from hushrec.kernels.residuals import predict_pairs
+from hushrec.papers.masked.completion import (
     Completion,
     alternating_minimization,
     nuclear_norm_minimization,
     nuclear_norm_steps,
 )
-from hushrec.kernels.residuals import predict_pairs
-from hushrec.outsourcing.masking import draw_coefficients, masked, masked_fraction, public_key
+from hushrec.papers.masked.masking import draw_coefficients, masked, masked_fraction, public_key
+from hushrec.papers.masked.reconstruction import reconstruct
 
 SUCCESS = 1e-5
 TRIALS = 10

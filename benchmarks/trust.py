@@ -35,7 +35,7 @@ SUMS = "algorithms/test_exact_sums.py::"
 NOISE = "privacy/test_noise.py::"
 LEDGER = "privacy/test_ledger.py::"
 PARTS = "evaluation/test_parts.py::"
-AGGREGATION = "outsourcing/test_aggregation.py::"
+AGGREGATION = "engines/test_aggregation.py::"
 DAMAGES = ("test_trunc", "test_tamp", "test_an_older", "test_a_ledger", "test_locked", "test_a_clock",
            "test_read", "test_full", "test_files")  # fmt: skip
 
@@ -274,7 +274,7 @@ ROWS = [
         "one is recommended before a supported item", "{cases} widths and shapes"),
     Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
         "anything is computed with nothing left", "{cases} calls"),
-    Row("L6", "a ledger a node", ("outsourcing/test_node_ledger.py::",),
+    Row("L6", "a ledger a node", ("engines/test_node_ledger.py::",),
         "a server makes a node's users pay more than its budget, or opens a sum of too few nodes",
         "{cases} tests, {tries:.0f} attacks; 0 overspends"),
 ]  # fmt: skip

@@ -22,8 +22,9 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
     step
         Ratings are LOW, LOW + step, ...; 0.5 for half stars.
     """
-    from hushrec.audit.masked import reconstruct
-    from hushrec.outsourcing.messages import Record, from_json
+    from hushrec.network.messages import from_json
+    from hushrec.papers.masked.messages import Record
+    from hushrec.papers.masked.reconstruction import reconstruct
 
     try:
         seen = from_json(Record, Path(record).read_bytes())

@@ -27,8 +27,8 @@ def node_fetch(
         CSV of items and completed ratings.
     """
     from hushrec.data import Domain
-    from hushrec.outsourcing.client import PrivateKey, fetch, write_private
-    from hushrec.outsourcing.messages import fingerprint
+    from hushrec.network.messages import fingerprint
+    from hushrec.papers.masked.client import PrivateKey, fetch, write_private
 
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)

@@ -14,7 +14,7 @@ from hushrec.errors import InputError
 
 if TYPE_CHECKING:
     from hushrec.data import Domain
-    from hushrec.outsourcing.client import PrivateKey
+    from hushrec.papers.masked.client import PrivateKey
 
 
 def node_submit(
@@ -54,9 +54,9 @@ def node_submit(
     import numpy as np
 
     from hushrec.data import Domain
-    from hushrec.outsourcing.client import submit, write_private
-    from hushrec.outsourcing.masking import MaskingStatement
-    from hushrec.outsourcing.messages import Record
+    from hushrec.papers.masked.client import submit, write_private
+    from hushrec.papers.masked.masking import MaskingStatement
+    from hushrec.papers.masked.messages import Record
 
     domain = Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
     items, values = _one_user(ratings, domain, user)
@@ -77,8 +77,8 @@ def node_submit(
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
     """The node's key: that of the file, or a new one."""
-    from hushrec.outsourcing.client import PrivateKey
-    from hushrec.outsourcing.messages import fingerprint
+    from hushrec.network.messages import fingerprint
+    from hushrec.papers.masked.client import PrivateKey
 
     if not Path(path).exists():
         return PrivateKey.create(path, name or secrets.token_hex(8), fingerprint(domain.items))

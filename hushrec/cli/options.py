@@ -16,7 +16,7 @@ from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
-    from hushrec.outsourcing.transport import Connection
+    from hushrec.network.transport import Connection
     from hushrec.privacy import Budget, Ledger
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
@@ -375,7 +375,7 @@ class Link:
 
     def connection(self) -> Connection:
         """A connection to it."""
-        from hushrec.outsourcing.transport import Connection
+        from hushrec.network.transport import Connection
 
         return Connection(self.server, patience=self.patience, ca=self.ca)
 

@@ -65,10 +65,10 @@ def serve_completion(
         Its private key, PEM.
     """
     from hushrec.data import Domain
-    from hushrec.outsourcing.masking import MaskingStatement
-    from hushrec.outsourcing.messages import fingerprint
-    from hushrec.outsourcing.server import CompletionServer, Settings, Store
-    from hushrec.outsourcing.service import Limits, Service
+    from hushrec.network.messages import fingerprint
+    from hushrec.network.service import Limits, Service
+    from hushrec.papers.masked.masking import MaskingStatement
+    from hushrec.papers.masked.server import CompletionServer, Settings, Store
 
     items = Domain.read_catalogue(catalogue)
     settings = Settings(

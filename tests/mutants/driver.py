@@ -35,11 +35,11 @@ EQUIVALENT = Path(__file__).with_name("driver_equivalent.json")
 MARK = "\n## Mutants that nobody chose\n"
 ROOMS = {  # files of hushrec/
     "privacy": r"privacy/(?!testing).*",
-    "users and gates": r"(users|gate|estimator|engines/.*)",
-    "algorithms": r"(algorithms|papers)/.*",
+    "users and gates": r"(users|gate|estimator|engines/(parts|secure/gate))",
+    "algorithms": r"(algorithms|papers/(?!masked)\w+)/.*",
     "data": r"data/(ratings|domain|readers|textfiles|ids|keys|sampling|splits)",
     "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps|projection)",
-    "secure aggregation": r"outsourcing/(agreement|messages|masks|masking|graph|aggregation_\w+)",
+    "secure aggregation": r"(engines/secure/(?!gate)\w+|network/messages|papers/masked/(masking|messages))",
     "plans and prints": r"(evaluation/(compare|runs|tuning|expected_loss)"
     r"|cli/(train|tune|compare|recommend|plan|show|report|files|ledger_\w+))",
 }

@@ -42,14 +42,15 @@ from hushrec.cli.options import Reading
 from hushrec.data import Domain, Ratings, building, ids, readers, splits, times
 from hushrec.data import domain as domain_module
 from hushrec.data import files as data_files
+from hushrec.engines.secure import client as secure_client
+from hushrec.engines.secure import server as secure_server
+from hushrec.engines.secure.agreement import Agreement
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs, tuning
 from hushrec.evaluation.compare import Comparison
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import one_bit as one_bit_kernels
 from hushrec.kernels import residuals, sparse_rows, topk
-from hushrec.outsourcing import aggregation_client, aggregation_server
-from hushrec.outsourcing.agreement import Agreement
 from hushrec.papers.dpals import DPALS, dpals
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, eigensolvers, projected_gradient
 from hushrec.papers.mcsherry_mironov import CleansedSVD, cleansed_svd
@@ -100,10 +101,10 @@ from tests.algorithms import (
 from tests.algorithms.cases import CASES, Case
 from tests.data import test_domain, test_rows_alone, test_times
 from tests.endtoend import test_end_to_end
+from tests.engines import test_aggregation, test_node_ledger
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels
 from tests.kernels import test_residuals
-from tests.outsourcing import test_aggregation, test_node_ledger
 from tests.privacy import (
     test_accountant,
     test_accounting,
@@ -1146,17 +1147,17 @@ MUTANTS = [
     ),
     Mutant(
         "sums leave a node that its ledger was not charged for",
-        set_to(aggregation_client.Member, "_charge", lambda self, index: None),
+        set_to(secure_client.Member, "_charge", lambda self, index: None),
         Killer(test_node_ledger.test_a_training_is_charged_at_every_node, {}, ("tmp_path",)),
     ),
     Mutant(
         "a server's list of survivors believed",
-        set_to(aggregation_client.Member, "_agree_on", survivors_believed),
+        set_to(secure_client.Member, "_agree_on", survivors_believed),
         Killer(test_node_ledger.test_no_overspend_in_a_sample_of_attacks, {}, ("tmp_path",)),
     ),
     Mutant(
         "a name taken without its key",
-        set_to(aggregation_server.AggregationServer, "_check_signature", lambda *_: None),
+        set_to(secure_server.AggregationServer, "_check_signature", lambda *_: None),
         Killer(test_node_ledger.test_only_registered_nodes_enrol),
     ),
     Mutant(

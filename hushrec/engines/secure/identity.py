@@ -8,8 +8,8 @@ import os
 import secrets
 from pathlib import Path
 
+from hushrec.engines.secure import masks
 from hushrec.errors import InputError
-from hushrec.outsourcing import masks
 
 try:
     from cryptography.exceptions import InvalidSignature

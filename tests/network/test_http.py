@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing.messages import Accepted, Column
+from hushrec.papers.masked.messages import Accepted, Column
 from tests.command_line import invoke
 
-services = pytest.importorskip("hushrec.outsourcing.service", exc_type=ImportError)
-transport = pytest.importorskip("hushrec.outsourcing.transport", exc_type=ImportError)
+services = pytest.importorskip("hushrec.network.service", exc_type=ImportError)
+transport = pytest.importorskip("hushrec.network.transport", exc_type=ImportError)
 Connection, Limits, Service = transport.Connection, services.Limits, services.Service
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from hushrec.errors import InputError, MissingPackageError
-from hushrec.outsourcing.messages import Message, Problem, Refusal
+from hushrec.network.messages import Message, Problem, Refusal
 
 try:
     import anyio

@@ -10,14 +10,14 @@ import pytest
 
 from hushrec.algorithms import ItemBias, Popular, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.engines.secure import SecureGate
+from hushrec.engines.secure import agreement as agreements
+from hushrec.engines.secure.agreement import Agreement
+from hushrec.engines.secure.gate import SecureGate
+from hushrec.engines.secure.graph import _apart, _at_least, choose_graph
+from hushrec.engines.secure.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
 from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing import agreement as agreements
-from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.graph import _apart, _at_least, choose_graph
-from hushrec.outsourcing.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
-from hushrec.outsourcing.service import Limits, Service
-from hushrec.outsourcing.transport import Connection
+from hushrec.network.service import Limits, Service
+from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
 from hushrec.privacy import Accountant, Bounded, Budget, mu_of
@@ -25,8 +25,8 @@ from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, hostile_data, ratings_of
 
-client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
-server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=ImportError)
+client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
+server = pytest.importorskip("hushrec.engines.secure.server", exc_type=ImportError)
 
 N_NODES = 9
 USER_CASES = [case for case in CASES if case.unit == "user"]

@@ -26,29 +26,26 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import Billboard
+from hushrec.billboard import Billboard
 from hushrec.data import Ratings
-from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing import masks
-from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.graph import circle
-from hushrec.outsourcing.identity import enrolment_words, signed
-from hushrec.outsourcing.messages import (
+from hushrec.engines.secure import masks
+from hushrec.engines.secure.agreement import Agreement
+from hushrec.engines.secure.graph import circle
+from hushrec.engines.secure.identity import enrolment_words, signed
+from hushrec.engines.secure.messages import (
     Agreed,
     Enrolment,
     Envelopes,
-    Kind,
     Masked,
-    Message,
     Neighbours,
     Prepared,
     Quorum,
-    Refusal,
     Sum,
     Survivors,
     Unmasking,
-    from_json,
 )
+from hushrec.errors import HushrecError, InputError
+from hushrec.network.messages import Kind, Message, Refusal, from_json
 
 _SHORTEST_TOKEN = 32
 
@@ -99,7 +96,7 @@ class AggregationServer:
         return self.agreement.train(nobody, lambda index, label, integers, sd: self._total(index))
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
-        """Reply to one request (see `hushrec.outsourcing.service`)."""
+        """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
             case "POST", ["enrolment"]:
                 return self._enrol(from_json(Enrolment, body), token)

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from hushrec.engines.secure.graph import CORRECTNESS, SECURITY, choose_graph, circle
 from hushrec.errors import InputError
-from hushrec.outsourcing.graph import CORRECTNESS, SECURITY, choose_graph, circle
 
 
 def connected(nodes, neighbours):

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
-from hushrec.outsourcing.masking import draw_coefficients, masked, unmasked
-from hushrec.outsourcing.messages import Accepted, Column, Task, Upload, check_name
-from hushrec.outsourcing.transport import Connection
+from hushrec.network.messages import check_name
+from hushrec.network.transport import Connection
+from hushrec.papers.masked.masking import draw_coefficients, masked, unmasked
+from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushrec.errors import InputError
 
-masks = pytest.importorskip("hushrec.outsourcing.masks", exc_type=ImportError)
+masks = pytest.importorskip("hushrec.engines.secure.masks", exc_type=ImportError)
 
 
 def test_key_agreement_is_x25519():

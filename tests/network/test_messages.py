@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.errors import InputError
-from hushrec.outsourcing.messages import Accepted, Column, Record, Task, Upload, from_json
+from hushrec.network.messages import from_json
+from hushrec.papers.masked.messages import Accepted, Column, Record, Task, Upload
 
 UPLOAD = Upload("alice", 1, np.array([0, 4, 9], dtype=np.int32), np.array([1.5, -2.25, 1e-300]))
 

@@ -10,20 +10,17 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hushrec.algorithms import Billboard
+from hushrec.billboard import Billboard
 from hushrec.data import Ratings
-from hushrec.errors import HushrecError, InputError
-from hushrec.outsourcing import masks
-from hushrec.outsourcing.agreement import Agreement, Array, grid_noise
-from hushrec.outsourcing.graph import FAILURE
-from hushrec.outsourcing.identity import Identity, enrolment_words, envelope_part, signed
-from hushrec.outsourcing.messages import (
+from hushrec.engines.secure import masks
+from hushrec.engines.secure.agreement import Agreement, Array, grid_noise
+from hushrec.engines.secure.graph import FAILURE
+from hushrec.engines.secure.identity import Identity, enrolment_words, envelope_part, signed
+from hushrec.engines.secure.messages import (
     Agreed,
     Enrolment,
     Envelopes,
-    Kind,
     Masked,
-    Message,
     Neighbours,
     Prepared,
     Quorum,
@@ -31,7 +28,9 @@ from hushrec.outsourcing.messages import (
     Survivors,
     Unmasking,
 )
-from hushrec.outsourcing.transport import Connection, RefusedError
+from hushrec.errors import HushrecError, InputError
+from hushrec.network.messages import Kind, Message
+from hushrec.network.transport import Connection, RefusedError
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 

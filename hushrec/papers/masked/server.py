@@ -24,13 +24,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, InputError
-from hushrec.kernels.completion import (
+from hushrec.network.messages import Message, Refusal, from_json
+from hushrec.papers.masked.completion import (
     alternating_minimization,
     estimate_rank,
     nuclear_norm_minimization,
 )
-from hushrec.outsourcing.masking import column_space, public_key
-from hushrec.outsourcing.messages import Accepted, Column, Message, Refusal, Task, Upload, from_json
+from hushrec.papers.masked.masking import column_space, public_key
+from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 
 Array = NDArray[Any]
 _SHORTEST_TOKEN = 32
@@ -213,7 +214,7 @@ class CompletionServer:
         return bool(self._columns)
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
-        """Reply to one request (see `hushrec.outsourcing.service`)."""
+        """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
             case "GET", ["task"]:
                 return self.task()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.outsourcing import client
-from hushrec.outsourcing.transport import Connection
+from hushrec.network.transport import Connection
+from hushrec.papers.masked import client
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from hushrec.audit import masked as audit
 from hushrec.errors import InputError
-from hushrec.outsourcing.masking import draw_coefficients, masked, public_key
-from hushrec.outsourcing.messages import Record
+from hushrec.papers.masked import reconstruction as audit
+from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
+from hushrec.papers.masked.messages import Record
 from tests.command_line import invoke
 
 needs_lattice = pytest.mark.skipif(importlib.util.find_spec("flint") is None, reason="python-flint")

@@ -5,7 +5,7 @@ the server completes the masked matrix, whose rank is larger by the mask's, and 
 combination from the column it gets back.
 
 This is obfuscation. :class:`MaskingStatement` says what the server learns, docs/homomorphic.md shows it, and
-:mod:`hushrec.audit.masked` does it.
+:mod:`hushrec.papers.masked.reconstruction` does it.
 """
 
 from __future__ import annotations

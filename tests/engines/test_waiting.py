@@ -6,14 +6,15 @@ import time
 import pytest
 
 from hushrec.algorithms import ItemBias
+from hushrec.engines.secure.messages import Enrolment, Masked, Prepared
 from hushrec.errors import HushrecError
-from hushrec.outsourcing.messages import Enrolment, Masked, Prepared, Refusal
-from hushrec.outsourcing.service import Service
-from hushrec.outsourcing.transport import Connection, RefusedError, TransportError
-from tests.outsourcing.test_aggregation import N_NODES, PARTS, agreed, assert_equal, stop_at
+from hushrec.network.messages import Refusal
+from hushrec.network.service import Service
+from hushrec.network.transport import Connection, RefusedError, TransportError
+from tests.engines.test_aggregation import N_NODES, PARTS, agreed, assert_equal, stop_at
 
-client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
-server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=ImportError)
+client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
+server = pytest.importorskip("hushrec.engines.secure.server", exc_type=ImportError)
 
 
 class Run:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.errors import InputError
-from hushrec.outsourcing import masking
+from hushrec.papers.masked import masking
 
 
 def test_key_is_orthonormal_and_reproducible():

@@ -7,8 +7,8 @@ import json
 import sys
 import time
 
-from hushrec.outsourcing.server import CompletionServer, Settings, Store
-from hushrec.outsourcing.service import Service
+from hushrec.network.service import Service
+from hushrec.papers.masked.server import CompletionServer, Settings, Store
 
 settings = Settings(**json.loads(sys.argv[3]))
 server = CompletionServer(settings, Store(sys.argv[1], settings))

@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse as sp
 
-from hushrec.kernels.completion import (
+from hushrec.papers.masked.completion import (
     alternating_minimization,
     estimate_rank,
     nuclear_norm_minimization,

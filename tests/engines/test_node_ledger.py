@@ -8,25 +8,17 @@ import pytest
 
 from hushrec.algorithms import PrivateALS
 from hushrec.data import realistic
+from hushrec.engines.secure.agreement import Agreement
+from hushrec.engines.secure.graph import FAILURE, choose_graph
+from hushrec.engines.secure.messages import Envelopes, Masked, Prepared, Quorum, Survivors, Unmasking
 from hushrec.errors import BudgetError, HushrecError, InputError
-from hushrec.outsourcing.agreement import Agreement
-from hushrec.outsourcing.graph import FAILURE, choose_graph
-from hushrec.outsourcing.messages import (
-    Envelopes,
-    Masked,
-    Prepared,
-    Quorum,
-    Refusal,
-    Survivors,
-    Unmasking,
-    from_json,
-)
-from hushrec.outsourcing.transport import RefusedError
+from hushrec.network.messages import Refusal, from_json
+from hushrec.network.transport import RefusedError
 from hushrec.privacy import Budget, Ledger
 
-client = pytest.importorskip("hushrec.outsourcing.aggregation_client", exc_type=ImportError)
-server = pytest.importorskip("hushrec.outsourcing.aggregation_server", exc_type=ImportError)
-identity = pytest.importorskip("hushrec.outsourcing.identity", exc_type=ImportError)
+client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
+server = pytest.importorskip("hushrec.engines.secure.server", exc_type=ImportError)
+identity = pytest.importorskip("hushrec.engines.secure.identity", exc_type=ImportError)
 
 N_NODES = 5
 NAMES = [f"n{node}" for node in range(N_NODES)]

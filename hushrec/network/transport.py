@@ -11,7 +11,7 @@ import weakref
 from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
-from hushrec.outsourcing.messages import Kind, Message, Problem, from_json
+from hushrec.network.messages import Kind, Message, Problem, from_json
 
 try:
     import httpx

@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import Billboard, Estimator
+from hushrec.billboard import Billboard
 from hushrec.checks import check_users
 from hushrec.data import Domain, Ratings
-from hushrec.engines.secure import LARGEST_MULTIPLIER, SecureGate, Total
+from hushrec.engines.secure.gate import LARGEST_MULTIPLIER, SecureGate, Total
+from hushrec.engines.secure.graph import FAILURE, Graph, choose_graph, circle
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.outsourcing.graph import FAILURE, Graph, choose_graph, circle
-from hushrec.outsourcing.messages import check, check_name
+from hushrec.network.messages import check, check_name
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from hushrec.errors import InputError
-from hushrec.outsourcing import client
-from hushrec.outsourcing import server as servers
-from hushrec.outsourcing import service as services
-from hushrec.outsourcing.messages import Accepted, Column, Refusal, Task, Upload
-from hushrec.outsourcing.server import CompletionServer, Settings, Store
-from hushrec.outsourcing.service import Limits, Service
-from hushrec.outsourcing.transport import Connection, RefusedError, TransportError
+from hushrec.network import service as services
+from hushrec.network.messages import Refusal
+from hushrec.network.service import Limits, Service
+from hushrec.network.transport import Connection, RefusedError, TransportError
+from hushrec.papers.masked import client
+from hushrec.papers.masked import server as servers
+from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
+from hushrec.papers.masked.server import CompletionServer, Settings, Store
 from tests.command_line import invoke
 
 HERE = Path(__file__).parent
@@ -352,7 +353,7 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
     Path("items.txt").write_text("\n".join(items))
     generator = np.random.default_rng(2)
     ratings = generator.integers(1, 6, (N_NODES, N_ITEMS))
-    from hushrec.outsourcing.messages import fingerprint
+    from hushrec.network.messages import fingerprint
 
     with serving(tmp_path, catalogue=fingerprint(items)) as service:
         shared = ["--server", service.url, "--catalogue", "items.txt"]

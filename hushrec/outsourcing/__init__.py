@@ -1,1 +1,0 @@
-"""Work that is handed to a server: masked completion (obfuscation) and secure aggregation (private)."""

@@ -1,0 +1,124 @@
+"""What nodes and the server of masked completion send each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hushrec.network.messages import Array, Message, check, check_name
+
+
+@dataclass(frozen=True)
+class Task(Message):
+    """What a completion server publishes (Algorithm 1, line 1).
+
+    Attributes
+    ----------
+    catalogue : str
+        SHA-256 of the item ids in order, so that a node knows that positions mean the same.
+    keys : tuple of ndarray
+        Orthonormal public columns of each round so far, shape (n_items, mask_rank of the round).
+    noise_sd : float
+        Standard deviation of the mask coefficients.
+    rounds : int
+        1 or 2.
+    open : bool
+        Whether uploads of the round ``len(keys)`` are taken.
+    """
+
+    catalogue: str
+    keys: tuple[Array, ...]
+    noise_sd: float
+    rounds: int
+    open: bool
+
+    def __post_init__(self) -> None:
+        check(self.rounds in (1, 2) and 1 <= len(self.keys) <= self.rounds, "A task has 1 or 2 rounds.")
+        check(self.noise_sd > 0, "A task's noise_sd is above 0.")
+        for key in self.keys:
+            check(
+                key.dtype == np.float64 and key.ndim == 2 and len(key) == len(self.keys[0]),
+                "A task's keys are float64 matrices with one row per item.",
+            )
+
+
+@dataclass(frozen=True)
+class Upload(Message):
+    """A node's masked column of one round (Algorithm 2, line 4).
+
+    Attributes
+    ----------
+    node : str
+    round : int
+        1 or 2.
+    items : ndarray of shape (n_ratings,), int32
+        Ascending positions in the catalogue: in clear, as the scheme has it.
+    values : ndarray of shape (n_ratings,), float64
+    """
+
+    node: str
+    round: int
+    items: Array
+    values: Array
+
+    def __post_init__(self) -> None:
+        check_name(self.node)
+        check(self.round in (1, 2), "An upload is of round 1 or 2.")
+        check(self.items.dtype == np.int32 and self.items.ndim == 1, "Upload.items is a list of int32.")
+        check(
+            self.values.dtype == np.float64 and self.values.shape == self.items.shape,
+            "Upload.values is a list of float64, one for each item.",
+        )
+        check(len(self.items) > 0, "An upload holds at least one rating.")
+        check(
+            bool(self.items[0] >= 0 and (self.items[1:] > self.items[:-1]).all()),
+            "Upload.items are positions in the catalogue, ascending, none twice.",
+        )
+
+
+@dataclass(frozen=True)
+class Record(Message):
+    """What an eavesdropper keeps of an upload: all that the reconstruction needs.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_ratings,)
+        Masked values.
+    public_rows : ndarray of shape (n_ratings, mask_rank)
+        The public key at the uploaded items, of all rounds side by side.
+    """
+
+    values: Array
+    public_rows: Array
+
+    def __post_init__(self) -> None:
+        check(
+            self.values.ndim == 1
+            and self.public_rows.ndim == 2
+            and len(self.values) == len(self.public_rows),
+            "A record holds one row of the public key for each masked value.",
+        )
+
+
+@dataclass(frozen=True)
+class Accepted(Message):
+    """The server has stored the upload for good.
+
+    Attributes
+    ----------
+    digest : str
+        Of the upload.
+    """
+
+    digest: str
+
+
+@dataclass(frozen=True)
+class Column(Message):
+    """A node's completed column, still masked, shape (n_items,)."""
+
+    values: Array
+
+    def __post_init__(self) -> None:
+        check(self.values.dtype == np.float64 and self.values.ndim == 1, "A column is a list of float64.")
