@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hushrec.data.ids import Encoded, canonical_text, encode_ids, given_ids, is_number
+from hushrec.data.ids import canonical_text, encode_ids, given_ids, is_number, lookup
 from hushrec.data.keys import check_count
 from hushrec.errors import InputError
 
@@ -228,24 +226,6 @@ def check_domain(domain: Any) -> Domain:
     if not isinstance(domain, Domain):
         raise InputError(f"A domain is missing; {HOW_TO_DECLARE}.")
     return domain
-
-
-def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
-    """Position of each id among canonical texts, -1 where it is not there (int64)."""
-    if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
-        ids = [ids]
-    return positions_of(encode_ids(ids, exact=True), texts).astype(np.int64)
-
-
-def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
-    """`lookup` of encoded ids, as int32."""
-    return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
-
-
-def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
-    """Position (int32) of each canonical text among others, -1 where it is not there."""
-    found = pc.index_in(texts, value_set=among).fill_null(-1)
-    return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _as_tuple(items: Any) -> tuple[Any, ...]:

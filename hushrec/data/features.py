@@ -6,7 +6,6 @@ Features are public, so they are read as any table is; only ratings need the car
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.ids import encode_ids
-from hushrec.data.readers import SYNONYMS
+from hushrec.data.ids import encode_ids, positions_of
+from hushrec.data.readers import SYNONYMS, plain_name
 from hushrec.data.textfiles import read_header
 from hushrec.errors import InputError
 
-_ID_NAMES = (*SYNONYMS["item"], "id")
+#: A column named id comes before those that may be another thing's, such as artist_id.
+_ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid", "id", *SYNONYMS["item"])
 _HOW = "pass a table with a column of item ids and columns of numbers, or an array with one row an item"
 
 
@@ -73,27 +73,26 @@ def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
 
 
 def _from_table(table: pa.Table, texts: pa.Array) -> np.ndarray:
-    words = [re.sub(r"[\s_.-]", "", str(name)).lower() for name in table.column_names]
-    name_of_ids = next((name for name in _ID_NAMES if name in words), None)
-    ids = [k for k, word in enumerate(words) if word == name_of_ids]
-    if len(ids) != 1:
-        raise InputError("Item features need exactly one column of item ids, named item.")
-    import pyarrow.compute as pc
-
-    encoded = encode_ids(table.column(ids[0]))
-    rows = encoded.codes[encoded.codes >= 0]
-    counts = np.bincount(rows, minlength=len(encoded.texts))
-    if (counts > 1).any():
+    ids = _column_of_ids(table.column_names)
+    encoded = encode_ids(table.column(ids))
+    if np.bincount(encoded.codes[encoded.codes >= 0]).max(initial=0) > 1:
         raise InputError("The item features hold an item id twice; give every item one row.")
-    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids[0]]
+    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids]
     if not columns:
         raise InputError(f"The item features hold ids only; {_HOW}.")
-    found = pc.index_in(encoded.texts, value_set=texts).fill_null(-1).to_numpy(zero_copy_only=False)
-    place = np.append(found, -1)[encoded.codes]
+    place = positions_of(encoded, texts)
     values = np.hstack(columns)
     features = np.full((len(texts), values.shape[1]), np.nan)
     features[place[place >= 0]] = values[place >= 0]
     return features
+
+
+def _column_of_ids(names: list[str]) -> int:
+    words = [plain_name(name) for name in names]
+    found = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
+    if words.count(found) != 1:
+        raise InputError("Item features need exactly one column of item ids, named item.")
+    return words.index(found)
 
 
 def _as_table(source: Any) -> pa.Table:
@@ -131,7 +130,7 @@ def _from_file(path: Path) -> pa.Table:
             raise InputError(
                 f"{str(path)!r} separates columns by '::'; write item features as CSV or Parquet."
             )
-        text = {name: pa.string() for name in names if re.sub(r"[\s_.-]", "", name).lower() in _ID_NAMES}
+        text = {names[_column_of_ids(names)]: pa.string()}
         return csv.read_csv(
             path,
             read_options=csv.ReadOptions(column_names=names, skip_rows=1),

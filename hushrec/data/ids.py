@@ -169,6 +169,24 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     return _merge_equal_texts(codes, values, texts)
 
 
+def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
+    """Position of each id among canonical texts, -1 where it is not there (int64)."""
+    if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
+        ids = [ids]
+    return positions_of(encode_ids(ids, exact=True), texts).astype(np.int64)
+
+
+def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
+    """`lookup` of encoded ids, as int32."""
+    return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
+
+
+def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
+    """Position (int32) of each canonical text among others, -1 where it is not there."""
+    found = pc.index_in(texts, value_set=among).fill_null(-1)
+    return found.to_numpy(zero_copy_only=False).astype(np.int32)
+
+
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
     """Distinct ids as Python objects; a number is the same whatever others have made of its column."""
     return [_plain_number(v) for v in (values if isinstance(values, np.ndarray) else plain_values(values))]

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 from hushrec.data import readers
 from hushrec.data.building import build, csr, read_rows, running_total, take
-from hushrec.data.domain import Domain, check_domain, lookup, places
-from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids
+from hushrec.data.domain import Domain, check_domain
+from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids, lookup, places
 from hushrec.data.keys import text_keys
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
@@ -107,8 +107,9 @@ class Ratings:
         domain : Domain
         columns : dict, optional
             Names of the columns, ``{"user": ..., "item": ..., "rating": ..., "time": ...}``. Usual names
-            (user, userId, user_id, item, movieId, rating, score, ...) are found without it. Times are read
-            where they are asked for: ``{"time": True}`` finds timestamp, time, datetime or date.
+            (userId, customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it, by
+            the header alone. Times are read where they are asked for: ``{"time": True}`` finds timestamp,
+            date, created_at and the like.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
             parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's

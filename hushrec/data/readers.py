@@ -19,11 +19,20 @@ from hushrec.errors import InputError
 if TYPE_CHECKING:
     from hushrec.data.domain import Domain
 
+#: Names of columns in files of MovieLens, Amazon, Goodreads, Netflix, Book-Crossing, Yelp and of shops,
+#: without case, blanks, dots, dashes and underscores; of several in a table the first one here counts.
 SYNONYMS = {
-    "user": ("user", "userid", "uid"),
-    "item": ("item", "itemid", "iid", "movie", "movieid", "product", "productid"),
-    "rating": ("rating", "score", "value", "stars"),
-    "time": ("timestamp", "time", "datetime", "date"),
+    role: tuple(words.split())
+    for role, words in {
+        "user": "user userid uid username customer customerid client clientid member memberid buyer buyerid"
+        " account accountid reviewer reviewerid",
+        "item": "item itemid iid movie movieid product productid sku productsku asin isbn bookid filmid"
+        " trackid songid artistid albumid articleid gameid recipeid businessid",
+        "rating": "rating score value stars starrating ratingvalue userrating bookrating reviewrating"
+        " reviewscore overall",
+        "time": "timestamp time datetime date createdat ratedat unixreviewtime reviewtime reviewdate"
+        " orderdate purchasedate",
+    }.items()
 }
 ROLES = tuple(SYNONYMS)
 
@@ -98,7 +107,7 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
     asked = _asked_columns(columns)
     chosen: dict[str, Any] = {}
-    words = {name: re.sub(r"[\s_.-]", "", str(name)).lower() for name in names}
+    words = {name: plain_name(name) for name in names}
     for role in ROLES:
         if (role == "rating" and implicit) or (role == "time" and asked.get(role) in (None, False)):
             continue
@@ -117,6 +126,11 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
             raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
         chosen[role] = matches[0]
     return chosen
+
+
+def plain_name(name: Any) -> str:
+    """A column's name as `SYNONYMS` writes it."""
+    return re.sub(r"[\s_.-]", "", str(name)).lower()
 
 
 def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:

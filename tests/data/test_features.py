@@ -56,6 +56,14 @@ def test_ids_of_a_text_file_are_text_however_the_header_is_written(tmp_path, hea
     )
 
 
+def test_ids_are_the_items_own_and_not_another_things(tmp_path) -> None:
+    """Another id may be a feature, and a number."""
+    (tmp_path / "features.csv").write_text("artist_id,id,asin_rank\n1.5,b,2\n3,a,4\n")
+    np.testing.assert_array_equal(features_of(tmp_path / "features.csv", ("a", "b")), [[3, 4], [1.5, 2]])
+    (tmp_path / "shop.csv").write_text("SKU,price\n007,2\n")
+    np.testing.assert_array_equal(features_of(tmp_path / "shop.csv", ("007", "b")), [[2], [np.nan]])
+
+
 def test_integer_ids_truth_values_and_vectors() -> None:
     vectors = [[1.0, 2.0], [3.0, 4.0], None]
     table = pa.table({"item": [2, 1, 3], "new": [True, False, None], "text": vectors})

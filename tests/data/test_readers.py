@@ -50,6 +50,35 @@ def test_csv_forms(tmp_path, content):
     assert as_dictionary(Ratings.read(tmp_path / "ratings.csv.gz", DOMAIN)) == EXPECTED
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "customer_id,product_id,stars,created_at",
+        "Customer ID,SKU,Score,Order Date",
+        "customer,product,rating,date",
+        "client_id,product_sku,review_score,reviewDate",
+        "member,ISBN,Book-Rating,timestamp",
+        "reviewerID,asin,overall,unixReviewTime",
+        "user_id,business_id,stars,date",
+        "buyer.id,book_id,value,rated at",
+        "account,track_id,user_rating,datetime",
+    ],
+)
+def test_usual_names_are_found_in_the_header_alone(tmp_path, header):
+    """Whatever the rows hold: here nothing but numbers that could be any of the four."""
+    path = tmp_path / "orders.csv"
+    path.write_text(f"note,{header}\n1,2,3,4,5\n")
+    ratings = Ratings.read(path, DOMAIN, columns={"time": True})
+    assert as_dictionary(ratings) == {"2": {2: 4.0}}
+    assert ratings.times.tolist() == [5]
+
+
+def test_the_most_usual_of_several_names_counts(tmp_path):
+    """What was found before there were further names is still found."""
+    content = b"sku,customer_id,item,user,overall,rating\n9,9,3,u,9,4\n9,9,1,v,9,5\n9,9,2,u,9,1\n"
+    assert read(tmp_path / "r.csv", content) == EXPECTED
+
+
 def test_text_ids_stay_text(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("user,item,rating\n7,3,4\n08,1,5\n")
