@@ -28,6 +28,7 @@ from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import rank_scores
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
+from hushrec.kernels.sparse_rows import clipped_rows
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
 
@@ -198,6 +199,7 @@ class NoisyItemMatrix(PrivateEigenRec):
         self,
         users: LikingUsers,
         scales: Any,
+        first: Any,
         popularity: Any,
         learned: Any,
         rank: int,
@@ -206,18 +208,16 @@ class NoisyItemMatrix(PrivateEigenRec):
         seed: int,
     ) -> Any:
         rows = sp.csr_array(users._ratings.matrix, dtype=np.float64, copy=True)
-        rows.data = truncated(
-            np.repeat(users._user_weight, np.diff(rows.indptr)) * scales[rows.indices],
-            spacing(1.0, FACTOR_BITS),
-        )
+        rows.data = scales[rows.indices]
+        rows.data = clipped_rows(rows.indptr, rows.data / max(scales[learned].min(), 1e-9), 1.0)
+        rows.data = truncated(rows.data, spacing(1.0, FACTOR_BITS))
         rows = rows[:, np.flatnonzero(learned)]
         order = rows.shape[1]
         packed = (rows.T @ rows).toarray()[np.tril_indices(order)]
         matrix = unpacked(
             gate.release("matrix", Bounded(packed, positive(1.0), weight=frobenius_scale(order)))
         )
-        first = popularity[learned] * scales[learned]
-        first /= np.linalg.norm(first)
+        first = first[learned] / np.linalg.norm(first)
         apart = np.eye(order) - np.outer(first, first)
         values, columns = top_eigenpairs(apart @ matrix @ apart, rank)
         noise = order * gate.noise_sd("matrix") ** 2 / 2

@@ -7,7 +7,8 @@ liked or not, weigh the same: then all items have one Gramian, which scales out,
 alternating least squares is one product of the users' rows and factors. That product is all that is
 released; no Gramian is.
 
-User side (local): her row at norm 1 and her factors at norm 1, whose outer product is her contribution.
+User side (local): her row without its part along popularity, at norm 1, and her factors at norm 1, whose
+outer product is her contribution.
 Server side (global): the left singular vectors of the noisy sum are the next item vectors. The first of all
 vectors, popularity, is known from the released item weights. Sensitivities: docs/proofs/private-eigenrec.md.
 """
@@ -28,7 +29,7 @@ from hushrec.checks import check_numbers, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing
+from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing, truncated
 from hushrec.kernels.residuals import residual_sums
 from hushrec.kernels.sparse_rows import weight_sums
 from hushrec.privacy import Bounded, Budget, Plan, counted, positive, signed
@@ -45,6 +46,12 @@ _WEIGHTS_SHARES = 1.5
 _COUNT_SHARE = 0.01
 #: Singular values are not taken for smaller than this part of the largest.
 _SMALLEST_VALUE = 1e-3
+#: Planned number of learned items: so much of the root of (mu times the number of users); the most.
+_LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
+#: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
+_LONGEST = 4.0
+#: Steps in the largest entry of the popularity vector, as a power of two.
+_POPULARITY_BITS = 7
 #: Noise alone has singular values up to its sd times (root of rows + root of columns + about this).
 _EDGE_MARGIN = 1.0
 #: Released item weights are not taken for smaller than this, nor than their noise.
@@ -68,6 +75,10 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     support : float
         Only items whose released weight is more than this many times its noise are learned; the others are
         recommended last. Above 0.
+    learned_items : int
+        At most so many are learned, those of largest released weight (but more than the rank); up to 2^22.
+    popularity_gain : float
+        What popularity counts in the score beside taste, in [0.01, 100].
     weights_share : float
         Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
     share_growth : float
@@ -83,8 +94,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors are
     computed from it and her own likes. Gaussian releases, whose mu squared adds up to the budget's: the item
     weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in every
-    round the sum of the outer products of her row and her factors, each of norm 1 (1 and 2). No clip is
-    chosen: every user is at the bound. Proof: docs/proofs/private-eigenrec.md.
+    round the sum of the outer products of her row, without popularity, and her factors, each of norm 1 (1 and
+    2). No clip is chosen: nearly every user is at the bound. Proof: docs/proofs/private-eigenrec.md.
     """
 
     name: ClassVar[str] = "private-eigenrec"
@@ -94,7 +105,9 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     rank: int = 16
     iterations: int = 4
     weight_exponent: float = -0.3
-    support: float = 3.5
+    support: float = 0.5
+    learned_items: int = 1000
+    popularity_gain: float = 0.7
     weights_share: float = 0.12
     share_growth: float = 2.0
     equalization: float = 0.5
@@ -105,11 +118,14 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             rank=(self.rank, int, 0, 900),
             iterations=(self.iterations, int, 1, None),
             support=(self.support, float, 0, None),
+            learned_items=(self.learned_items, int, 1, 1 << 22),
             weights_share=(self.weights_share, float, 0, 1),
             share_growth=(self.share_growth, float, 0, None),
         )
         check_within(weight_exponent=(self.weight_exponent, -1, 0))
-        check_within(equalization=(self.equalization, 0, 1))
+        check_within(
+            equalization=(self.equalization, 0, 1), popularity_gain=(self.popularity_gain, 0.01, 100)
+        )
         if self.n_users is not None:
             check_numbers(n_users=(self.n_users, int, 1, None))
 
@@ -129,11 +145,17 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             Fields to set otherwise.
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        affordable = _RANK_PER_ROOT * math.sqrt(min(budget.mu * n_users, 1e9)) - _RANK_LESS
+        root = math.sqrt(min(budget.mu * n_users, 1e9))
+        affordable = _RANK_PER_ROOT * root - _RANK_LESS
         rank = min(round(affordable), _LARGEST_RANK)
         rank = rank if rank >= _LEAST_RANK else 0
-        weights_share = min(0.5, _WEIGHTS_SHARES / (rank + 1))
-        return cls(**({"rank": rank, "weights_share": weights_share, "n_users": n_users} | changes))
+        chosen = {
+            "rank": rank,
+            "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
+            "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
+            "n_users": n_users,
+        }
+        return cls(**(chosen | changes))
 
     # ------------------------------------------------------------------ plan
 
@@ -165,34 +187,44 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
         noisy = gate.release("item weights", users.item_weights())
         noise_sd = gate.noise_sd("item weights")
-        supported = noisy > self.support * noise_sd
         weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
         popularity = weights / weights.max()
         rank = self._rank(users.domain)
-        learned = _at_least(supported, weights, rank + 1)
+        learned = self._learned(noisy, noise_sd, rank)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
+        first = popularity * scale / np.linalg.norm(popularity * scale)
+        first = np.rint(first / _grid(first)) * _grid(first)
         vectors, directions = np.zeros((n_items, 0)), 0
         if rank:
-            users.scale(scale)
+            users.scale(scale, first)
             vectors, directions = self._power_iteration(
-                users, scale, popularity, learned, rank, n_users, gate, seed
+                users, scale, first, popularity, learned, rank, n_users, gate, seed
             )
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
-        length = np.linalg.norm(popularity * scale)
+        length = np.linalg.norm(popularity * scale) / math.sqrt(self.popularity_gain)
         factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
         return {
             "center": np.float64(0.0),
             "item_bias": np.where(learned, popularity, noisy / weights.max()),
             "item_factors": factors.astype(np.float32),
             "history_weight": scale**2,
-            "supported": supported.astype(np.uint8),
+            "supported": learned.astype(np.uint8),
             "directions": np.int64(directions),
         }
+
+    def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
+        """The items of largest released weight; more than the rank."""
+        order = np.argsort(-noisy, kind="stable")
+        count = int((noisy > self.support * noise_sd).sum())
+        learned = np.zeros(len(noisy), dtype=bool)
+        learned[order[: max(min(count, self.learned_items), rank + 1)]] = True
+        return learned
 
     def _power_iteration(
         self,
         users: LikingUsers,
         scales: Array,
+        first: Array,
         popularity: Array,
         learned: Array,
         rank: int,
@@ -204,9 +236,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
         And how many of them stand out of the noise.
         """
-        scale = scales[learned]
-        first = popularity[learned] * scale
-        first /= np.linalg.norm(first)
+        scale, first = scales[learned], first[learned]
         block = _apart(np.random.default_rng(seed).standard_normal((len(scale), rank)), first)
         vectors = np.zeros((len(learned), rank))
         for step in range(1, self.iterations + 1):
@@ -223,7 +253,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
         vectors[learned] = left * np.sqrt(above * np.clip(1 - own / values, 0.0, 1.0))
         edge = gate.noise_sd(label) * (math.sqrt(len(left)) + math.sqrt(rank) + _EDGE_MARGIN)
-        return vectors, int((values - own > edge).sum())
+        by_chance = own * (1 + math.sqrt(len(left) / n_users)) ** 2  # of so many users without any taste
+        return vectors, int((values > edge + by_chance).sum())
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: weighted sum of her items' factors, over that of their popularity.
@@ -240,28 +271,37 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
 
 class LikingUsers(Users):
-    """Users whose rows have norm 1: the scales of the items they like, over the norm of these."""
+    """Users whose rows, the scales of the items they like, have norm 1, and again without popularity."""
 
     def __init__(self, ratings: Ratings) -> None:
         super().__init__(ratings)
         self._scale = np.ones(ratings.n_items)
-        self._user_weight = np.zeros(ratings.n_users)
+        self._first = np.zeros(ratings.n_items)
+        self._user_weight = self._along = np.zeros(ratings.n_users)
 
-    def scale(self, scale: Array) -> None:
-        """Take item scales >= 0, functions of released weights; 0 where an item does not count."""
+    def scale(self, scale: Array, first: Array) -> None:
+        """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
+
+        The scale is 0 where an item does not count.
+        """
         matrix = self._ratings.matrix
         squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
-        self._scale = scale
-        self._user_weight = np.divide(
-            CLIP_MARGIN, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0
-        )
+        unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+        square = float((first**2).sum())
+        along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
+        apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
+        self._scale, self._first = scale, first
+        self._user_weight, self._along = unit / apart, along / (apart * square)
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
-        """Sum over users of (her row) x (her factors, at norm 1) at the learned items: norm <= 1 a user.
+        """Sum over users of (her row less its popularity, at norm 1) x (her factors, at norm 1): norm <= 1.
 
-        Of shape (number of learned items, rank).
+        At the learned items, shape (number of learned items, rank). Two sums of integers, of her row and of
+        its part along popularity, and an integer combination of them.
         """
-        users, likes = self._factors(vectors), self._ratings.transposed
+        users, likes, step = self._factors(vectors), self._ratings.transposed, spacing(_LONGEST)
+        along_step = step / _grid(self._first)
+        room = self._room(users.shape[1], step, along_step)
         sums = residual_sums(
             likes.indptr,
             likes.indices,
@@ -269,10 +309,17 @@ class LikingUsers(Users):
             np.zeros((likes.shape[0], users.shape[1])),
             users,
             row_weight=self._scale,
-            col_weight=self._user_weight,
-            step=spacing(1.0),
+            col_weight=room * self._user_weight,
+            step=step,
         )
-        return Bounded(sums[learned], signed(1.0), step=spacing(1.0))
+        along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
+        return Bounded((sums - np.outer(self._first, along))[learned], signed(1.0), step=step)
+
+    def _room(self, rank: int, step: float, along_step: float) -> Array:
+        """The norm that each user's contribution may have before truncation, which can lengthen it here."""
+        counts = np.diff(self._ratings.matrix.indptr)
+        lost = step * np.sqrt(counts) + along_step * math.sqrt(float((self._first**2).sum()))
+        return CLIP_MARGIN * np.maximum(1 - math.sqrt(rank) * lost, 0.0)
 
     def _factors(self, vectors: Array) -> Array:
         """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
@@ -288,13 +335,11 @@ def _likes(ratings: Ratings) -> sp.csr_array:
     return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _at_least(supported: Array, weights: Array, count: int) -> NDArray[np.bool_]:
-    """The supported items, or the ``count`` of largest weight where these are fewer."""
-    learned = supported.copy()
-    learned[np.argsort(-weights, kind="stable")[:count]] = True
-    return learned
+def _grid(first: Array) -> float:
+    """The step, a power of two, of which a popularity vector's entries are made multiples."""
+    return spacing(float(first.max()), _POPULARITY_BITS)
 
 
 def _apart(block: Array, direction: Array) -> Array:
-    """Columns less their part along a unit vector."""
-    return block - np.outer(direction, direction @ block)
+    """Columns less their part along a vector."""
+    return block - np.outer(direction, direction @ block / (direction @ direction))

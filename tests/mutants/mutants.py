@@ -419,12 +419,22 @@ def norms_of_residuals_taken_in_another_order(
     return np.sqrt(np.bincount(rows, left**2, len(row_factors)))
 
 
+def popularity_left_in_the_sum(monkeypatch: Any) -> None:
+    sums = private_eigenrec.LikingUsers.item_sums
+
+    def wrong(self: private_eigenrec.LikingUsers, vectors: Array, learned: Array) -> Bounded:
+        self._along = np.zeros_like(self._along)
+        return sums(self, vectors, learned)
+
+    monkeypatch.setattr(private_eigenrec.LikingUsers, "item_sums", wrong)
+
+
 def items_learned_by_exact_weights(monkeypatch: Any) -> None:
     train = PrivateEigenRec.train
 
     def wrong(self: PrivateEigenRec, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         exact = users.item_weights()._values
-        monkeypatch.setattr(private_eigenrec, "_at_least", lambda *_: exact >= np.sort(exact)[-3])
+        monkeypatch.setattr(PrivateEigenRec, "_learned", lambda *_: exact >= np.sort(exact)[-3])
         return train(self, users, gate, seed)
 
     monkeypatch.setattr(PrivateEigenRec, "train", wrong)
@@ -1237,6 +1247,11 @@ MUTANTS = [
             "_factors",
             lambda self, vectors: self._ratings.matrix @ (vectors * self._scale[:, None]),
         ),
+        sensitivity("private-eigenrec"),
+    ),
+    Mutant(
+        "popularity counted in the norm of a row, and left in the sum (EigenRec)",
+        popularity_left_in_the_sum,
         sensitivity("private-eigenrec"),
     ),
     Mutant(
