@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data import Domain
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import ModelFileError
 from hushrec.modelfile import BAD_HEADER, Arrays, ModelFile, encode, other_version, read, write
 from hushrec.privacy import PrivacyStatement
 from hushrec.registry import ESTIMATORS
-from hushrec.serving import Recommender
+from hushrec.serving import Algorithm, Recommender
 
-if TYPE_CHECKING:
-    pass
+#: How the arrays of a model that only recommends begin.
+_LISTS = "lists/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +44,16 @@ class Billboard(Recommender):
     def __post_init__(self) -> None:
         if isinstance(self.arrays, Arrays):  # read-only, and perhaps not yet read
             return
-        frozen = {}
+        parts: dict[bool, dict[str, NDArray[Any]]] = {False: {}, True: {}}
         for key, value in self.arrays.items():
             array = np.array(value)
             array.setflags(write=False)
-            frozen[key] = array
-        object.__setattr__(self, "arrays", MappingProxyType(frozen))
+            parts[key.startswith(_LISTS)][key.removeprefix(_LISTS)] = array
+        object.__setattr__(self, "arrays", MappingProxyType(parts[False]))
+        if parts[True]:
+            model = cast(Any, self.estimator).lists
+            lists = Recommender(estimator=model, domain=self.domain, arrays=MappingProxyType(parts[True]))
+            object.__setattr__(self, "lists", lists)
 
     def __repr__(self) -> str:
         return f"Billboard({self.estimator!r}, {self.domain!r})"
@@ -88,10 +93,15 @@ class Billboard(Recommender):
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The header and the arrays of a model file."""
         declared, ids = pack(self.domain)
-        estimator = self.estimator
-        serve = {"model": estimator.name, "settings": estimator.hyper_parameters(), "scores": self.scores}
-        header = {"sections": {"serve": serve}, "domain": declared, "privacy": self.privacy.to_dict()}
+        estimator: Any = self.estimator
         arrays = {f"serve/{name}": array for name, array in self.arrays.items()}
+        if self.lists is None:
+            sections = {"serve": _entry(estimator)}
+        else:
+            lists = _entry(estimator.lists) | {"share": estimator.lists_share}
+            sections = {"serve": _entry(estimator.ratings), "lists": lists}
+            arrays |= {f"{_LISTS}{name}": array for name, array in self.lists.arrays.items()}
+        header = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
         return header, arrays | {f"catalogue/{name}": array for name, array in ids.items()}
 
 
@@ -100,10 +110,32 @@ def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
     return Billboard.load(path, memory_map=memory_map)
 
 
+def _entry(estimator: Algorithm) -> dict[str, Any]:
+    """What a section of a model file says of its model."""
+    settings = estimator.hyper_parameters()
+    return {"model": estimator.name, "settings": settings, "scores": estimator.scores}
+
+
 def _of_stored(stored: ModelFile) -> Billboard:
-    """The model that a file's section ``serve`` holds; BAD_HEADER's errors where it holds none."""
-    header, arrays = stored.header, stored.arrays.section("serve")
+    """The model that a file's sections hold; BAD_HEADER's errors where they hold none."""
+    header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
+    estimator, arrays = _section(stored, "serve", domain)
+    lists = None
+    if "lists" in sections:
+        model, its_arrays = _section(stored, "lists", domain)
+        lists = Recommender(estimator=model, domain=domain, arrays=its_arrays)
+        share = sections["lists"]["share"]
+        estimator = ESTIMATORS["both"](
+            ratings=estimator, lists=model, lists_share=share, like_from=model.like_from
+        )
+    privacy = PrivacyStatement.from_dict(header["privacy"])
+    return Billboard(estimator=estimator, domain=domain, arrays=arrays, privacy=privacy, lists=lists)
+
+
+def _section(stored: ModelFile, name: str, domain: Domain) -> tuple[Any, Arrays]:
+    """The model of a section, and its arrays, which fit the catalogue."""
+    entry, arrays = stored.header["sections"][name], stored.arrays.section(name)
     with_factors = domain.n_items
     if "learned_items" in arrays:
         learned = np.asarray(arrays["learned_items"], dtype=np.int64)
@@ -113,10 +145,8 @@ def _of_stored(stored: ModelFile) -> Billboard:
     shapes = [arrays.shape("center"), arrays.shape("item_bias"), arrays.shape("item_factors")[:-1]]
     if shapes != [(), (domain.n_items,), (with_factors,)]:
         raise ValueError("the arrays do not fit the catalogue")
-    serve = header["sections"]["serve"]
-    settings = {key: tuple(v) if isinstance(v, list) else v for key, v in serve["settings"].items()}
-    estimator = ESTIMATORS[serve["model"]](**settings)
-    if stored.version > 1 and serve["scores"] != estimator.scores:
-        raise ValueError(f"scores of {serve['model']} that are {serve['scores']!r}")
-    privacy = PrivacyStatement.from_dict(header["privacy"])
-    return Billboard(estimator=estimator, domain=domain, arrays=arrays, privacy=privacy)
+    settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
+    estimator = ESTIMATORS[entry["model"]](**settings)
+    if stored.version > 1 and entry["scores"] != estimator.scores:
+        raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
+    return estimator, arrays

@@ -71,12 +71,13 @@ def check_within(**rules: tuple[float, float, float]) -> None:
             )
 
 
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a threshold that is neither a number nor None, the middle of the range."""
+def check_threshold(threshold: float | None, name: str = "threshold") -> None:
+    """Refuse what is neither a number nor None."""
     if threshold is not None and not is_number(threshold):
         raise InputError(
-            f"threshold={shown(threshold)} is not a number; declare above which rating a user likes an item,"
-            " for example threshold=3.5."
+            f"{name}={shown(threshold)} is not a number; declare the rating that tells what a user likes, for"
+            f" example {name}=3.5.",
+            parameter=name,
         )
 
 

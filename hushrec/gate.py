@@ -46,6 +46,40 @@ class Gate(Protocol):
         """Planned probability with which a label is flipped."""
 
 
+class LabelledGate:
+    """The gate of one part of a model: its labels, as the whole's plan has them, begin with the part's name.
+
+    Parameters
+    ----------
+    gate : Gate
+        The whole model's.
+    prefix : str
+    """
+
+    def __init__(self, gate: Gate, prefix: str) -> None:
+        self._gate, self._prefix, self.private = gate, prefix, gate.private
+
+    def release(self, label: str, bounded: Bounded) -> Array:
+        """As `Gate.release`."""
+        return self._gate.release(self._prefix + label, bounded)
+
+    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
+        """As `Gate.release_blocks`."""
+        return self._gate.release_blocks(self._prefix + label, bounded)
+
+    def is_planned(self, label: str) -> bool:
+        """As `Gate.is_planned`."""
+        return self._gate.is_planned(self._prefix + label)
+
+    def noise_sd(self, label: str) -> float:
+        """As `Gate.noise_sd`."""
+        return self._gate.noise_sd(self._prefix + label)
+
+    def flip_probability(self, label: str) -> float:
+        """As `Gate.flip_probability`."""
+        return self._gate.flip_probability(self._prefix + label)
+
+
 class PlannedGate:
     """What all gates share: sensitivity, unit, relation and mechanism come from the plan.
 

@@ -21,6 +21,7 @@ _PLACES = {
     "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
     "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
     "one-bit-user": "hushrec.algorithms.one_bit_user.UserLevelOneBit",
+    "both": "hushrec.algorithms.both.Both",
     "private-eigenrec": "hushrec.algorithms.private_eigenrec.PrivateEigenRec",
     "ease": "hushrec.algorithms.ease.EASE",
     "item-bias": "hushrec.algorithms.baselines.ItemBias",
@@ -28,6 +29,13 @@ _PLACES = {
     "popular": "hushrec.algorithms.baselines.Popular",
 }
 
+
+#: What is asked for -> the model that does it best, under privacy and without.
+_BEST = {
+    "both": ("both", "both"),
+    "ratings": ("private-als", "als"),
+    "lists": ("private-eigenrec", "ease"),
+}
 
 _REGISTERED: dict[str, type[Any]] = {}
 
@@ -66,3 +74,8 @@ class _Registry(Mapping[str, type[Any]]):
 
 #: The name that an estimator has on the command line and in model files -> its class.
 ESTIMATORS: Mapping[str, type[Any]] = _Registry()
+
+
+def best(job: str, private: bool) -> str:
+    """The model for ``"ratings"``, ``"lists"`` or ``"both"``, under privacy or without."""
+    return _BEST[job][0 if private else 1]

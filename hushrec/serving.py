@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -83,12 +83,16 @@ class Recommender:
         The released values. Always ``center`` (a scalar), ``item_bias`` of shape (n_items,) and
         ``item_factors`` of shape (n_items, rank). Where there is ``supported``, items whose released weight
         does not stand out of its noise are recommended last. Where there is ``learned_items``, ascending
-        positions, ``item_factors`` has rows for these items only, and those of the others are 0.
+        positions, ``item_factors`` has rows for these items only, and those of the others are 0. Where there
+        is ``directions``, only so many first columns of ``item_factors`` stand out of their noise.
+    lists : Recommender or None
+        What recommends and finds similar items in place of this model, which predicts ratings.
     """
 
     estimator: Algorithm
     domain: Domain
     arrays: Mapping[str, Any]
+    lists: Recommender | None = field(default=None, kw_only=True)
 
     @property
     def scores(self) -> str:
@@ -255,25 +259,43 @@ class Recommender:
         count = min(_count(n), self.domain.n_items)
         allowed = None if items is None else self._columns(items)
         excluded = history.matrix if exclude_seen else None
-        state = self.fold_in(history)
-        for columns, scores in best_columns(self.arrays, state, count, excluded=excluded, allowed=allowed):
-            yield columns, self._clip(scores)
+        lister = self.lists or self
+        state = lister.fold_in(history)
+        for columns, scores in best_columns(lister.arrays, state, count, excluded=excluded, allowed=allowed):
+            yield columns, scores if self.lists else self._clip(scores)
+
+    @property
+    def directions(self) -> int | None:
+        """How many directions of personal taste stand out of the noise; None where the model does not know.
+
+        From released values alone. With 0 everybody gets nearly the same list.
+        """
+        arrays = (self.lists or self).arrays
+        if "directions" in arrays:
+            return int(arrays["directions"])
+        return None if arrays["item_factors"].shape[1] else 0
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Items whose factors point the same way (cosine), most similar first; public.
+        """Items that the same people like, most similar first; public.
+
+        What is compared is the cosine of the items' factors in the directions that stand out of their noise,
+        or, in a model of every item on all others, the item's own weight for them.
 
         Raises
         ------
         InputError
-            If the item is not in the catalogue, or the model has no item factors (rank 0).
+            If the item is not in the catalogue, or no direction of the model stands out of its noise.
         """
-        if self.item_factors.shape[1] == 0:
+        column = int(self._columns([item])[0])
+        lister = self.lists or self
+        if lister.directions == 0:
             raise InputError(
-                "This model has no item factors (rank 0), so items cannot be compared; train with rank >= 1."
+                "No direction of taste stands out of the noise in this model, so items cannot be compared;"
+                " train with more users, a larger epsilon, or on likes."
             )
-        cosines = cosines_with(self.item_factors, self._columns([item])[0])
-        best = np.argsort(-cosines, kind="stable")[: _count(n)]
-        return [(self.domain.items[i], float(cosines[i])) for i in best if np.isfinite(cosines[i])]
+        found = similarities(lister.arrays, column)
+        best = np.argsort(-found, kind="stable")[: _count(n)]
+        return [(self.domain.items[i], float(found[i])) for i in best if np.isfinite(found[i])]
 
     # ------------------------------------------------------------------ inside
 
@@ -378,14 +400,27 @@ def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:
         yield slice(start, min(start + block, n_users))
 
 
+def similarities(arrays: Mapping[str, Array], column: int) -> Array:
+    """How similar all items are to one, shape (n_items,); -inf of itself and where nothing tells."""
+    factors = np.asarray(arrays["item_factors"])
+    found = np.full(len(arrays["item_bias"]), -np.inf)
+    if "learned_items" in arrays:
+        learned = arrays["learned_items"]
+        (place,) = np.nonzero(learned == column)
+        if len(place):
+            found[learned] = factors[:, place[0]]
+    else:
+        found = cosines_with(factors[:, : int(arrays.get("directions", factors.shape[1]))], column)
+    found[column] = -np.inf
+    return found
+
+
 def cosines_with(item_factors: Array, column: int) -> Array:
-    """Cosines between one item's factors and those of all; -inf of itself and where there is no angle."""
+    """Cosines between one item's factors and those of all; -inf where there is no angle."""
     norms = np.linalg.norm(item_factors, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         found = item_factors @ item_factors[column] / (norms * norms[column])
-    found = np.where(np.isfinite(found), found, -np.inf)
-    found[column] = -np.inf
-    return found
+    return np.where(np.isfinite(found), found, -np.inf)
 
 
 def _count(n: int) -> int:

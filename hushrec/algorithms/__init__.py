@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS
     from hushrec.algorithms.baselines import GlobalMean, ItemBias, Popular
+    from hushrec.algorithms.both import Both
     from hushrec.algorithms.ease import EASE
     from hushrec.algorithms.one_bit_user import UserLevelOneBit
     from hushrec.algorithms.private_als import PrivateALS
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _ROOM_OF = {
     "ALS": "hushrec.algorithms.als",
+    "Both": "hushrec.algorithms.both",
     "EASE": "hushrec.algorithms.ease",
     "PrivateALS": "hushrec.algorithms.private_als",
     "PrivateEigenRec": "hushrec.algorithms.private_eigenrec",
@@ -39,6 +41,7 @@ __all__ = [
     "EASE",
     "ESTIMATORS",
     "Billboard",
+    "Both",
     "Estimator",
     "Gate",
     "GlobalMean",

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.checks import check_numbers, check_within
+from hushrec.checks import check_numbers, check_threshold, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
@@ -60,7 +60,7 @@ _SMALLEST_WEIGHT = 1e-2
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateEigenRec(Estimator["LikingUsers"]):
-    """Recommendation from likes: every row of the ratings is a like, whatever its value.
+    """Recommendation from likes: ratings from a threshold up, or rows that are likes whatever their value.
 
     Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/implicit.md).
 
@@ -86,6 +86,9 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     equalization : float
         Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that the
         strong ones do not use up the users' norm.
+    like_from : float or None
+        Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
+        the declared range, 4 on 1 to 5.
     n_users : int or None
         Declared number of users; None releases it for 1% of the budget.
 
@@ -111,6 +114,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     weights_share: float = 0.12
     share_growth: float = 2.0
     equalization: float = 0.5
+    like_from: float | None = None
     n_users: int | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +130,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         check_within(
             equalization=(self.equalization, 0, 1), popularity_gain=(self.popularity_gain, 0.01, 100)
         )
+        check_threshold(self.like_from, "like_from")
         if self.n_users is not None:
             check_numbers(n_users=(self.n_users, int, 1, None))
 
@@ -178,7 +183,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     # ------------------------------------------------------------------ training
 
     def users(self, ratings: Ratings) -> LikingUsers:
-        return LikingUsers(ratings)
+        return LikingUsers(ratings.liked(self.like_from).rated())
 
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Weights, then rounds of power iteration, each ending in a release."""
@@ -263,6 +268,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         """
         items = arrays["item_factors"].astype(np.float64)
         weight = arrays["history_weight"]
+        history = history.liked(self.like_from)
         likes = _likes(history)
         sums = likes @ (items * weight[:, None])
         popularity = weight_sums(history.matrix.indptr, history.matrix.indices, arrays["item_bias"] * weight)

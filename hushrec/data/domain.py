@@ -123,6 +123,11 @@ class Domain:
         return (self.high - self.low) / 2
 
     @property
+    def like_from(self) -> float | None:
+        """What is planned to count as a like: three quarters up the range, 4 on 1 to 5; None of likes."""
+        return None if self.likes else self.low + 0.75 * (self.high - self.low)
+
+    @property
     def item_texts(self) -> pa.Array:
         """The canonical text of each item id (an Arrow array), the form in which ids are compared."""
         return self._texts

@@ -297,6 +297,12 @@ class Ratings:
         users = Encoded(present, take(self.user_values, present), take(self.user_texts, present))
         return self._with(mask, counts[present], users, not keyed)
 
+    def liked(self, threshold: float | None) -> Ratings:
+        """The ratings from a declared threshold up, or all of them; a row for each user, also without any."""
+        if threshold is None:
+            return self
+        return self.where(self.matrix.data >= np.float32(threshold), drop_empty=False, keyed=True)
+
     def union(self, other: Ratings) -> Ratings:
         """The ratings of both, such as training and validation, as if the other's had been read last."""
         if other.domain.fingerprint != self.domain.fingerprint:

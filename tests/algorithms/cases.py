@@ -14,6 +14,7 @@ from unittest import mock
 import numpy as np
 
 from hushrec.algorithms import (
+    Both,
     Estimator,
     Gate,
     GlobalMean,
@@ -214,6 +215,20 @@ CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
+    Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0), pairs=400),
+    Case(
+        "both",
+        Both(
+            ratings=PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5, n_users=6),
+            lists=PrivateEigenRec(rank=2, iterations=2, n_users=6),
+            like_from=3.0,
+        ),
+        loose={
+            "ratings: gramian": "the joint clip binds",
+            "ratings: residual": "no user is fitted that badly",
+        },
+        pairs=400,
+    ),
     Case(
         "one-bit-user",
         UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5),

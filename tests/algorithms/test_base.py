@@ -92,7 +92,7 @@ def test_similar_items_by_cosine() -> None:
     cosines[4] = -9
     found = MODEL.similar_items(ITEMS[4], 3)
     assert [item for item, _ in found] == [ITEMS[i] for i in np.argsort(-cosines)[:3]]
-    with pytest.raises(InputError, match="no item factors"):
+    with pytest.raises(InputError, match="stands out of the noise"):
         GlobalMean().fit(RATINGS, Accountant(Budget(1.0, 1e-6))).similar_items(ITEMS[0])
 
 

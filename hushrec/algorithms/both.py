@@ -1,0 +1,151 @@
+"""One model for ratings and for lists: two models, trained under one budget, in one billboard.
+
+What predicts ratings best recommends badly, and what recommends best predicts nothing. So there is one of
+each, over shares of the budget: mu squared adds up, whatever the two release. The model of likes is trained
+on the ratings from a declared threshold up, which every user picks out of her own rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
+
+from numpy.typing import NDArray
+
+from hushrec.algorithms.private_als import PrivateALS
+from hushrec.algorithms.private_eigenrec import PrivateEigenRec
+from hushrec.checks import check_numbers, check_threshold
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.estimator import Estimator, UserState
+from hushrec.gate import Gate, LabelledGate
+from hushrec.privacy import Budget, Plan, Release, epsilon_of
+from hushrec.registry import ESTIMATORS, best
+
+Array = NDArray[Any]
+
+#: Part of the budget (of mu squared) for the model that recommends.
+_LISTS_SHARE = 0.55
+#: Smallest epsilon for which a part is planned.
+_SMALLEST_EPSILON = 1e-6
+
+
+class BothUsers:
+    """The users as either model has them.
+
+    Parameters
+    ----------
+    domain : Domain
+        Public.
+    ratings, lists
+        The private sides of the two trainings.
+    """
+
+    def __init__(self, domain: Domain, ratings: Any, lists: Any) -> None:
+        self.domain, self.ratings, self.lists = domain, ratings, lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Both(Estimator[BothUsers]):
+    """A model that predicts ratings and another that recommends, under one budget.
+
+    Parameters
+    ----------
+    like_from : float or None
+        Ratings from here up are likes; None: every rating is. Planned: three quarters up the rating range.
+    lists_share : float
+        Part of the budget (of mu squared) for the model that recommends, in (0, 1).
+    ratings, lists : Estimator
+        The two models; planned: the best ones for the budget.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. The releases are those of the two models, each over its share of mu
+    squared, which adds up to the budget's; a user's likes are chosen from her own rows by a declared
+    threshold, so that the sensitivities are the models' own. Proof: docs/proofs/both.md.
+    """
+
+    name: ClassVar[str] = "both"
+    uses_user_count: ClassVar[bool] = True
+    uses_item_features: ClassVar[bool] = True
+
+    like_from: float | None = None
+    lists_share: float = _LISTS_SHARE
+    ratings: Estimator[Any] = field(default_factory=PrivateALS)
+    lists: Estimator[Any] = field(default_factory=PrivateEigenRec)
+
+    def __post_init__(self) -> None:
+        for name, model in (("ratings", self.ratings), ("lists", self.lists)):
+            if not isinstance(model, Estimator):
+                raise InputError(f"{name} must be an estimator, not {type(model).__name__}.")
+        check_numbers(lists_share=(self.lists_share, float, 0, 1))
+        if not self.lists_share < 1:
+            raise InputError(
+                "lists_share=1 leaves ratings no budget; pass a part below 1, or train for lists."
+            )
+        check_threshold(self.like_from, "like_from")
+        object.__setattr__(self, "lists", replace(cast(Any, self.lists), like_from=self.like_from))
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """The best model for ratings and the best for lists, each planned for its share (docs/both.md).
+
+        Parameters
+        ----------
+        budget, domain, n_users
+            As of the models' own `planned`.
+        **changes
+            Fields to set otherwise.
+        """
+        if domain.likes:
+            raise InputError(
+                "Likes leave no ratings to predict; train for lists.", parameter="job", value="lists"
+            )
+        share = changes.get("lists_share", _LISTS_SHARE)
+        cls(lists_share=share)  # refused here where it is out of range
+        settings: dict[str, Any] = {"like_from": domain.like_from}
+        for job, part in (("ratings", 1 - share), ("lists", share)):
+            model = ESTIMATORS[best(job, budget.private)]
+            settings[job] = model.planned(_part(budget, part), domain, n_users)
+        return cls(**(settings | changes))
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        parts = ("ratings", self.ratings, 1 - self.lists_share), ("lists", self.lists, self.lists_share)
+        found: list[Release] = []
+        for label, model, share in parts:
+            plan = model.releases(budget, domain, fraction * share)
+            found += [replace(each, label=f"{label}: {each.label}") for each in plan.releases]
+        return Plan(budget, found)
+
+    def users(self, ratings: Ratings) -> BothUsers:
+        return BothUsers(ratings.domain, self.ratings.users(ratings), self.lists.users(ratings))
+
+    def train(self, users: BothUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        """One model after the other; the arrays of the one that recommends are called ``lists/...``."""
+        arrays = self.ratings.train(users.ratings, LabelledGate(gate, "ratings: "), seed)
+        lists = self.lists.train(users.lists, LabelledGate(gate, "lists: "), seed)
+        return arrays | {f"lists/{name}": array for name, array in lists.items()}
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        return self.ratings.fold_in(arrays, history)
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        return self.ratings.notes(budget, domain) + self.lists.notes(budget, domain)
+
+    def hyper_parameters(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"like_from": self.like_from, "lists_share": self.lists_share}
+        for name, model in (("ratings", self.ratings), ("lists", self.lists)):
+            settings = {"model": model.name} | model.hyper_parameters()
+            found |= {f"{name}.{key}": value for key, value in settings.items() if key != "like_from"}
+        return found
+
+
+def _part(budget: Budget, share: float) -> Budget:
+    """A budget of that part of mu squared, to choose settings with."""
+    if not budget.private:
+        return budget
+    delta = budget.delta - budget.failure
+    epsilon = epsilon_of(budget.mu * math.sqrt(share), delta)
+    return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))
