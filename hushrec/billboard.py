@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -56,7 +57,13 @@ class Billboard(Recommender):
             object.__setattr__(self, "lists", lists)
 
     def __repr__(self) -> str:
-        return f"Billboard({self.estimator!r}, {self.domain!r})"
+        return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the model, its settings and what was promised; released values only."""
+        settings = (f"{key} = {value}" for key, value in self.estimator.hyper_parameters().items())
+        heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
+        return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
 
     def save(self, path: str | Path) -> None:
         """Write the model file (docs/format.md), whole or not at all."""
@@ -82,13 +89,16 @@ class Billboard(Recommender):
         ModelFileError
             If the file is missing, is no model file, is damaged, or was written by a newer version.
         """
-        stored = read(path, memory_map=memory_map)
-        try:
-            return _of_stored(stored)
-        except BAD_HEADER as error:
-            if isinstance(error, ModelFileError):
-                raise
-            other_version(path, error)
+        return _model(str(path), read(path, memory_map=memory_map))
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Billboard:
+        """Read what :meth:`to_bytes` gave."""
+        return _model("in memory", read(content))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, copied and sent to other processes as the bytes of its model file."""
+        return Billboard.from_bytes, (self.to_bytes(),)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The header and the arrays of a model file."""
@@ -114,6 +124,16 @@ def _entry(estimator: Algorithm) -> dict[str, Any]:
     """What a section of a model file says of its model."""
     settings = estimator.hyper_parameters()
     return {"model": estimator.name, "settings": settings, "scores": estimator.scores}
+
+
+def _model(place: str, stored: ModelFile) -> Billboard:
+    """The model of a file; refused where its header makes no sense."""
+    try:
+        return _of_stored(stored)
+    except BAD_HEADER as error:
+        if isinstance(error, ModelFileError):
+            raise
+        other_version(place, error)
 
 
 def _of_stored(stored: ModelFile) -> Billboard:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -226,7 +226,7 @@ class Estimator(Generic[PrivateSide]):
             raise InputError(
                 f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
             )
-        if budget.private and not ratings.domain.declared:
+        if budget.private and not (ratings.domain.declared or accountant.data_is_public):
             raise InputError(
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
                 " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
@@ -253,6 +253,23 @@ class Estimator(Generic[PrivateSide]):
             public = (*public, PUBLIC_ROWS)
         exact = self.exact_arithmetic and budget.private
         return accountant.statement(public, self.notes(budget, ratings.domain), exact_arithmetic=exact)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn asks for them: ``sklearn.base.clone`` works."""
+        return self.hyper_parameters()
+
+    def set_params(self, **settings: Any) -> Self:
+        """An estimator with these settings changed; this one stays as it is.
+
+        Choosing settings by private ratings costs budget: search by hand on public ones, or with
+        :func:`hushrec.evaluation.tune`, which charges for it.
+        """
+        unknown = sorted(set(settings) - set(self.hyper_parameters()))
+        if unknown:
+            raise InputError(
+                f"{self.name} has no setting {unknown[0]!r}; it has {', '.join(self.get_params())}."
+            )
+        return replace(self, **settings)
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

@@ -168,13 +168,13 @@ def write(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Arra
     write_atomically(Path(path), encode(header, arrays))
 
 
-def read(path: str | Path, *, memory_map: bool = False) -> ModelFile:
+def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     """Read a model file of either version.
 
     Parameters
     ----------
-    path : str or Path
-        The file.
+    path : str, Path or bytes
+        The file, or what it holds.
     memory_map : bool
         Leave the arrays in the file, and hold each against its digest when it is first used. Such a file may
         be replaced, as :func:`write` does, but never written into.
@@ -184,18 +184,8 @@ def read(path: str | Path, *, memory_map: bool = False) -> ModelFile:
     ModelFileError
         If the file is missing, is no model file, is damaged, or was written by a newer version.
     """
-    place = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            raw: Any = b""
-            if not memory_map:
-                raw = file.read()
-            elif os.fstat(file.fileno()).st_size:
-                raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ModelFileError(
-            f"Model file {place!r} cannot be read ({error.strerror}); check the path."
-        ) from None
+    place = "in memory" if isinstance(path, bytes) else str(path)
+    raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)
     decode = {_FIRST_MAGIC: _decode_first}.get(raw[:8], _decode)
     try:
         found = decode(memoryview(raw), place)
@@ -204,17 +194,30 @@ def read(path: str | Path, *, memory_map: bool = False) -> ModelFile:
     except _LayoutError as error:
         _damaged(place, error)
     except BAD_HEADER as error:
-        other_version(path, error)
+        other_version(place, error)
     if not memory_map:
         for name in found.arrays:
             found.arrays[name]  # held against its digest
     return found
 
 
-def other_version(path: str | Path, error: Exception) -> NoReturn:
+def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
+    """The bytes of a file, read or mapped."""
+    try:
+        with path.open("rb") as file:
+            if not memory_map or not os.fstat(file.fileno()).st_size:
+                return file.read()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelFileError(
+            f"Model file {str(path)!r} cannot be read ({error.strerror}); check the path."
+        ) from None
+
+
+def other_version(place: str, error: Exception) -> NoReturn:
     """Refuse a file whose bytes are whole but whose header makes no sense."""
     raise ModelFileError(
-        f"Model file {str(path)!r} was written by another version of hushrec ({error});"
+        f"Model file {place!r} was written by another version of hushrec ({error});"
         " read it with the version that wrote it."
     ) from None
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
+from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels.threads import one_blas_thread
 
@@ -131,7 +132,7 @@ class Recommender:
             return self.estimator.fold_in(self.arrays, history)
 
     def predict(
-        self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]], items: Sequence[Any]
+        self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]], items: Any
     ) -> NDArray[np.float64]:
         """Predicted ratings of some items, clipped to the declared range.
 
@@ -139,13 +140,19 @@ class Recommender:
         ----------
         history : mapping or pairs of item id and rating, or Ratings
             One user's own ratings, or many users'.
-        items : sequence of item ids
-            Items of the declared catalogue.
+        items : sequence of item ids, or a table
+            Items of the declared catalogue. Or, beside Ratings, a data frame, Arrow table or mapping with a
+            column of users and one of items (their usual names): one prediction a row.
 
         Returns
         -------
-        ndarray of shape (n_items,), or (n_users, n_items) where ``history`` is Ratings
+        ndarray
+            Of shape (n_items,); (n_users, n_items) where ``history`` is Ratings; (n_rows,) for a table, in
+            its order, NaN where the item is not in the catalogue. Users without a row in ``history`` are
+            served from released values alone.
         """
+        if isinstance(items, Mapping) or hasattr(items, "columns"):
+            return self._predict_rows(history, items)
         rows, single = self._rows(history)
         columns = self._columns(items)
         scores = self._clip(all_scores(self.arrays, self.fold_in(rows))[:, columns])
@@ -299,10 +306,23 @@ class Recommender:
 
     # ------------------------------------------------------------------ inside
 
+    def _predict_rows(self, history: Any, table: Any) -> NDArray[np.float64]:
+        """A prediction for each row of a table of users and items; NaN where there is no such item."""
+        if not isinstance(history, Ratings):
+            raise InputError("A table of users and items is predicted from Ratings; pass their histories so.")
+        read = read_columns(table, None, None, implicit=True)
+        users, columns = history.user_index(read.users), self.domain.index(read.items)
+        known = columns >= 0
+        rows = np.where(users < 0, history.n_users, users)[known]  # the last one has no ratings
+        state = self.fold_in(history).moved(np.append(np.arange(history.n_users), -1))
+        predicted = np.full(len(columns), np.nan)
+        predicted[known] = self._clip(scores_at(self.arrays, state, rows, columns[known]))
+        return predicted
+
     def _rows(self, history: Any) -> tuple[Ratings, bool]:
         if isinstance(history, Ratings):
             return history, False
-        return Ratings.of_user(history, self.domain), True
+        return _own_ratings(history, self.domain, self.scores == "likes"), True
 
     def _columns(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
@@ -320,6 +340,35 @@ class Recommender:
         if self.scores != "ratings":
             return scores
         return np.clip(scores, self.domain.low, self.domain.high)
+
+
+def _own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
+    """One user's ratings, refused where some cannot be used: they are the caller's own, who may be told."""
+    pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
+    if not isinstance(pairs, str | bytes) and isinstance(pairs, Iterable):
+        pairs = list(pairs)
+        alone = [entry for entry in pairs if not isinstance(entry, tuple | list)]
+        if likes and len(alone) == len(pairs):  # ids of liked items
+            pairs = [(item, domain.high) for item in pairs]
+        elif alone:
+            raise InputError(
+                f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
+                " neither."
+            )
+    rows = Ratings.of_user(pairs, domain)
+    for item, rating in pairs if rows.n_ratings < len(pairs) else ():
+        if Ratings.of_user([(item, rating)], domain).n_ratings:
+            continue
+        if domain.index([item])[0] < 0:
+            raise InputError(
+                f"Item {item!r} of these ratings is not in the model's catalogue of {domain.n_items:,} items;"
+                " leave it out."
+            )
+        raise InputError(
+            f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"
+            " model's range; leave it out or rescale it."
+        )
+    return rows
 
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -236,6 +236,11 @@ def check_domain(domain: Any) -> Domain:
 def _as_tuple(items: Any) -> tuple[Any, ...]:
     if items is None:
         raise InputError(f"The item catalogue is missing; {HOW_TO_DECLARE}.")
+    if isinstance(items, Mapping) or hasattr(items, "columns"):
+        raise InputError(
+            f"The item catalogue must be a sequence of ids, not a {type(items).__name__}; pass the column"
+            " that holds them, as in table['item']."
+        )
     if isinstance(items, (str, bytes)) or not (
         isinstance(items, Iterable) or hasattr(items, "__arrow_c_array__")
     ):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,9 +131,9 @@ class Ratings:
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], domain: Domain, **options: Any) -> Ratings:
-        """`from_any` of a path."""
-        return cls.from_any(Path(path), domain, **options)
+    def read(cls, source: Any, domain: Domain, **options: Any) -> Ratings:
+        """The same as `from_any`, by the name that is looked for."""
+        return cls.from_any(source, domain, **options)
 
     @classmethod
     def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:

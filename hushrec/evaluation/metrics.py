@@ -7,6 +7,7 @@ noise: they are for the curator, and are never stored in a billboard.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -77,6 +78,17 @@ class Evaluation:
 
     def __getitem__(self, name: str) -> Estimate:
         return self.metrics[name]
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name}={metric.value:.4f}" for name, metric in self.metrics.items())
+        return f"Evaluation({figures}; {PRIVATE_FIGURE})"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the text."""
+        return f"<pre>{html.escape(self.text())}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""

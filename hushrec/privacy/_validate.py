@@ -11,6 +11,16 @@ UNITS = ("user", "rating")
 RELATIONS = ("add-remove", "replace")
 
 
+class Single:
+    """What must not exist twice: pickling and copying are refused in a sentence."""
+
+    #: What to do instead.
+    _instead = ""
+
+    def __reduce__(self) -> str:
+        raise InputError(f"{type(self).__name__} cannot be pickled or copied: {self._instead}.")
+
+
 def shown(value: Any) -> str:
     """Name a refused parameter in a message, briefly and without failing on any object."""
     if value is None:

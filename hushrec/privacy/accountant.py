@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import name, shown
+from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded, numeric_array
 from hushrec.privacy.budget import Budget
@@ -26,7 +26,7 @@ _ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equa
 _LEFTOVER = 1e-9  # of mu^2: less is what rounding leaves, whose noise would drown anything
 
 
-class Accountant:
+class Accountant(Single):
     """Spends one budget, release by release: check, record durably, and only then draw the noise.
 
     Parameters
@@ -49,6 +49,8 @@ class Accountant:
     docs/proofs/accounting.md, section 4. An accountant and its streams belong to the process that made them,
     since a fork could spend the same budget again.
     """
+
+    _instead = "a copy could spend the same budget again; make another Accountant with the same ledger"
 
     def __init__(
         self,

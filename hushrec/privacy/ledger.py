@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
-from hushrec.privacy._validate import name, shown
+from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
@@ -136,7 +136,7 @@ def default_path() -> Path:
     return state / "hushrec" / "ledger.sqlite"
 
 
-class Ledger:
+class Ledger(Single):
     """A file of charges, shared by runs and processes.
 
     Parameters
@@ -154,6 +154,8 @@ class Ledger:
 
     busy_timeout = 30.0
     """Seconds to wait for another process before giving up."""
+
+    _instead = "open its file where it is needed, with Ledger(path)"
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         if not isinstance(path, str | os.PathLike):

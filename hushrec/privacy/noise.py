@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.errors import InputError
+from hushrec.privacy._validate import Single
 
 if TYPE_CHECKING:
     from hushrec.privacy.sampler import Law
@@ -41,12 +42,14 @@ class NoiseSource(Protocol):
         """Return the labels, each flipped with `probability`."""
 
 
-class GeneratorNoise:
+class GeneratorNoise(Single):
     """What all sources share: exact noise from the words of `_stream`.
 
     The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded
     to it from the real sum of value and noise, and then to the type of the value. What is not finite stays.
     """
+
+    _instead = "noise that is drawn twice hides nothing; make a source where it is needed"
 
     def _stream(self) -> np.random.BitGenerator:
         raise NotImplementedError

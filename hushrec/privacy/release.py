@@ -1,5 +1,6 @@
 """What is, or will be, released: no data in it, so a plan can be read before any row is."""
 
+import html
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -124,6 +125,19 @@ class Plan:
     def __init__(self, budget: Budget, releases: Iterable[Release]) -> None:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "releases", tuple(releases))
+
+    def __repr__(self) -> str:
+        return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: a row a release."""
+        rows = [("release", "mechanism", "sensitivity", "mu")] + [
+            (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}")
+            for each in self.releases
+        ]
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<p>{html.escape(repr(self))}</p><table>{body}</table>"
 
     @cached_property
     def mu(self) -> float:

@@ -1,5 +1,6 @@
 """The privacy statement: what is promised, in words for a reader and in JSON for a program."""
 
+import html
 import math
 import textwrap
 from collections.abc import Iterable
@@ -91,6 +92,17 @@ class PrivacyStatement:
             f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What a user is shown herself is "
             "computed from the released values and her own ratings, for her alone."
         )
+
+    def __repr__(self) -> str:
+        promise = str(self.budget) if self.private else "NOT PRIVATE"
+        return f"PrivacyStatement({promise}, {len(self.releases)} releases)"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the text."""
+        return f"<pre>{html.escape(self.text())}</pre>"
 
     def text(self) -> str:
         """Return the statement for a terminal, at most 80 columns wide."""

@@ -1,0 +1,174 @@
+"""What Python users expect of objects: copies, parameters, notebooks, names, plain refusals."""
+
+import copy
+import importlib
+import logging
+import math
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import hushrec
+from hushrec.algorithms import ALS, ItemBias, Popular, PrivateEigenRec
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError
+from hushrec.evaluation import evaluate
+from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
+from hushrec.privacy.testing import SeededNoise
+
+BUDGET = Budget(5.0, 1e-6)
+RATINGS = realistic(300, 40, 4000, seed=3)
+MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
+ALONE = dict(list(zip(RATINGS.domain.items, (5.0, 4.0, 1.0))))
+
+
+def answer(model: hushrec.Billboard) -> list:
+    """What a process of a pool is asked."""
+    return model.recommend(ALONE, 5)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_model_travels_as_the_bytes_of_its_file(again) -> None:
+    twin = again(MODEL)
+    assert twin.to_bytes() == MODEL.to_bytes()
+    assert answer(twin) == answer(MODEL)
+    assert MODEL.to_bytes() in pickle.dumps(MODEL)  # nothing else is in there
+
+
+def test_a_model_goes_through_a_pool_of_processes() -> None:
+    with ProcessPoolExecutor(1) as pool:
+        assert pool.submit(answer, MODEL).result() == answer(MODEL)
+
+
+def test_bytes_are_checked_as_a_file_is() -> None:
+    content = bytearray(MODEL.to_bytes())
+    content[-100] ^= 1
+    with pytest.raises(InputError, match="damaged"):
+        hushrec.Billboard.from_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("what", ["accountant", "ledger", "noise", "seeded"])
+def test_what_spends_or_hides_cannot_be_copied(what, again, tmp_path) -> None:
+    made = {
+        "accountant": lambda: Accountant(BUDGET),
+        "ledger": lambda: Ledger(tmp_path / "ledger.sqlite", create=True),
+        "noise": SystemNoise,
+        "seeded": lambda: SeededNoise(1),
+    }[what]()
+    with pytest.raises(InputError, match="cannot be pickled or copied: "):
+        again(made)
+
+
+def test_parameters_as_scikit_learn_has_them() -> None:
+    model = PrivateEigenRec(rank=3)
+    assert type(model)(**model.get_params()) == model
+    changed = model.set_params(rank=5, iterations=2)
+    assert (changed.rank, changed.iterations, model.rank) == (5, 2, 3)
+    with pytest.raises(InputError, match="no setting 'ranks'"):
+        model.set_params(ranks=5)
+    with pytest.raises(InputError):
+        model.set_params(rank=-1)
+
+
+def test_a_table_of_users_and_items_is_predicted_in_its_order() -> None:
+    users, items = list(RATINGS.users[:4]), list(RATINGS.domain.items[:3])
+    rows = [(users[2], items[1]), ("nobody", items[0]), (users[0], "nothing"), (users[2], items[0])]
+    frame = pd.DataFrame(rows, columns=["user_id", "item_id"], index=[7, 7, 1, 0])
+    expected = MODEL.predict(RATINGS, items)
+    of_nobody = MODEL.predict({}, items)
+    for table in (frame, pa.Table.from_pandas(frame, preserve_index=False), frame.to_dict("list")):
+        found = MODEL.predict(RATINGS, table)
+        np.testing.assert_allclose(found, [expected[2, 1], of_nobody[0], math.nan, expected[2, 0]])
+    with pytest.raises(InputError, match="Ratings"):
+        MODEL.predict(ALONE, frame)
+
+
+def test_notebooks_and_terminals_show_what_is_public_and_no_more() -> None:
+    for shown in (MODEL, MODEL.privacy, MODEL.estimator.plan(BUDGET, RATINGS.domain)):
+        assert len(repr(shown)) < 300
+        assert "unit: user, relation: add-remove" in repr(shown) + shown._repr_html_()
+        assert "<script" not in shown._repr_html_()
+    assert str(MODEL.privacy) == MODEL.privacy.text()
+    measured = evaluate(MODEL, RATINGS, RATINGS)
+    assert "private figure" in repr(measured) and "private figure" in str(measured)
+    assert "private figure" in measured._repr_html_()
+
+
+def test_markup_in_settings_stays_text() -> None:
+    domain = Domain(["<b>x</b>", "y"], rating_range=(1, 5))
+    model = ItemBias().fit(Ratings.from_any((["a"], ["y"], [3]), domain), Accountant(BUDGET))
+    assert "<b>x" not in model._repr_html_()
+
+
+def test_the_log_tells_releases(caplog: pytest.LogCaptureFixture) -> None:
+    texts = []
+    for ratings in (RATINGS, RATINGS.rows(np.arange(299), keyed=True)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="hushrec"):
+            ItemBias().fit(ratings, Accountant(BUDGET))
+        texts.append(caplog.text)
+    assert texts[0] == texts[1]
+    assert texts[0].count("released") == len(MODEL.privacy.releases)
+
+
+def test_every_public_name_is_at_the_top() -> None:
+    for room in ("algorithms", "data", "privacy", "evaluation", "papers.dpals"):
+        module = importlib.import_module(f"hushrec.{room}")
+        for name in module.__all__:
+            assert getattr(hushrec, name) is getattr(module, name)
+    for estimator in hushrec.ESTIMATORS.values():
+        assert getattr(hushrec, estimator.__name__) is estimator
+
+
+def test_importing_reads_nothing_heavy() -> None:
+    code = "import sys, hushrec; print({'numpy', 'pyarrow', 'numba', 'scipy'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("history", "says"),
+    [
+        (["u1", "u2"], "'u1' is neither"),
+        ("u1", "pairs"),
+        ({"nope": 5}, "Item 'nope' of these ratings is not in the model's catalogue of 40 items"),
+        ({"i00001": 50}, "Rating 50 of item 'i00001' is not a number from 1 to 5"),
+        ({"i00001": math.nan}, "Rating nan of item 'i00001' is not a number from 1 to 5"),
+        ({"i00002": 4, "i00001": "good"}, "Rating 'good' of item 'i00001'"),
+        (7, "pairs"),
+    ],
+)
+def test_her_own_ratings_are_taken_whole_or_refused(history, says) -> None:
+    for call in (lambda: MODEL.recommend(history), lambda: MODEL.predict(history, ["i00001"])):
+        with pytest.raises(InputError, match=says):
+            call()
+
+
+def test_a_model_of_likes_takes_ids_alone() -> None:
+    domain = Domain(RATINGS.domain.items, rating_range=(0, 1))
+    likes = Ratings.from_any(RATINGS.to_arrow(), domain, implicit=True)
+    model = Popular().fit(likes, Accountant(BUDGET))
+    assert model.recommend(["i00001", "i00002"], 5) == model.recommend({"i00001": 1, "i00002": 1}, 5)
+
+
+@pytest.mark.parametrize("items", [pd.DataFrame({"item": ["a"]}), {"item": ["a"]}, pa.table({"item": ["a"]})])
+def test_a_table_is_no_catalogue(items) -> None:
+    with pytest.raises(InputError, match="pass the column"):
+        Domain(items, rating_range=(1, 5))
+
+
+def test_a_domain_read_from_public_data_trains_where_they_are_declared_public() -> None:
+    domain = Domain.observed(RATINGS.to_arrow())
+    ratings = Ratings.from_any(RATINGS.to_arrow(), domain)
+    with pytest.raises(InputError, match="declare"):
+        ItemBias().fit(ratings, Accountant(BUDGET))
+    model = ItemBias().fit(ratings, Accountant(BUDGET, data_is_public=True))
+    assert not model.privacy.private
+    ALS(rank=2).fit(ratings, Accountant(Budget(math.inf, 1e-6)))
