@@ -28,8 +28,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.frontier.data import available, folder, split
-from benchmarks.frontier.data import read as read_ratings
+from benchmarks.frontier.data import available, folder, read as read_ratings, split
 from benchmarks.frontier.tables import write_part
 from hushrec.algorithms import ALS, Estimator, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings

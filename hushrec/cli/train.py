@@ -62,8 +62,7 @@ def train(
     out
         Where the model goes, as in --out model.hush.
     """
-    from hushrec.evaluation.runs import check_run
-    from hushrec.evaluation.runs import train as run
+    from hushrec.evaluation.runs import check_run, train as run
     from hushrec.privacy import Accountant
 
     budget, domain = promise.budget(), declared.domain(reading.implicit)

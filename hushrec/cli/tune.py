@@ -73,8 +73,7 @@ def tune(
     mean_runs
         Expected number of runs.
     """
-    from hushrec.evaluation.tuning import grid, try_all
-    from hushrec.evaluation.tuning import tune as run
+    from hushrec.evaluation.tuning import grid, try_all, tune as run
     from hushrec.privacy import Accountant
 
     budget, domain = promise.budget(), declared.domain(reading.implicit)

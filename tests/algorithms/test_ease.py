@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec import Billboard
-from hushrec.algorithms import EASE, Popular
-from hushrec.algorithms import ease as room
+from hushrec.algorithms import EASE, Popular, ease as room
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate

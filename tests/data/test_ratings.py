@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from data_oracle import as_dictionary, build, item_order, text_key
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError

@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hushrec.data import Domain, Ratings, sample_per_user, split_ratings
 from hushrec.data.times import NO_TIME, encode_times, parse_time

@@ -24,8 +24,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from benchmarks import demo
-from hushrec import checks, estimator
-from hushrec import users as users_module
+from hushrec import checks, estimator, users as users_module
 from hushrec.algorithms import (
     Estimator,
     ItemBias,
@@ -39,18 +38,24 @@ from hushrec.algorithms import (
 )
 from hushrec.cli import files, recommend
 from hushrec.cli.options import Reading
-from hushrec.data import Domain, Ratings, building, ids, readers, splits, times
-from hushrec.data import domain as domain_module
-from hushrec.data import files as data_files
-from hushrec.engines.secure import client as secure_client
-from hushrec.engines.secure import server as secure_server
+from hushrec.data import (
+    Domain,
+    Ratings,
+    building,
+    domain as domain_module,
+    files as data_files,
+    ids,
+    readers,
+    splits,
+    times,
+)
+from hushrec.engines.secure import client as secure_client, server as secure_server
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs, tuning
 from hushrec.evaluation.compare import Comparison
 from hushrec.gate import Gate, LocalGate
-from hushrec.kernels import one_bit as one_bit_kernels
-from hushrec.kernels import residuals, sparse_rows, topk
+from hushrec.kernels import one_bit as one_bit_kernels, residuals, sparse_rows, topk
 from hushrec.papers.dpals import DPALS, dpals
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, eigensolvers, projected_gradient
 from hushrec.papers.mcsherry_mironov import CleansedSVD, cleansed_svd
@@ -64,22 +69,14 @@ from hushrec.privacy import (
     Plan,
     RandomizedResponse,
     SystemNoise,
+    accountant as accountant_module,
     accounting,
+    budget as budget_module,
     positive,
+    release as release_module,
     run_count,
     sampler,
     schema,
-)
-from hushrec.privacy import (
-    accountant as accountant_module,
-)
-from hushrec.privacy import (
-    budget as budget_module,
-)
-from hushrec.privacy import (
-    release as release_module,
-)
-from hushrec.privacy import (
     statement as statement_module,
 )
 from hushrec.privacy.noise import GeneratorNoise
@@ -103,8 +100,7 @@ from tests.data import test_domain, test_rows_alone, test_times
 from tests.endtoend import test_end_to_end
 from tests.engines import test_aggregation, test_node_ledger
 from tests.evaluation import test_parts, test_runs
-from tests.kernels import test_one_bit as test_one_bit_kernels
-from tests.kernels import test_residuals
+from tests.kernels import test_one_bit as test_one_bit_kernels, test_residuals
 from tests.privacy import (
     test_accountant,
     test_accounting,

@@ -18,8 +18,7 @@ from hushrec.network import service as services
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection, RefusedError, TransportError
-from hushrec.papers.masked import client
-from hushrec.papers.masked import server as servers
+from hushrec.papers.masked import client, server as servers
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
 from tests.command_line import invoke
