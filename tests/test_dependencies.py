@@ -19,6 +19,7 @@ MODULES = {
     "dp-accounting": "dp_accounting",
     "import-linter": "importlinter",
     "docstring-parser": "docstring_parser",
+    "lazy-loader": "lazy_loader",
 }
 
 
