@@ -1,7 +1,7 @@
 """Ratings and their public domain: readers, splits, keyed samples, generated ratings."""
 
 from hushrec.data.domain import Domain
-from hushrec.data.generators import realistic
+from hushrec.data.generators import paired_likes, realistic
 from hushrec.data.ratings import Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.data.splits import leave_k_out, split_ratings, strong_generalization
@@ -10,6 +10,7 @@ __all__ = [
     "Domain",
     "Ratings",
     "leave_k_out",
+    "paired_likes",
     "realistic",
     "sample_per_user",
     "split_ratings",

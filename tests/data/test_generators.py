@@ -1,8 +1,15 @@
+import math
+
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 
-from hushrec.data import Domain, Ratings, realistic
+from hushrec.algorithms import EASE
+from hushrec.data import Domain, Ratings, paired_likes, realistic, strong_generalization
 from hushrec.errors import InputError
+from hushrec.evaluation import evaluate
+from hushrec.evaluation.metrics import rank_scores
+from hushrec.privacy import Accountant, Budget
 
 
 def cells(matrix):
@@ -114,3 +121,55 @@ def test_they_are_ratings_like_any_other():
     again = Ratings.from_any(ratings.to_arrow(), ratings.domain)
     assert (again.matrix != ratings.matrix).nnz == 0
     assert again.users.tolist() == ratings.users.tolist()
+
+
+class TestPairedLikes:
+    @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 1, 5), (1, 9, 9), (30, 20, 600), (200, 41, 2500)])
+    def test_any_size_is_met_exactly(self, shape):
+        ratings = paired_likes(*shape, seed=0)
+        assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == shape
+        assert ratings.domain.likes and (ratings.matrix.data == 1).all()
+        assert (np.diff(ratings.matrix.indptr) >= 1).all()
+
+    def test_companions_are_taken_along(self):
+        """Who likes an item of middling popularity nearly always likes a certain other, if it has one."""
+        share = {}
+        for paired in (0.0, 1.0):
+            matrix = paired_likes(
+                3000, 300, 60_000, paired=paired, together=0.8, taste_spread=0.0, seed=1
+            ).matrix
+            counts = np.diff(matrix.tocsc().indptr)
+            usual = (counts > 40) & (counts < 400)
+            both = (matrix.T @ matrix).toarray()[usual][:, usual]
+            np.fill_diagonal(both, 0)
+            best = both.argmax(axis=1)
+            share[paired] = (both.max(axis=1) / counts[usual]).mean()
+            if paired:  # the two of a pair name each other
+                assert (best[best] == np.arange(len(best))).mean() > 0.9
+        assert share[1.0] > 0.8 > 0.65 > share[0.0]
+
+    def test_ease_beats_a_factorization_of_rank_100_by_a_quarter(self):
+        parts = strong_generalization(paired_likes(4200, 7200, 310_000, seed=3), 0.1, seed=0)
+        known = parts.fold_in.matrix.toarray()
+        hidden = parts.target.aligned_to(parts.fold_in).matrix.toarray()
+        train = parts.train.matrix.astype(np.float64)
+        directions = scipy.sparse.linalg.svds(train, 100, random_state=0)[2]
+        scores = known @ directions.T @ directions
+        best = np.argsort(-np.where(known > 0, -np.inf, scores), axis=1)[:, :20]
+        factorized = rank_scores(np.take_along_axis(hidden, best, axis=1) > 0, (hidden > 0).sum(axis=1))[0]
+        model = EASE().fit(parts.train, Accountant(Budget(math.inf, 1e-6)))
+        ease = evaluate(model, parts.fold_in, parts.target, k=20, resamples=0)["recall@20"].value
+        assert ease > 1.25 * np.nanmean(factorized) > 0.2
+
+    def test_bad_parameters(self):
+        for wrong in (
+            {"n_likes": 5},
+            {"n_likes": 101},
+            {"paired": 1.1},
+            {"together": -0.1},
+            {"taste_spread": math.nan},
+            {"rank": 0},
+            {"seed": -1},
+        ):
+            with pytest.raises(InputError):
+                paired_likes(**{"n_users": 10, "n_items": 10, "n_likes": 50, "seed": 0, **wrong})
