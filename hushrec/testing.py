@@ -32,7 +32,9 @@ import numpy.typing as npt
 from hushrec.data import Domain, Ratings
 from hushrec.errors import HushrecError
 from hushrec.estimator import Estimator
-from hushrec.privacy import Accountant, Budget, Laplace, Release
+from hushrec.gate import LocalGate
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.privacy import Accountant, Budget, Laplace, Plan, Release
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
 
@@ -164,12 +166,13 @@ def check_sensitivity(
     dict
         The largest move of each release, in units of its sensitivity.
     """
-    releases = {release.label: release for release in estimator.plan(budget, domain).releases}
+    plan = estimator.plan(budget, domain)
+    releases = {release.label: release for release in plan.releases}
     worst = dict.fromkeys(releases, 0.0)
     for ratings, others, noise_seed in neighbours(budget.relation, pairs, seed, domain):
-        calls = transcript(estimator, budget, ratings, SeededNoise(noise_seed))
+        calls = transcript(estimator, plan, ratings, 1, SeededNoise(noise_seed))
         for other in others:
-            again = transcript(estimator, budget, other, ReplayNoise(calls))
+            again = replay(estimator, plan, other, 1, calls)
             for label, distance in moves(calls, again, releases).items():
                 assert math.isfinite(distance), f"release {label!r} holds what is no number"
                 if distance > 1 - _TELLS:
@@ -219,12 +222,21 @@ def check_two_processes(
 
 
 def transcript(
-    estimator: Estimator, budget: Budget, ratings: Ratings, noise: NoiseSource, seed: int = 1
+    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, noise: NoiseSource
 ) -> list[NoiseCall]:
     """Every value that reached the gate in one run, with what came out."""
     recorder = RecordingNoise(noise)
-    estimator.fit(ratings, Accountant(budget, noise=recorder), seed=seed)
+    gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
+    with one_blas_thread():
+        estimator.train(estimator.users(ratings.rated()), gate, seed)
     return recorder.calls
+
+
+def replay(
+    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
+) -> list[NoiseCall]:
+    """What another data set would have sent to the gate, had the world seen the same releases."""
+    return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
 
 
 def moves(

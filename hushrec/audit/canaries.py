@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
-from hushrec.audit.distinguish import replay, transcript
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, SystemNoise
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall
+from hushrec.testing import replay, transcript
 
 Array = NDArray[Any]
 

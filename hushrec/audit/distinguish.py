@@ -20,10 +20,10 @@ from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.gate import LocalGate
-from hushrec.privacy import Accountant, Budget, Plan, SystemNoise, mu_of_pure, total_mu
+from hushrec.privacy import Budget, Plan, SystemNoise, mu_of_pure, total_mu
 from hushrec.privacy.noise import NoiseSource
-from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
+from hushrec.privacy.testing import NoiseCall, SeededNoise
+from hushrec.testing import replay, transcript
 
 Array = NDArray[Any]
 
@@ -155,23 +155,6 @@ def distinguish(
     thresholds = _THRESHOLDS * (pair.mu**2 / 2 + pair.mu)
     bound = mu_lower_bound(forth, back, thresholds, alpha)
     return Distinguishing(estimator.name, budget, plan.mu, pair.mu, bound, alpha, forth, back)
-
-
-def transcript(
-    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, noise: NoiseSource
-) -> list[NoiseCall]:
-    """Every value that reached the gate in one run, with what came out."""
-    recorder = RecordingNoise(noise)
-    gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
-    estimator.train(estimator.users(ratings), gate, seed)
-    return recorder.calls
-
-
-def replay(
-    estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
-) -> list[NoiseCall]:
-    """What another data set would have sent to the gate, had the world seen the same releases."""
-    return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
 
 
 def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:

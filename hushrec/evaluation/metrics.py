@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
+from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.evaluation.one_bit import sign_metrics
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -31,23 +33,6 @@ PRIVATE_FIGURE = (
 _SURELY_DRAWN = 40
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure and its confidence interval.
-
-    Attributes
-    ----------
-    value : float
-        The figure; NaN where nothing was there to measure.
-    low, high : float
-        Ends of the interval.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -205,8 +190,6 @@ def _sign_metrics(
     billboard: Billboard, history: Ratings, targets: Ratings, resamples: int, seed: int
 ) -> dict[str, Estimate]:
     """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
-    from hushrec.evaluation.one_bit import sign_metrics
-
     if billboard.scores != "log-odds":
         return {}
     estimator: Any = billboard.estimator
@@ -317,54 +300,8 @@ def _estimates(
                 ]
             )
 
-    values = figures(np.ones(len(per_user)))
-    low, high = bootstrap_interval(values, figures, len(per_user), resamples, seed)
     names = ("rmse", "mae", f"recall@{k}", f"ndcg@{k}", f"coverage@{k}")
-    return {
-        name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high, strict=True)
-    }
-
-
-def bootstrap_interval(
-    values: Array, figures: Any, n_users: int, resamples: int, seed: int, confidence: float = 0.95
-) -> tuple[Array, Array]:
-    """Percentile bootstrap over users, re-centred on the figures.
-
-    A resample holds 63% of the distinct users, so its coverage is biased downwards; shifting the
-    percentiles by (figure - mean of the resamples) takes that out, and hardly moves the other metrics.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_figures,)
-        The figures on the users as they are.
-    figures : callable
-        From how often each user is drawn, shape (n_users,), to the figures.
-    n_users, resamples, seed : int
-        Users, resamples and the seed that draws them.
-    confidence : float
-        Level of the interval.
-
-    Returns
-    -------
-    (low, high) : ndarrays of shape (n_figures,)
-        NaN where a figure is, or without resamples.
-    """
-    if resamples == 0 or n_users == 0:
-        return np.full(len(values), np.nan), np.full(len(values), np.nan)
-    drawn = np.array([figures(weights) for weights in _draws(n_users, resamples, seed)])
-    tail = (1 - confidence) / 2
-    some = ~np.isnan(drawn).all(axis=0)
-    shift = np.zeros(len(values))
-    shift[some] = values[some] - np.nanmean(drawn[:, some], axis=0)
-    low, high = np.full(len(values), np.nan), np.full(len(values), np.nan)
-    low[some], high[some] = np.nanquantile(drawn[:, some], [tail, 1 - tail], axis=0)
-    return np.maximum(low + shift, 0.0), high + shift
-
-
-def _draws(n_users: int, resamples: int, seed: int) -> Iterator[Array]:
-    generator = np.random.default_rng(seed)
-    for _ in range(resamples):
-        yield np.bincount(generator.integers(0, n_users, n_users), minlength=n_users).astype(np.float64)
+    return estimates(names, figures, len(per_user), resamples, seed)
 
 
 def _check(**rules: tuple[Any, int]) -> None:

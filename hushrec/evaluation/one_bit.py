@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.evaluation.metrics import Estimate, bootstrap_interval
+from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.kernels.one_bit import likelihood
 
 Array = NDArray[Any]
@@ -70,9 +70,4 @@ def sign_metrics(
         measures = [sign_accuracy(scores, liked, cells), log_loss(scores, liked, link, cells)]
         return np.array([*measures, auc(scores, liked, cells)])
 
-    values = figures(np.ones(len(counts)))
-    low, high = bootstrap_interval(values, figures, len(counts), resamples, seed)
-    names = ("accuracy", "log_loss", "auc")
-    return {
-        name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high, strict=True)
-    }
+    return estimates(("accuracy", "log_loss", "auc"), figures, len(counts), resamples, seed)

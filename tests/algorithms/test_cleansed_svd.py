@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.audit.distinguish import replay, transcript
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import replay, transcript
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 from tests.algorithms.neighbours import moves
 

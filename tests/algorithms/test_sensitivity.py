@@ -11,9 +11,9 @@ import math
 
 import pytest
 
-from hushrec.audit.distinguish import replay, transcript
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import replay, transcript
 from tests.algorithms.cases import CASES, DOMAIN, Case
 from tests.algorithms.neighbours import exact_excess, moves, neighbours
 

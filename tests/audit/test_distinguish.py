@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular
-from hushrec.audit.distinguish import distance, distinguish, replay, transcript, worst_pair
+from hushrec.audit.distinguish import distance, distinguish, worst_pair
 from hushrec.errors import InputError
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.one_bit import OneBitCompletion
@@ -23,6 +23,7 @@ from hushrec.privacy import (
     mu_of_pure,
 )
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import replay, transcript
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, DOMAIN, Case
 

@@ -11,7 +11,8 @@ from hushrec.algorithms import ALS, Billboard, ItemBias, Popular
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
-from hushrec.evaluation.metrics import PRIVATE_FIGURE, bootstrap_interval
+from hushrec.evaluation.intervals import bootstrap_interval
+from hushrec.evaluation.metrics import PRIVATE_FIGURE
 from hushrec.privacy import Accountant, Budget
 
 N_ITEMS = 12
