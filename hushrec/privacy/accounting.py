@@ -21,6 +21,7 @@ from hushrec.privacy._validate import number
 
 LARGEST_MU = 1e4  # beyond it the formula loses digits, and nothing is private anyway
 SMALLEST_DELTA = 1e-300
+SMALLEST_MU = 1e-40  # of a budget: fourth powers of noise of 1e40 ranges of up to 1e30 are numbers still
 ROUNDING = 1e-12  # relative slack of the budget filter in mu^2; mu_of leaves room for it
 
 _SAFETY = 1e-10  # relative: more than the error of delta_of anywhere in its range

@@ -11,6 +11,7 @@ from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive
 from hushrec.privacy.accounting import (
     ROUNDING,
     SMALLEST_DELTA,
+    SMALLEST_MU,
     epsilon_of,
     mu_of,
     total_mu,
@@ -43,7 +44,8 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0. ``math.inf`` is the explicit word for no privacy. There is no default.
+        Greater than 0, and such that mu is at least 1e-40. ``math.inf`` is the explicit word for no privacy.
+        There is no default.
     delta : float
         In [1e-300, 1); take it well below one over the number of users. There is no default.
     unit : {"user", "rating"}
@@ -77,6 +79,12 @@ class Budget:
         if not 0 <= failure <= self.delta:
             raise InputError(f"failure must be from 0 to delta = {self.delta:g}, not {failure:g}; {advice}.")
         object.__setattr__(self, "failure", failure)
+        if 0 < self.mu < SMALLEST_MU:
+            raise InputError(
+                f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, and"
+                f" noise for less than {SMALLEST_MU:g} drowns everything; declare a larger epsilon or delta.",
+                parameter="epsilon",
+            )
 
     @cached_property
     def mu(self) -> float:

@@ -85,6 +85,15 @@ def test_the_full_grid(record_property):
     record_property("refused", count)
 
 
+@pytest.mark.parametrize("epsilon", [1e-39, 1e-160, 1e-200, 1e-300])
+def test_a_budget_that_noise_would_drown(epsilon):
+    """Killed: trainings that end in OverflowError or LinAlgError, since the square of mu is no number."""
+    assert "larger epsilon" in refused(Budget, epsilon, 1e-300)
+    assert Budget(epsilon, 1e-6).mu > 1e-6  # delta alone allows it
+    assert Budget(1e-37, 1e-300).mu > 1e-40
+    assert Budget(1e-39, 1e-300, failure=1e-300).mu == 0  # all of it is for selections
+
+
 @pytest.mark.parametrize("word", NOT_WORDS, ids=repr)
 def test_bad_unit_and_relation(word):
     assert "unit" in refused(Budget, 1, 1e-6, word)
