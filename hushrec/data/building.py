@@ -9,7 +9,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data.domain import Domain
-from hushrec.data.ids import Encoded, encode_ids, positions_of
+from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
@@ -115,9 +115,7 @@ def _sorted_unique(
     counts = np.zeros(n_users, dtype=np.int64)
     for part in slices(len(cell)):
         rows, columns[part] = np.divmod(cell[part], n_items)
-        if len(rows):
-            first = int(rows[0])
-            counts[first : int(rows[-1]) + 1] += np.bincount(rows - first)
+        counts[rows[0] : rows[-1] + 1] += np.bincount(rows - rows[0])
     return _Entries(columns, values, times, counts)
 
 
@@ -147,14 +145,12 @@ def _sorted_by_cell(
 
 def _latest(times: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Mark the latest entry of each group of neighbours, the last one of a tie; ``ends`` marks their ends."""
-    latest = ends.copy()
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
-    own, last = times[doubles], np.flatnonzero(ends[doubles])
-    starts = np.append(0, last[:-1] + 1)
-    best = np.repeat(np.maximum.reduceat(own, starts), np.diff(starts, append=len(own)))
-    places = np.maximum.reduceat(np.where(own == best, np.arange(len(own)), -1), starts)
+    last = ends[doubles]
+    order = np.lexsort((times[doubles], np.cumsum(last) - last))  # by group, then by time, then as they are
+    latest = ends.copy()
     latest[doubles] = False
-    latest[doubles[places]] = True
+    latest[doubles[order[last]]] = True
     return latest
 
 
@@ -179,11 +175,6 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int)
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
-
-
-def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
-    """Entries of a NumPy or an Arrow array."""
-    return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
 
 
 def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:

@@ -263,11 +263,10 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
         raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}; likes have none: likes=True.")
     try:
         low, high = rating_range
+        numbers = is_number(low) and is_number(high)
     except (TypeError, ValueError):
-        raise InputError(
-            f"rating_range must be two numbers (low, high), not {rating_range!r}.", parameter="rating_range"
-        ) from None
-    if not (is_number(low) and is_number(high)):
+        numbers = False
+    if not numbers:
         raise InputError(
             f"rating_range must be two numbers (low, high), not {rating_range!r}.", parameter="rating_range"
         )

@@ -96,12 +96,13 @@ def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> 
 def _read_text(stream: Any, kind: str, columns: Any, implicit: bool) -> Columns:
     if kind in ("movielens-100k", "movielens-dat"):
         names, delimiter = list(ROLES), "\t" if kind == "movielens-100k" else "::"
+        blocks = lines_of(stream)
     else:
-        names, delimiter, stream = read_header(stream, "\t" if kind == "tsv" else None)
+        names, delimiter, blocks = read_header(stream, "\t" if kind == "tsv" else None)
     chosen = find_columns(names, columns, implicit)
     wanted = [names.index(name) for name in chosen.values()]
     quoted = kind in ("csv", "tsv") and delimiter != "::"
-    cells = dict(zip(chosen, read_fields(stream, len(names), wanted, delimiter, quoted)))
+    cells = dict(zip(chosen, read_fields(blocks, len(names), wanted, delimiter, quoted)))
     users, items = as_text(cells["user"]), as_text(cells["item"])
     return columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
 

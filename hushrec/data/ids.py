@@ -27,6 +27,12 @@ _LARGEST = 1 << 53  # from here on floats skip integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
 _NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
+#: Types that Arrow cannot number the values of, and others that hold the same.
+_PLAIN = {
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+    pa.float16(): pa.float32(),
+}
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
@@ -155,7 +161,8 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     fixed = not guessed and (isinstance(column, range) or module == "polars" or _is_arrow(column))
     column = as_arrow_or_objects(column)
     if isinstance(column, np.ndarray):
-        return _encode_objects(column, exact)
+        cells = pa.array((canonical_text(value, exact=exact) for value in column), pa.large_string())
+        return _merge_equal_texts(np.arange(len(column), dtype=np.int32), column, cells)
     check_scalar_type(column.type, "ids")
     codes, values = dictionary(column)
     texts = _canonical_array(values)
@@ -165,7 +172,7 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
         if pa.types.is_integer(values.type) and not exact:
             small = np.abs(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)) < _LARGEST
             texts = pc.if_else(pa.array(small), texts, None)
-        values = _object_array(given_ids(values))
+        values = np.fromiter(given_ids(values), object)
     return _merge_equal_texts(codes, values, texts)
 
 
@@ -251,9 +258,9 @@ def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
         if str(column.dtype) == "Object":
             return _objects(column.to_list())
         return as_arrow_or_objects(column.to_arrow())
+    if isinstance(column, np.ndarray) and column.ndim != 1:
+        raise InputError(f"A column must have one dimension, not {column.ndim}.")
     if isinstance(column, np.ndarray) and column.dtype != object:
-        if column.ndim != 1:
-            raise InputError(f"A column must have one dimension, not {column.ndim}.")
         if column.dtype.kind in "iuf" and column.dtype.itemsize <= 8:
             with np.errstate(all="ignore"):
                 if column.dtype == np.float16:
@@ -276,10 +283,7 @@ def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
 
 def _objects(values: Iterable[Any]) -> pa.ChunkedArray | np.ndarray:
     """Python objects: as Arrow text if every one of them is text (same result, faster), else one by one."""
-    if isinstance(values, np.ndarray):
-        array = values.reshape(-1)
-    else:
-        array = _object_array(values if isinstance(values, Sequence) else list(values))
+    array = np.fromiter(values, object)  # np.array would look inside nested sequences
     if len(array) and all(type(value) is str for value in array):
         try:
             return pa.chunked_array([pa.array(array, pa.large_string())])
@@ -334,32 +338,24 @@ def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         return codes, pa.ExtensionArray.from_storage(kind, values)
     if pa.types.is_null(kind):
         return np.full(len(column), -1, np.int32), pa.array([], pa.large_string())
-    if pa.types.is_dictionary(kind) and column.num_chunks:
+    if pa.types.is_dictionary(kind):
         try:
             encoded = column.unify_dictionaries()
-        except pa.ArrowException:  # nulls in a dictionary, or more values than its index type can number
+            inner = encoded.chunk(0).dictionary
+        except (pa.ArrowException, IndexError):  # nulls in a dictionary, more values than fit, or no rows
             return dictionary(column.cast(kind.value_type))
-        codes = _concatenate([_codes(chunk.indices) for chunk in encoded.chunks], np.int32)
         # A dictionary may repeat a value, hold null or hold values that no row uses.
-        inner_codes, values = dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
-        return _by_appearance(np.append(inner_codes, np.int32(-1))[codes], values)
-    plain = {
-        pa.string_view(): pa.large_string(),
-        pa.binary_view(): pa.large_binary(),
-        pa.float16(): pa.float32(),
-    }
-    if kind in plain:
-        column = column.cast(plain[kind])
+        inner_codes, values = dictionary(pa.chunked_array([inner]))
+        return _by_appearance(np.append(inner_codes, np.int32(-1))[_codes(_indices(encoded))], values)
+    if kind in _PLAIN:
+        column = column.cast(_PLAIN[kind])
     if len(column) == 0:
-        return np.zeros(0, np.int32), pa.array(
-            [], kind.value_type if pa.types.is_dictionary(kind) else column.type
-        )
+        return np.zeros(0, np.int32), pa.array([], column.type)
     try:
         encoded = column.dictionary_encode()
     except pa.ArrowNotImplementedError:
         raise InputError(f"A column holds {kind}, which cannot be read as ids or ratings.") from None
-    codes = _concatenate([_codes(chunk.indices) for chunk in encoded.chunks], np.int32)
-    return codes, encoded.chunk(encoded.num_chunks - 1).dictionary
+    return _codes(_indices(encoded)), encoded.chunk(encoded.num_chunks - 1).dictionary
 
 
 def _by_appearance(codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
@@ -375,11 +371,13 @@ def _by_appearance(codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.
     return place[codes], values.take(pa.array(order))
 
 
-def _codes(indices: pa.Array) -> np.ndarray:
-    if indices.null_count:
-        mask = indices.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(mask, indices.fill_null(0).to_numpy(zero_copy_only=False), -1).astype(np.int32)
-    return indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+def _codes(indices: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Indices into a dictionary as int32, -1 for null."""
+    return indices.cast(pa.int32()).fill_null(-1).to_numpy()
+
+
+def _indices(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.indices for chunk in column.chunks], column.type.index_type)
 
 
 def _canonical_array(values: pa.Array) -> pa.Array:
@@ -447,18 +445,21 @@ def compact(column: pa.Array) -> pa.Array:
 def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: pa.Array) -> Encoded:
     """Give values of equal canonical text one code (that of the first) and null texts the code -1."""
     merged = texts.dictionary_encode()
-    recode = _codes(merged.indices)
-    if len(merged.dictionary) == len(texts):
+    distinct = merged.dictionary
+    if len(distinct) == len(texts):
         return Encoded(codes, values, texts)
-    first = np.full(len(merged.dictionary), len(texts), np.int64)
-    np.minimum.at(first, recode[recode >= 0], np.flatnonzero(recode >= 0))
-    kept = values[first] if isinstance(values, np.ndarray) else values.take(pa.array(first))
-    return Encoded(np.append(recode, np.int32(-1))[codes], kept, merged.dictionary)
+    recode = np.append(_codes(merged.indices), np.int32(-1))
+    return Encoded(recode[codes], take(values, places(distinct, texts)), distinct)
+
+
+def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
+    """Entries of a NumPy or an Arrow array."""
+    return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
 
 
 def join_ids(parts: Sequence[Encoded]) -> Encoded:
     """Columns of ids one below another."""
-    starts = np.cumsum([0, *(len(part.texts) for part in parts)])
+    starts = np.cumsum([0, *(len(part.texts) for part in parts)], dtype=np.int32)
     codes = [np.where(part.codes < 0, -1, part.codes + start) for part, start in zip(parts, starts)]
     values = [part.values for part in parts]
     texts = pa.concat_arrays([part.texts for part in parts])
@@ -466,38 +467,8 @@ def join_ids(parts: Sequence[Encoded]) -> Encoded:
     if len(types) == 1 and object not in types:
         joined = pa.concat_arrays(values)
     else:
-        joined = _object_array([given for value in values for given in given_ids(value)])
-    return _merge_equal_texts(_concatenate(codes, np.int32), joined, texts)
-
-
-def _object_array(values: Sequence[Any]) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):  # numpy would look inside nested sequences
-        array[position] = value
-    return array
-
-
-def _encode_objects(column: np.ndarray, exact: bool) -> Encoded:
-    """Cell by cell, remembering the code of each text."""
-    lookup: dict[str, int] = {}
-    given: list[Any] = []
-    codes = np.empty(len(column), np.int32)
-    for position, value in enumerate(column):
-        text = canonical_text(value, exact=exact)
-        if text is None:
-            codes[position] = -1
-            continue
-        code = lookup.setdefault(text, len(lookup))
-        if code == len(given):
-            given.append(value)
-        codes[position] = code
-    return Encoded(codes, _object_array(given), pa.array(list(lookup), pa.large_string()))
-
-
-def _concatenate(parts: list[np.ndarray], dtype: Any) -> np.ndarray:
-    if len(parts) == 1:
-        return parts[0].astype(dtype, copy=False)
-    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)
+        joined = np.fromiter((given for value in values for given in given_ids(value)), object)
+    return _merge_equal_texts(np.concatenate(codes), joined, texts)
 
 
 def is_number(value: Any) -> bool:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data import readers
-from hushrec.data.building import build, csr, read_rows, running_total, take
+from hushrec.data.building import build, csr, read_rows, running_total
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids, lookup, places
+from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids, lookup, places, take
 from hushrec.data.keys import text_keys
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
@@ -188,10 +188,7 @@ class Ratings:
         """
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
-        users = np.empty(self.n_users, dtype=object)
-        for row, value in enumerate(given_ids(self.user_values)):
-            users[row] = value
-        return users
+        return np.fromiter(given_ids(self.user_values), object)
 
     @property
     def user_column(self) -> pa.Array:

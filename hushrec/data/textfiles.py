@@ -10,7 +10,8 @@ mark before a line is dropped, wherever the line stands: its place in the file d
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -55,43 +56,26 @@ def _without_marks(block: bytes) -> bytes:
     return block.removeprefix(_BYTE_ORDER_MARK).replace(b"\n" + _BYTE_ORDER_MARK, b"\n")
 
 
-def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, ByteStream]:
-    """Column names and delimiter from the first line only, and the stream after it."""
-    first = b""
-    while b"\n" not in first and b"\r" not in first and len(first) <= MAX_LINE_BYTES:
-        chunk = stream.read(4096)
-        if not chunk:
-            break
-        first += chunk
-    ends = [end for end in (first.find(b"\n"), first.find(b"\r")) if end >= 0]
-    end = min(ends, default=len(first))
-    header, rest = first[:end], first[end + 1 :]
-    line = header.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
+def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes]]:
+    """Column names and delimiter from the first line only, and the blocks of lines after it."""
+    blocks = lines_of(stream)
+    header, _, rest = next(blocks, b"").partition(b"\n")
+    line = header[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if delimiter is None:
         delimiter = "::" if "::" in line else max(_DELIMITERS, key=line.count)
     fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])
-    return [name.strip() for name in fields], delimiter, _Rejoined(rest, stream)
-
-
-class _Rejoined:
-    """A stream with the bytes that were read ahead put back in front."""
-
-    def __init__(self, head: bytes, stream: ByteStream) -> None:
-        self._head, self._stream = head, stream
-
-    def read(self, size: int) -> bytes:
-        head, self._head = self._head, b""
-        return head or self._stream.read(size)
+    return [name.strip() for name in fields], delimiter, chain([rest], blocks)
 
 
 def read_fields(
-    stream: ByteStream, n_fields: int, wanted: list[int], delimiter: str, quoted: bool
+    blocks: Iterable[bytes], n_fields: int, wanted: list[int], delimiter: str, quoted: bool
 ) -> list[pa.ChunkedArray]:
     """The wanted fields of every well-formed line, as dictionary-encoded bytes.
 
     Parameters
     ----------
-    stream : binary stream, after any header
+    blocks : iterable of bytes
+        From `lines_of` or `read_header`.
     n_fields : int
         A line with another number of fields is skipped.
     wanted : list of int
@@ -103,8 +87,7 @@ def read_fields(
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
-    for block in lines_of(stream):
-        block = _short_lines(block)  # measured as they stand in the file, before anything is replaced
+    for block in map(_short_lines, blocks):  # measured as they stand in the file, before anything is replaced
         if delimiter == "::":
             block = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
         plain: bytes | None = block

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import datetime
 import math
-import numbers
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.ids import as_arrow_or_objects, check_scalar_type, dictionary, plain_values
+from hushrec.data.ids import as_arrow_or_objects, check_scalar_type, dictionary, parse_rating, plain_values
 
 #: Of a rating whose time is not known: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
@@ -64,13 +62,8 @@ def parse_time(value: Any) -> int:
 def _time_of(value: Any) -> int:
     if isinstance(value, (bytes, bytearray)):
         value = bytes(value).decode()
-    if isinstance(value, str):
-        if "_" in value:
-            return NO_TIME
-        try:
-            value = float(value)
-        except ValueError:
-            value = datetime.datetime.fromisoformat(value.strip())
+    if isinstance(value, str) and "_" not in value and math.isnan(parse_rating(value)):
+        value = datetime.datetime.fromisoformat(value.strip())
     if hasattr(value, "to_datetime64"):  # a Timestamp of pandas
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
@@ -80,11 +73,7 @@ def _time_of(value: Any) -> int:
             value = datetime.datetime(value.year, value.month, value.day)
         moment = value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value
         return (moment - _EPOCH) // datetime.timedelta(seconds=1)
-    if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
-        value = value.real
-    if not isinstance(value, (numbers.Real, Decimal)) or isinstance(value, (bool, np.bool_, np.timedelta64)):
-        return NO_TIME
-    number = float(value)
+    number = math.nan if isinstance(value, (bool, np.bool_)) else parse_rating(value)
     return math.floor(number) if abs(number) <= _FURTHEST else NO_TIME
 
 

@@ -409,7 +409,7 @@ def test_fields_against_the_csv_module(monkeypatch, block, quoted):
         data = "".join(
             dice.choice(pieces[2:16] if plain else pieces) for _ in range(dice.randrange(60))
         ).encode("latin-1")
-        columns = textfiles.read_fields(io.BytesIO(data), 3, [0, 2], ",", quoted)
+        columns = textfiles.read_fields(textfiles.lines_of(io.BytesIO(data)), 3, [0, 2], ",", quoted)
         found = list(zip(*[column.to_pylist() for column in columns], strict=True))
         assert found == [(row[0], row[2]) for row in reference_fields(data, 3, ",", quoted)], data
 
@@ -425,7 +425,9 @@ def test_a_line_without_end_is_skipped(tmp_path):
 
 
 def rows_of(data, n_fields=3, delimiter=",", quoted=True):
-    columns = textfiles.read_fields(io.BytesIO(data), n_fields, list(range(n_fields)), delimiter, quoted)
+    columns = textfiles.read_fields(
+        textfiles.lines_of(io.BytesIO(data)), n_fields, list(range(n_fields)), delimiter, quoted
+    )
     return list(zip(*[column.to_pylist() for column in columns], strict=True))
 
 
