@@ -30,12 +30,14 @@ from hushrec.errors import InputError
 if TYPE_CHECKING:
     from hushrec.privacy import Budget
 
+_USUAL = "private-als,item-bias; with --implicit private-eigenrec,popular"
+
 
 def compare(
     ratings: str,
     /,
     *,
-    models: str = "private-als,item-bias",
+    models: Annotated[str, Parameter(show_default=_USUAL)] | None = None,
     out_dir: Annotated[str, Parameter(metavar="DIR")],
     holdout: float = 0.2,
     draws: Count = 1,
@@ -55,12 +57,15 @@ def compare(
     Part of the ratings is held out for testing. The baselines that every private model must beat are always
     in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
     is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The
-    epsilon inf adds the reference without privacy.
+    epsilon inf adds the references without privacy: als, and ease for likes. Likes (--implicit) are judged by
+    lists alone.
 
       hushrec compare ratings.parquet --models private-als,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
       hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
                       --catalogue items.txt --data-is-public --out-dir comparison
+      hushrec compare likes.csv --implicit --epsilons 1,5,10,inf --delta 1e-6 --catalogue items.txt \\
+                      --data-is-public --out-dir comparison
 
     Parameters
     ----------
@@ -77,6 +82,7 @@ def compare(
     """
     from hushrec.data.splits import split_ratings
     from hushrec.evaluation import compare as run
+    from hushrec.evaluation.compare import USUAL
     from hushrec.evaluation.plots import needs_matplotlib
 
     levels, domain = promises.levels(), declared.domain(reading.implicit)
@@ -91,7 +97,7 @@ def compare(
     comparison = run(
         train_part,
         test_part,
-        listed(models),
+        USUAL[domain.likes] if models is None else listed(models),
         levels,
         delta=budget.delta,
         relation=budget.relation,

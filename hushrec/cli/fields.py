@@ -41,7 +41,10 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     named = given or parameters[option].default
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     if many:
-        models = dict.fromkeys([*listed(named), "als"])
+        from hushrec.evaluation.compare import REFERENCES, USUAL
+
+        likes = "--implicit" in words
+        models = dict.fromkeys([*(listed(given) if given else USUAL[likes]), *REFERENCES[likes]])
         offered: dict[str, Any] = {name: _of_model(name, set(), at) for at, name in enumerate(models)}
     else:
         offered = get_type_hints(_of_model(named, taken), include_extras=True)

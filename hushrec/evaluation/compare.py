@@ -12,7 +12,7 @@ import numpy as np
 
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
-from hushrec.evaluation.runs import check_run, choose, known, train
+from hushrec.evaluation.runs import check_run, choose, train
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 #: What every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
-#: The non-private reference, trained where that is allowed.
-REFERENCE = "als"
+#: The references without privacy, for ratings and for likes, trained where that is allowed.
+REFERENCES = {False: ("als",), True: ("als", "ease")}
+#: What is compared where no model is named, for ratings and for likes.
+USUAL = {False: ("private-als", "item-bias"), True: ("private-eigenrec", "popular")}
+#: Settings of the reference `als` for likes, the best of 18 on validation users of MovieLens-100K and -1M.
+LIKES_ALS: Mapping[str, Any] = {"rank": 64, "unobserved_weight": 0.2, "regularization": 5.0}
 
 NOT_PRIVATE = "NOT PRIVATE: the data were declared public, so nothing was charged"
 
@@ -41,7 +45,7 @@ class Comparison:
     k : int
         Length of the recommendation lists.
     main_metric : str
-        ``rmse``, or ``recall@k`` where all models are of likes.
+        ``rmse``, or ``recall@k`` where all models are of likes; then there are no rating errors.
     data_is_public : bool
         Whether nothing was charged because the data were declared public.
     total_epsilon : float
@@ -71,7 +75,8 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics."""
-        return ["rmse", "mae", f"recall@{self.k}", f"ndcg@{self.k}", f"coverage@{self.k}"]
+        errors = ["rmse", "mae"] if self.main_metric == "rmse" else []
+        return [*errors, f"recall@{self.k}", f"ndcg@{self.k}", f"coverage@{self.k}"]
 
     def summary(self, metric: str) -> list[dict[str, Any]]:
         """Mean over noise draws of one metric for each model and epsilon.
@@ -190,15 +195,16 @@ def compare(
 ) -> Comparison:
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
-    The baselines are added where they are not asked for. The non-private reference is trained where
-    ``epsilons`` holds ``math.inf``, the explicit word for no privacy, or the data are public.
+    The baselines are added where they are not asked for. The references without privacy (`als`; for likes
+    `als` of likes and `ease`) are trained where ``epsilons`` holds ``math.inf``, the explicit word for no
+    privacy, or the data are public. Models of likes alone are judged by their lists.
 
     Parameters
     ----------
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
     models : sequence of str
-        Names in ``hushrec.algorithms.ESTIMATORS``.
+        Names in ``hushrec.algorithms.ESTIMATORS``; of likes (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
         Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
     delta : float
@@ -231,7 +237,8 @@ def compare(
 
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
-    grid = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings or {}, data_is_public)
+    settings = dict(settings or {})
+    grid, likes = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     if data_is_public:
         ledger = None
@@ -244,19 +251,21 @@ def compare(
             on_run(name, budget.epsilon, draw)
         accountant = Accountant(budget, ledger=ledger, dataset=dataset, data_is_public=data_is_public)
         model = train(
-            name, train_ratings, accountant, n_users=n_users, settings=(settings or {}).get(name), seed=seed
+            name, train_ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed
         )
         charged.extend(accountant.releases)
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
-        rows.append({"model": name, "epsilon": budget.epsilon, "draw": draw, **_flat(result.metrics)})
-    implicit = all(known(name).scores != "ratings" for name, _ in grid)  # not by what there was to measure
+        found = {
+            key: value for key, value in result.metrics.items() if not (likes and key in ("rmse", "mae"))
+        }
+        rows.append({"model": name, "epsilon": budget.epsilon, "draw": draw, **_flat(found)})
     return Comparison(
         rows=tuple(rows),
         delta=delta,
         unit="user",
         relation=relation,
         k=k,
-        main_metric=f"recall@{k}" if implicit else "rmse",
+        main_metric=f"recall@{k}" if likes else "rmse",
         data_is_public=data_is_public,
         total_epsilon=0.0
         if data_is_public
@@ -271,32 +280,44 @@ def _grid(
     delta: float,
     relation: str,
     n_users: int | None,
-    settings: Mapping[str, Mapping[str, Any]],
+    settings: dict[str, Mapping[str, Any]],
     data_is_public: bool,
-) -> list[tuple[str, Budget]]:
-    """Every (model, budget) to run, baselines and reference included, all checked before the first run."""
+) -> tuple[list[tuple[str, Budget]], bool]:
+    """Every (model, budget) to run, and whether all are models of likes.
+
+    Baselines and references are added, with the settings of the latter; all is checked before the first run.
+    """
     from hushrec.privacy import Budget
 
     budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
     private = [budget for budget in budgets if budget.private]
-    wanted = [name for name in dict.fromkeys(models) if name != REFERENCE]
+    wanted = [name for name in dict.fromkeys(models) if name not in REFERENCES[True]]
     if not private or not wanted:
         raise InputError("A comparison needs at least one private model and one finite epsilon.")
-    unknown = set(settings) - {*wanted, REFERENCE}
-    if unknown:
-        raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
-    likes = {
-        choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name)).scores
-        != "ratings"
+    chosen = {
+        name: choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name))
         for name in wanted
     }
-    baselines = [name for kind in sorted(likes) for name in BASELINES[kind] if name not in wanted]
+    of_likes = {name: model.scores != "ratings" for name, model in chosen.items()}
+    if ratings.domain.likes and not all(of_likes.values()):
+        name = next(name for name in wanted if not of_likes[name])
+        raise InputError(
+            f"{name} predicts ratings, and likes have none; compare models of likes, for example"
+            f" {' and '.join(USUAL[True])}."
+        )
+    likes = all(of_likes.values())
+    if unknown := set(settings) - {*wanted, *REFERENCES[likes]}:
+        raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
+    if likes:
+        settings["als"] = {**LIKES_ALS, **settings.get("als", {})}
+    kinds = sorted(set(of_likes.values()))
+    baselines = [name for kind in kinds for name in BASELINES[kind] if name not in wanted]
     grid = [(name, budget) for name in [*wanted, *baselines] for budget in private]
     if data_is_public or len(private) < len(budgets):
-        grid.append((REFERENCE, Budget(math.inf, delta, relation=relation)))
+        grid += [(name, Budget(math.inf, delta, relation=relation)) for name in REFERENCES[likes]]
     for name, budget in grid:
         check_run(name, budget, ratings.domain, n_users, settings.get(name))
-    return grid
+    return grid, likes
 
 
 def _whole(budget: Budget) -> Release:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Colours that stay apart for colour-blind readers and in grey (Okabe and Ito); the first are the models'.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _BASELINE_COLOURS = {"item-bias": "#5a5a5a", "global-mean": "#8a8a8a", "popular": "#5a5a5a"}
+_DASHES = ((6, 3), (2, 2))
 _STYLE: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 10,
@@ -44,7 +45,7 @@ def needs_matplotlib() -> None:
 
 
 def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> Figure:
-    """Error against epsilon: one line a model, the baselines in grey, the non-private reference dashed.
+    """Error against epsilon: one line a model, the baselines in grey, references without privacy dashed.
 
     Parameters
     ----------
@@ -69,10 +70,10 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
         figure = Figure(figsize=(7.6, 4.8), dpi=200, layout="constrained")
         axes = figure.add_subplot()
         labels = [_draw_line(axes, rows, model, colour) for model, colour in _colours(rows)]
-        for row in rows:
-            if math.isinf(row["epsilon"]):
-                axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=(0, (6, 3)), zorder=1)
-                labels.append((row["value"], f"{row['model']}, no privacy", "black"))
+        references = [row for row in rows if math.isinf(row["epsilon"])]
+        for row, dashes in zip(references, _DASHES):
+            axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=(0, dashes), zorder=1)
+            labels.append((row["value"], f"{row['model']}, no privacy", "black"))
         axes.set_xscale("log")
         if epsilons:
             axes.xaxis.set_major_locator(FixedLocator(epsilons))

@@ -313,6 +313,18 @@ def test_compare_public(run, files):
     assert "NOT PRIVATE" in (run.folder / "out/comparison.svg").read_text()
 
 
+def test_compare_likes(run, files):
+    """No rating range is asked for, and no rating error is shown."""
+    line = ["compare", files.ratings, "--implicit", "--epsilons", "1,inf", "--delta", "1e-6"]
+    line += ["--catalogue", files.catalogue, "--data-is-public", "--ease.regularization", "3"]
+    plain = parsed(run(*line, "--out-dir", "out", "--json"))
+    assert [row["model"] for row in plain["runs"]] == ["private-eigenrec", "popular", "als", "ease"]
+    assert plain["main_metric"] == "recall@20" and not any("rmse" in row for row in plain["runs"])
+    assert "Recall@20 (higher is better)" in (run.folder / "out/comparison.svg").read_text()
+    refused = run(*line[:-2], "--models", "private-als", "--out-dir", "new")
+    assert refused.exit_code == 2 and "private-als predicts ratings, and likes have none" in refused.stderr
+
+
 def test_compare_charges_every_run(run, files):
     line = [
         "compare",

@@ -6,10 +6,10 @@ import xml.etree.ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.data import realistic, split_ratings
+from hushrec.data import paired_likes, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, evaluate
-from hushrec.evaluation.compare import Comparison
+from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.evaluation.plots import privacy_utility_plot
 from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget, Ledger
@@ -78,12 +78,50 @@ def test_public_data_are_not_charged(parts, tmp_path):
         ledger.summary("default", 1e-6)
 
 
-def test_likes_are_judged_by_recall(parts):
-    result = compare(*parts, ["popular"], [1], delta=1e-6, k=5, settings=ALS, data_is_public=True)
-    assert [row["model"] for row in result.rows] == ["popular", "als"]
-    likes = Comparison(result.rows[:1], 1e-6, "user", "add-remove", 5, "recall@5", True, 0.0)
-    assert "Recall@5" in privacy_utility_plot(likes).axes[0].get_ylabel()
-    assert "–" in likes.markdown()  # no rating error
+@pytest.fixture(scope="module")
+def liked():
+    return split_ratings(paired_likes(300, 60, 4000, seed=0), (0.8, 0.2), seed=0)
+
+
+LIKES = {"als": {"rank": 8}, "ease": {"regularization": 50.0}}
+
+
+def test_likes_are_judged_by_lists_against_references_of_likes(liked):
+    result = compare(
+        *liked, ["private-eigenrec"], [1, 5], delta=1e-6, k=5, settings=LIKES, data_is_public=True
+    )
+    cells = [(row["model"], row["epsilon"]) for row in result.rows]
+    assert cells == [
+        ("private-eigenrec", 1),
+        ("private-eigenrec", 5),
+        ("popular", 1),
+        ("popular", 5),
+        ("als", math.inf),
+        ("ease", math.inf),
+    ]
+    assert result.main_metric == "recall@5" and result.metrics[0] == "recall@5"
+    assert not any(name.startswith(("rmse", "mae")) for row in result.rows for name in row)
+    assert "rmse" not in result.markdown() and "–" not in result.markdown().replace("–0.", "")
+    for name, row in zip(("als", "ease"), result.rows[-2:]):
+        settings = {**(LIKES_ALS if name == "als" else {}), **LIKES[name]}
+        model = train(name, liked[0], Accountant(Budget(math.inf, 1e-6)), settings=settings)
+        assert row["recall@5"] == evaluate(model, *liked, k=5)["recall@5"].value
+    axes = privacy_utility_plot(result).axes[0]
+    assert "Recall@5" in axes.get_ylabel()
+    labels = [text.get_text() for text in axes.texts]
+    assert sorted(labels) == ["als, no privacy", "ease, no privacy", "popular (baseline)", "private-eigenrec"]
+    assert len({str(line.get_linestyle()) for line in axes.lines}) >= 2
+
+
+def test_models_of_likes_are_compared_by_lists_on_ratings_too(parts):
+    result = compare(*parts, ["popular"], [1], delta=1e-6, k=5, settings=LIKES, data_is_public=True)
+    assert [row["model"] for row in result.rows] == ["popular", "als", "ease"]
+    assert result.main_metric == "recall@5" and "rmse" not in result.markdown()
+
+
+def test_models_of_ratings_are_refused_on_likes(liked):
+    with pytest.raises(InputError, match="private-als predicts ratings, and likes have none; compare models"):
+        compare(*liked, ["popular", "private-als"], [1], delta=1e-6, on_run=pytest.fail)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +134,8 @@ def test_likes_are_judged_by_recall(parts):
         (["item-bias"], [1], {"draws": 0}),
         (["item-bias"], [1], {"settings": {"private-als": {"rank": 3}}}),
         (["item-bias"], [1], {"settings": {"item-bias": {"rank": 3}}}),
+        (["item-bias"], [1], {"settings": {"ease": {"regularization": 3.0}}}),
+        (["ease"], [1], {}),
     ],
 )
 def test_wrong_grids_are_refused_before_the_first_run(parts, models, epsilons, more):
