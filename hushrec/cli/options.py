@@ -284,12 +284,16 @@ class Reading:
         """The ratings of a file, over a domain."""
         from hushrec.data import Ratings
 
+        return Ratings.read(path, domain, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Of the readers of `Ratings`."""
         names = None
         if self.columns is not None:
             names = pairs(self.columns.split(","), "--columns", "user=uid,item=movie")
             if unknown := sorted(set(names) - set(_ROLES)):
                 raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {', '.join(_ROLES)}.")
-        return Ratings.read(path, domain, columns=names, format=self.format, implicit=self.implicit)
+        return {"columns": names, "format": self.format, "implicit": self.implicit}
 
 
 @Parameter(name="*")

@@ -92,8 +92,8 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
         return
     if released and declared is None and number <= 4 * released[0].noise_sd:
         note(
-            f"Warning: the released number of users, {number:,}, is no different from none. Do --columns,"
-            " --format, --catalogue and --rating-range fit the ratings?",
+            f"Warning: the released number of users, {number:,}, cannot be told from 0:"
+            " `hushrec check` shows what became of the rows.",
         )
     delta = billboard.privacy.budget.delta
     if billboard.privacy.private and delta * number >= 1:

@@ -26,13 +26,13 @@ _TABLES = (".parquet", ".pq", ".csv", ".tsv")
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
     """Columns of a file, or of those in a folder or of a pattern, one below another."""
-    files = _files(path)
+    files = files_at(path)
     if len(files) == 1:
         return _read_file(files[0], columns, format, implicit)
     return _one_below_another([_encoded(_read_file(file, columns, format, implicit)) for file in files])
 
 
-def _files(path: str) -> list[Path]:
+def files_at(path: str) -> list[Path]:
     """In the order of their names, which is the order of their rows."""
     if Path(path).is_dir():
         inside = (file for file in sorted(Path(path).rglob("*")) if not file.name.startswith((".", "_")))
@@ -64,7 +64,8 @@ def _one_below_another(tables: list[Columns]) -> Columns:
     )
 
 
-def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> Columns:
+def file_format(path: Path, format: str | None) -> str:
+    """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
     try:
         with path.open("rb") as stream:
             magic = stream.read(4)
@@ -73,6 +74,11 @@ def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> 
     kind = _guess_format(path, magic) if format is None else format
     if kind not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.", parameter="format")
+    return kind
+
+
+def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> Columns:
+    kind = file_format(path, format)
     unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
     if kind in unnamed and columns is not None and columns not in unnamed[kind]:
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids, lookup, p
 from hushrec.data.keys import text_keys
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.data.looking import Look
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,6 +137,33 @@ class Ratings:
     def read(cls, source: Any, domain: Domain, **options: Any) -> Ratings:
         """The same as `from_any`, by the name that is looked for."""
         return cls.from_any(source, domain, **options)
+
+    @staticmethod
+    def check(
+        source: Any,
+        domain: Domain,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        format: str | None = None,
+        implicit: bool = False,
+    ) -> Look:
+        """What becomes of each row of a source, and why: the curator's own look, before anything is spent.
+
+        Private: nothing of it may be declared, logged or published.
+
+        Parameters
+        ----------
+        source, domain, columns, format, implicit
+            As in `from_any`.
+
+        Returns
+        -------
+        Look
+            Counts, line numbers, a histogram; ``print`` it.
+        """
+        from hushrec.data.looking import look
+
+        return look(source, check_domain(domain), columns, format, implicit)
 
     @classmethod
     def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:

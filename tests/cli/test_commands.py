@@ -96,7 +96,7 @@ def test_a_run_that_found_nobody_and_a_large_delta_are_told_of(run, files):
     Path("nobody.csv").write_text("user,item,rating\n")
     line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush"]
     result = run("train", "nobody.csv", *line)
-    assert result.exit_code == 0 and "no different from none" in result.stderr
+    assert result.exit_code == 0 and "`hushrec check`" in result.stderr
     assert run("train", files.train, *line).stderr == ""
     line[3] = "0.01"
     assert "delta = 0.01 is not below" in run("train", files.train, *line).stderr
@@ -435,3 +435,11 @@ def test_an_integer_that_may_be_none_takes_the_word(run, files):
     result = train(run, files, "--rank", "none", model="cleansed-svd")
     assert result.exit_code == 0, result.output
     assert hushrec.load("model.hush").estimator.rank is None
+
+
+def test_check_is_private_and_spends_nothing(run, files):
+    found = run("check", files.train, *files.domain)
+    assert found.exit_code == 0 and found.stdout.startswith("PRIVATE") and not run.ledger.exists()
+    told = parsed(run("check", files.train, *files.domain, "--json"))
+    assert told["usable"] > 0 and told["note"].startswith("PRIVATE") and told["columns"]["user"] == "user"
+    assert not run.ledger.exists()

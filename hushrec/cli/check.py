@@ -1,0 +1,28 @@
+"""``hushrec check``."""
+
+from __future__ import annotations
+
+from hushrec.cli import show
+from hushrec.cli.options import Declared, Json, Reading
+
+
+def check(
+    ratings: str, /, *, declared: Declared, reading: Reading = Reading(), as_json: Json = False
+) -> None:
+    """Look at private RATINGS before anything is spent: what would be used, what not, and why.
+
+    What it prints is PRIVATE: exact counts and line numbers, for the curator alone. Nothing is charged, and
+    nothing of it may be declared: the scale is the form's, the catalogue is the shop's.
+
+      hushrec check ratings.csv --catalogue items.txt --rating-range 1 5
+      hushrec check likes.csv --catalogue items.txt --implicit
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    """
+    from hushrec.data import Ratings
+
+    found = Ratings.check(ratings, declared.domain(reading.implicit), **reading.arguments())
+    show.result(as_json, found.to_dict(), found.text())

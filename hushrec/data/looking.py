@@ -1,0 +1,311 @@
+"""The curator's own look at her table, before anything is spent: what becomes of each row, and why.
+
+All of it is private, and never in a log, a model or a report: `Ratings.check` and ``hushrec check`` alone
+show it. The rules are those of `hushrec.data.building`, whose result a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hushrec.data.building import build, within_range
+from hushrec.data.domain import Domain
+from hushrec.data.files import file_format, files_at
+from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
+from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
+from hushrec.data.textfiles import ByteStream, lines_of, read_fields, read_header
+
+PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
+_ADVICE = (
+    "Do not declare from these counts, the histogram or the unseen items: they are your users'.\n"
+    "Declare the scale that your form allows and the items that your shop sells."
+)
+#: Scales that rating forms usually have.
+_SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
+#: So many lines of each kind are named, so many different ratings are shown before they are put in bins.
+_NAMED, _SHOWN = 5, 21
+_BAR = 40
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows that are not used.
+
+    Attributes
+    ----------
+    why : str
+    count : int
+    first : tuple of int
+        Numbers of the first few: lines of a text file, from 1 with its header, else rows from 1.
+    """
+
+    why: str
+    count: int
+    first: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What `Ratings.check` found; private.
+
+    Attributes
+    ----------
+    columns : dict of str to str
+        The column of each role, where they have names.
+    format : str or None
+        Of a file.
+    counted : {"line", "row"}
+        What the numbers of dropped rows count.
+    rows, usable : int
+        Rows that were read, and ratings that a training would use.
+    dropped : tuple of Dropped
+    users, users_over_cap, items_unseen : int
+        Users with a usable rating, those with more than the cap, and declared items that nobody rated.
+    histogram : tuple of (low, high, count)
+        Of the ratings that are numbers; low and high are equal where each value has a bar.
+    scales : tuple of (low, high)
+        The usual scales that all of these fit.
+    hints : tuple of str
+        What may be wrong with the file, in words.
+    """
+
+    columns: dict[str, str]
+    format: str | None
+    counted: str
+    rows: int
+    usable: int
+    dropped: tuple[Dropped, ...]
+    users: int
+    users_over_cap: int
+    cap: int
+    items_unseen: int
+    n_items: int
+    histogram: tuple[tuple[float, float, int], ...]
+    scales: tuple[tuple[float, float], ...]
+    hints: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"note": PRIVATE_LOOK, **asdict(self)}
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """For a terminal."""
+        named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
+        lines = [f"{PRIVATE_LOOK}.", ""]
+        if self.format:
+            lines.append(f"Format    {self.format}")
+        if named:
+            lines.append(f"Columns   {named}")
+        lines.append(f"Rows      {self.rows:,} read, {self.usable:,} used, of {self.users:,} users")
+        for each in self.dropped:
+            numbers = ", ".join(map(str, each.first)) + (", ..." if each.count > len(each.first) else "")
+            at = f" ({self.counted}{'s' * (each.count > 1)} {numbers})" if each.first else ""
+            lines.append(f"  {each.count:>10,} not used: {each.why}{at}")
+        lines.append(f"Cap       {self.users_over_cap:,} users have more than {self.cap:,} ratings")
+        lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared ones have no rating")
+        if self.histogram:
+            lines += ["Ratings", *_bars(self.histogram)]
+            fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)
+            lines.append(f"Scales    {fitting or 'none of the usual ones'} would hold all of them")
+        lines += ["", *(f"Hint: {hint}" for hint in self.hints), _ADVICE]
+        return "\n".join(lines)
+
+
+def look(
+    source: Any, domain: Domain, columns: Any = None, format: str | None = None, implicit: bool = False
+) -> Look:
+    """What becomes of each row of a source; see `hushrec.data.Ratings.check`."""
+    found = _Read(source, domain, columns, format, implicit or domain.likes)
+    table, numbers = found.table, found.numbers
+    users, items = encode_ids(table.users), encode_ids(table.items)
+    positions = positions_of(items, domain.item_texts)
+    numeric, within = ~np.isnan(table.ratings), within_range(table.ratings.copy(), domain)
+    reasons = {
+        "no user id": users.codes < 0,
+        "no item id": items.codes < 0,
+        "the item is not in the catalogue": positions < 0,
+        "the rating is missing or no number": ~numeric,
+        f"the rating is not from {domain.low:g} to {domain.high:g}": np.isnan(within),
+    }
+    dropped, used = [found.malformed] if found.malformed.count else [], np.ones(len(numbers), dtype=bool)
+    for why, mask in reasons.items():
+        new = mask & used
+        used &= ~mask
+        if new.any():
+            dropped.append(Dropped(why, int(new.sum()), tuple(numbers[new][:_NAMED].tolist())))
+    rows = build(domain, users, positions, table.ratings.copy(), table.times)
+    cells = users.codes[used].astype(np.int64) * domain.n_items + positions[used]
+    pairs = np.unique(cells)
+    if repeated := len(cells) - len(pairs):
+        dropped.append(Dropped("the user rated the item again", repeated, ()))
+    per_user = np.bincount(pairs // domain.n_items)
+    if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
+        dropped.append(Dropped("beyond the cap", over, ()))
+    ratings = table.ratings[numeric & np.isfinite(table.ratings)]
+    return Look(
+        columns=found.names,
+        format=found.format,
+        counted="line" if found.is_text else "row",
+        rows=len(numbers) + found.malformed.count,
+        usable=rows.matrix.nnz,
+        dropped=tuple(dropped),
+        users=rows.matrix.shape[0],
+        users_over_cap=int((per_user > domain.max_ratings_per_user).sum()),
+        cap=domain.max_ratings_per_user,
+        items_unseen=domain.n_items - len(np.unique(positions[used])),
+        n_items=domain.n_items,
+        histogram=() if implicit or domain.likes else _histogram(ratings),
+        scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
+        hints=(*_hints(found.rating_words), *_hints_of_catalogue(domain, float((positions < 0).mean()))),
+    )
+
+
+class _Read:
+    """A source as columns, with the number of each row and what the file says of itself."""
+
+    def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
+        self.format = format
+        self.table: Columns
+        self.names: dict[str, str] = {}
+        self.rating_words: list[Any] = []
+        self.malformed = Dropped("the line has another number of fields than the first", 0, ())
+        files = files_at(str(source)) if isinstance(source, str | Path) else []
+        if len(files) == 1:
+            self.format = file_format(files[0], format)
+        self.is_text = self.format in ("csv", "tsv", "movielens-100k", "movielens-dat")
+        if len(files) == 1 and self.is_text:
+            _refuse_other_kinds(files[0])
+            with pa.input_stream(str(files[0]), compression="detect") as stream:
+                self._read_lines(stream, columns, implicit)
+            return
+        self.table = read_columns(source, columns, format, implicit, domain)
+        self.numbers = np.arange(1, len(self.table.ratings) + 1)
+        if self.format == "parquet":
+            from pyarrow import parquet
+
+            names: Any = parquet.read_schema(files[0]).names
+        else:
+            names = getattr(source, "column_names", getattr(source, "columns", ()))
+        if len(names):
+            self.names = {
+                role: str(name) for role, name in find_columns(list(names), columns, implicit).items()
+            }
+
+    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> None:
+        """As `hushrec.data.files` reads it, with the number of each line put before its fields."""
+        header = 0
+        if self.format in ("csv", "tsv"):
+            names, delimiter, stream = read_header(stream, "\t" if self.format == "tsv" else None)
+            header, quoted = 1, delimiter != "::"
+        else:
+            names, delimiter = (
+                ["user", "item", "rating", "time"],
+                "\t" if self.format == "movielens-100k" else "::",
+            )
+            quoted = False
+        chosen = find_columns(names, columns, implicit)
+        self.names = {role: str(name) for role, name in chosen.items()} if header else {}
+        numbered = _Numbered(stream, header + 1, delimiter.encode())
+        wanted = [0, *(1 + names.index(name) for name in chosen.values())]
+        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, quoted)
+        cells = dict(zip(chosen, fields))
+        users, items = as_text(cells["user"]), as_text(cells["item"])
+        self.table = columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
+        self.numbers = np.array(
+            [int(text) for text in plain_values(number.combine_chunks().cast(pa.binary()))], int
+        )
+        if "rating" in cells:
+            self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
+        missing = np.setdiff1d(np.arange(header + 1, numbered.next), self.numbers)
+        self.malformed = Dropped(self.malformed.why, len(missing), tuple(missing[:_NAMED].tolist()))
+
+
+class _Numbered:
+    """A stream of lines, each with its number before it."""
+
+    def __init__(self, stream: ByteStream, first: int, delimiter: bytes) -> None:
+        self.next = first
+        self._lines = self._numbered(stream, delimiter)
+
+    def _numbered(self, stream: ByteStream, delimiter: bytes) -> Iterator[bytes]:
+        for block in lines_of(stream):
+            lines = block.removesuffix(b"\n").split(b"\n")
+            yield b"".join(b"%d%s%s\n" % (self.next + k, delimiter, line) for k, line in enumerate(lines))
+            self.next += len(lines)
+
+    def read(self, size: int) -> bytes:
+        return next(self._lines, b"")
+
+
+def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
+    values, counts = np.unique(ratings, return_counts=True)
+    if len(values) <= _SHOWN:
+        return tuple(
+            (float(str(value)), float(str(value)), int(count)) for value, count in zip(values, counts)
+        )
+    counts, edges = np.histogram(ratings.astype(np.float64), bins=10)
+    return tuple((float(low), float(high), int(n)) for low, high, n in zip(edges, edges[1:], counts))
+
+
+def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
+    names = [f"{low:g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high, _ in histogram]
+    width, most = max(map(len, names)), max(count for *_, count in histogram)
+    return [
+        f"  {name:>{width}} {count:>12,} {'#' * round(_BAR * count / most)}".rstrip()
+        for name, (*_, count) in zip(names, histogram)
+    ]
+
+
+def _hints(words: list[Any]) -> Iterator[str]:
+    texts = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words]
+    if any(re.fullmatch(r"\s*-?\d+,\d+\s*", text) for text in texts):
+        yield "some ratings have a decimal comma; write 3.5, not 3,5."
+    if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", text) for text in texts):
+        yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
+
+
+def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
+    if unknown > 0.5:
+        yield "most items are not in the catalogue: are ids written the same way there?"
+    texts = domain.item_texts.slice(0, 1000).to_pylist()
+    for mark in (",", ";", "\t", "|"):
+        if sum(mark in text for text in texts) > len(texts) / 2:
+            yield f"most ids of the catalogue hold {mark!r}: it is to be a list of ids, one a line, no table."
+            return
+
+
+def _refuse_other_kinds(path: Path) -> None:
+    """Files that no column names will make a table of: say what they are."""
+    from hushrec.errors import InputError
+
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise InputError(f"{str(path)!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
+    if head.lstrip().startswith(b"{"):
+        line = head.lstrip().split(b"\n", 1)[0]
+        kind = "JSON lines" if _is_json(line) else "JSON"
+        raise InputError(f"{str(path)!r} looks like {kind}; write it as CSV or Parquet, a row a rating.")
+    try:
+        head[:-4].decode()
+    except UnicodeDecodeError:
+        if not head.startswith(b"\x1f\x8b"):
+            raise InputError(f"{str(path)!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
