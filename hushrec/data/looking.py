@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from hushrec.data.building import build, within_range
 from hushrec.data.domain import Domain
 from hushrec.data.files import file_format, files_at
 from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
-from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
+from hushrec.data.readers import ROLES, Columns, columns_of, find_columns, read_columns
 from hushrec.data.textfiles import ByteStream, lines_of, read_fields, read_header
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
@@ -204,19 +204,16 @@ class _Read:
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> None:
         """As `hushrec.data.files` reads it, with the number of each line put before its fields."""
-        header = 0
-        if self.format in ("csv", "tsv"):
-            names, delimiter, stream = read_header(stream, "\t" if self.format == "tsv" else None)
-            header, quoted = 1, delimiter != "::"
+        header, quoted = int(self.format in ("csv", "tsv")), False
+        if header:
+            names, delimiter, blocks = read_header(stream, "\t" if self.format == "tsv" else None)
+            quoted = delimiter != "::"
         else:
-            names, delimiter = (
-                ["user", "item", "rating", "time"],
-                "\t" if self.format == "movielens-100k" else "::",
-            )
-            quoted = False
+            names, delimiter = list(ROLES), "\t" if self.format == "movielens-100k" else "::"
+            blocks = lines_of(stream)
         chosen = find_columns(names, columns, implicit)
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
-        numbered = _Numbered(stream, header + 1, delimiter.encode())
+        numbered = _Numbered(blocks, header + 1, delimiter.encode())
         wanted = [0, *(1 + names.index(name) for name in chosen.values())]
         number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, quoted)
         cells = dict(zip(chosen, fields))
@@ -232,20 +229,19 @@ class _Read:
 
 
 class _Numbered:
-    """A stream of lines, each with its number before it."""
+    """Blocks of lines, each with its number before it."""
 
-    def __init__(self, stream: ByteStream, first: int, delimiter: bytes) -> None:
-        self.next = first
-        self._lines = self._numbered(stream, delimiter)
+    def __init__(self, blocks: Iterable[bytes], first: int, delimiter: bytes) -> None:
+        self._blocks, self.next, self._delimiter = blocks, first, delimiter
 
-    def _numbered(self, stream: ByteStream, delimiter: bytes) -> Iterator[bytes]:
-        for block in lines_of(stream):
-            lines = block.removesuffix(b"\n").split(b"\n")
-            yield b"".join(b"%d%s%s\n" % (self.next + k, delimiter, line) for k, line in enumerate(lines))
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            lines = block.split(b"\n")[:-1]  # each ends with a line break
+            numbered = (
+                b"%d%s%s\n" % (number, self._delimiter, line) for number, line in enumerate(lines, self.next)
+            )
+            yield b"".join(numbered)
             self.next += len(lines)
-
-    def read(self, size: int) -> bytes:
-        return next(self._lines, b"")
 
 
 def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
