@@ -149,7 +149,7 @@ def serve(
     sizes: list[int] = []
 
     def total(index: int, label: str, integers: np.ndarray, noise_sd: float) -> np.ndarray:
-        values = aggregation._total(index)
+        values = aggregation._total(index).values
         times.append(time.perf_counter())
         sizes.append(len(values))
         return values

@@ -1,7 +1,8 @@
 """Typed messages between nodes and servers: frozen dataclasses that check themselves, written as JSON.
 
 Arrays travel as base64 of their bytes with type and shape, integers and text as they are. Whatever does not
-fit a message exactly is refused with one sentence before anything is done with it.
+fit a message exactly is refused with one sentence before anything is done with it. What a field's type does
+not say, a size or a range, its annotation does: ``Annotated[bytes, secret]``.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +26,72 @@ from hushrec.errors import HushrecError, InputError
 Array = NDArray[Any]
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
 _LONGEST_NAME = 200
+_SHORTEST_TOKEN = 32
 
 
 class Refusal(HushrecError):
-    """A server's answer that is another HTTP code than 200, and one sentence."""
+    """A server's answer that is another HTTP code than 200, and one sentence (exit code 1).
+
+    Attributes
+    ----------
+    status : int
+        HTTP code.
+    """
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
 
 
+def check(condition: bool, sentence: str) -> None:
+    """Refuse a message."""
+    if not condition:
+        raise InputError(sentence)
+
+
+def check_name(name: str) -> None:
+    """Refuse a node's name that is empty, overlong or not printable."""
+    good = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+    check(good, f"A node's name has 1 to {_LONGEST_NAME} printable characters.")
+
+
+def check_token(token: str) -> None:
+    """Refuse a bearer token that could be guessed."""
+    if len(token) < _SHORTEST_TOKEN:
+        raise Refusal(401, f"A node needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
+
+
+def secret(value: bytes) -> None:
+    """Refuse a key, a seed or a share of one that is too short or too long."""
+    check(len(value) == 32, "A key, a seed, and a share of one, has 32 bytes.")
+
+
+def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
+    """Refuse an array of another type or number of dimensions."""
+
+    def fits(value: Array) -> None:
+        good = value.dtype == np.dtype(code) and value.ndim == dimensions
+        check(good, f"An array here is of type {code} and has {dimensions} dimension(s).")
+
+    return fits
+
+
+Name = Annotated[str, check_name]
+Secret = Annotated[bytes, secret]
+Floats = Annotated[Array, array_of("<f8")]
+Words = Annotated[Array, array_of("<u8")]
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, include_extras=True))
+
+
 class Message:
     """Base of all messages; equality is that of what would be sent."""
+
+    def __post_init__(self) -> None:
+        for name, wanted in _hints(type(self)).items():
+            for refuse in getattr(wanted, "__metadata__", ()):
+                refuse(getattr(self, name))
 
     def to_json(self) -> bytes:
         """The message as it travels."""
@@ -44,15 +99,22 @@ class Message:
 
     @cached_property
     def _json(self) -> bytes:  # one total goes to many nodes
-        return _raw({field.name: getattr(self, field.name) for field in fields(self)})  # type: ignore[arg-type]
+        entries = {name: getattr(self, name) for name in _hints(type(self))}
+        return json.dumps(entries, sort_keys=True, allow_nan=False, default=_entry).encode()
 
     def fingerprint(self) -> str:
         """SHA-256 of the message, in hexadecimal digits."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Problem(Message):
+    """Why a request was refused, in one sentence."""
+
+    error: str
+
+
 Kind = TypeVar("Kind", bound=Message)
-_hints = cache(typing.get_type_hints)
 
 
 def from_json(kind: type[Kind], raw: bytes) -> Kind:
@@ -68,97 +130,60 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
         entries = json.loads(raw.decode())
     except (ValueError, RecursionError):
         raise InputError(f"This is no JSON, and a message of type {kind.__name__} was expected.") from None
-    wanted = _hints(kind)  # type: ignore[arg-type]
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if not isinstance(entries, dict) or set(entries) != set(names):
-        raise InputError(f"A {kind.__name__} message has exactly the fields {', '.join(names)}.")
-    return kind(**{name: _value(entries[name], wanted[name], f"{kind.__name__}.{name}") for name in names})
+    wanted = _hints(kind)
+    if not isinstance(entries, dict) or entries.keys() != wanted.keys():
+        raise InputError(f"A {kind.__name__} message has exactly the fields {', '.join(wanted)}.")
+    values = {}
+    for name, each in wanted.items():
+        try:
+            values[name] = _value(entries[name], each)
+        except (ValueError, OverflowError):
+            raise InputError(
+                f"{kind.__name__}.{name} is not what the message declares: another type, no base64, an array"
+                " of another size than its shape, or a number that is not finite."
+            ) from None
+    return kind(**values)
 
 
-def _raw(value: Any) -> bytes:
-    """JSON with sorted keys; base64, which is most of it, holds nothing that JSON would escape."""
-    if isinstance(value, np.ndarray):
-        code = value.dtype.newbyteorder("<").str
-        raw = np.ascontiguousarray(value, dtype=code).tobytes()
-        return _raw({"type": code, "shape": value.shape, "bytes": raw})
+def _entry(value: Any) -> Any:
+    """Bytes and arrays as JSON has them."""
     if isinstance(value, bytes):
-        return b'"%b"' % base64.b64encode(value)
-    if isinstance(value, tuple):
-        return b"[%b]" % b", ".join(map(_raw, value))
-    if isinstance(value, dict):
-        return b"{%b}" % b", ".join(b"%b: %b" % (_raw(key), _raw(value[key])) for key in sorted(value))
-    return json.dumps(value, allow_nan=False).encode()
+        return base64.b64encode(value).decode()
+    code = value.dtype.newbyteorder("<").str
+    return {"type": code, "shape": value.shape, "bytes": np.ascontiguousarray(value, dtype=code).tobytes()}
 
 
-def _value(entry: Any, wanted: Any, name: str) -> Any:
-    """The field's value, of exactly the type that the message declares."""
+def _value(entry: Any, wanted: Any) -> Any:
+    """The field's value, of exactly the type that the message declares; ValueError otherwise."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
-    if wanted == Array and isinstance(entry, dict):
-        return _array(entry, name)
+    if origin is Annotated:
+        return _value(entry, parts[0])
     if origin is tuple and isinstance(entry, list):
-        return tuple(_value(each, parts[0], name) for each in entry)
+        return tuple(_value(each, parts[0]) for each in entry)
     if origin is dict and isinstance(entry, dict):
-        return {key: _value(each, parts[1], name) for key, each in entry.items()}
+        return {key: _value(each, parts[1]) for key, each in entry.items()}
+    if wanted == Array and isinstance(entry, dict) and entry.keys() == {"type", "shape", "bytes"}:
+        return _array(*(entry[key] for key in ("type", "shape", "bytes")))
     if wanted is bytes and isinstance(entry, str):
-        return _bytes(entry, name)
-    if wanted is float and type(entry) in (int, float) and abs(entry) < math.inf:
-        return _finite(entry, name)
+        return binascii.a2b_base64(entry, strict_mode=True)
+    if wanted is float and type(entry) in (int, float) and math.isfinite(entry):
+        return float(entry)
     if wanted in (int, str, bool) and type(entry) is wanted:
         return entry
-    raise InputError(f"{name} is of the wrong type.")
+    raise ValueError("another type")
 
 
-def _finite(number: float, name: str) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        raise InputError(f"{name} is no finite number.") from None
-
-
-def _bytes(text: str, name: str) -> bytes:
-    try:
-        return binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise InputError(f"{name} is no base64.") from None
-
-
-def _array(entry: dict[str, Any], name: str) -> Array:
-    shape = entry.get("shape")
-    good = set(entry) == {"type", "shape", "bytes"} and isinstance(shape, list) and len(shape) <= 2
-    good = good and isinstance(entry["type"], str) and entry["type"] in _TYPES
-    if not good or not all(type(side) is int and 0 <= side < 1 << 31 for side in shape or ()):
-        raise InputError(f"{name} is no array: it needs a type ({', '.join(_TYPES)}), a shape and bytes.")
-    raw = _bytes(entry["bytes"], name) if isinstance(entry["bytes"], str) else b""
-    size = 1
-    for side in shape or ():
-        size *= side
-    if len(raw) != size * np.dtype(entry["type"]).itemsize:
-        raise InputError(f"{name} has another number of bytes than its shape needs.")
-    array = np.frombuffer(raw, dtype=entry["type"]).reshape(shape).astype(_TYPES[entry["type"]])
+def _array(code: Any, shape: Any, text: Any) -> Array:
+    if code not in tuple(_TYPES) or not isinstance(shape, list) or len(shape) > 2:
+        raise ValueError("no array")
+    if not all(type(side) is int and 0 <= side < 1 << 31 for side in shape):
+        raise ValueError("no shape")
+    array = np.frombuffer(_value(text, bytes), dtype=code).reshape(shape).astype(_TYPES[code])
     if array.dtype == np.float64 and not np.isfinite(array).all():
-        raise InputError(f"{name} holds a number that is not finite.")
+        raise ValueError("not finite")
     return array
 
 
 def fingerprint(items: Iterable[object]) -> str:
     """SHA-256 of the item ids in order: nodes and server agree on positions."""
     return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()
-
-
-def check_name(name: str) -> None:
-    """Refuse a node's name that is empty, overlong or not printable."""
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise InputError(f"A node's name has 1 to {_LONGEST_NAME} printable characters.")
-
-
-def check(condition: bool, sentence: str) -> None:
-    """Refuse a message."""
-    if not condition:
-        raise InputError(sentence)
-
-
-@dataclass(frozen=True)
-class Problem(Message):
-    """Why a request was refused, in one sentence."""
-
-    error: str

@@ -11,7 +11,7 @@ import weakref
 from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
-from hushrec.network.messages import Kind, Message, Problem, from_json
+from hushrec.network.messages import Kind, Message, Problem, Refusal, from_json
 
 try:
     import httpx
@@ -28,20 +28,6 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every path,
 
 class TransportError(HushrecError):
     """The server could not be reached, or did not answer in time (exit code 1)."""
-
-
-class RefusedError(HushrecError):
-    """The server refused the request (exit code 1).
-
-    Attributes
-    ----------
-    status : int
-        HTTP code.
-    """
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class Connection:
@@ -115,7 +101,7 @@ class Connection:
                 deadline, pause = math.inf, 0.05
                 continue
             if status and status not in NOT_NOW:
-                raise RefusedError(status, trouble)
+                raise Refusal(status, trouble)
             deadline = min(deadline, time.monotonic() + self.patience)
             if time.monotonic() + pause > deadline:
                 raise TransportError(trouble)

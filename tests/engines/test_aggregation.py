@@ -222,7 +222,7 @@ def test_more_than_a_third_stop_the_training():
     network = Network(agreed(), lambda node, c: stop_at(Masked, 1)(c) if node < 4 else None, patience=4)
     assert isinstance(network.billboard, HushrecError)
     assert all(isinstance(result, HushrecError | SystemExit) for result in network.results)
-    assert set(network.server._totals) == {0}
+    assert set(network.server._sums) == {0}
 
 
 def test_the_server_sees_uniform_words_only():
@@ -232,12 +232,12 @@ def test_the_server_sees_uniform_words_only():
     vectors = [message.values for message in network.server._steps["masked", 0].sent.values()]
     bits = np.unpackbits(np.concatenate(vectors).view(np.uint8))
     assert abs(bits.mean() - 0.5) < 5 / (2 * math.sqrt(len(bits)))
-    total = network.server._totals[0]
+    total = network.server._sums[0].values
     assert not np.array_equal(sum(vectors), total)  # own masks are on even the sum
     again = Network(agreement)
     others = [message.values for message in again.server._steps["masked", 0].sent.values()]
     assert not any((one == other).any() for one in vectors for other in others)
-    np.testing.assert_array_equal(again.server._totals[0], total)  # while the total is the same
+    np.testing.assert_array_equal(again.server._sums[0].values, total)  # while the total is the same
 
 
 def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
@@ -257,7 +257,7 @@ def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
     assert (drawn["sd"] >= 2**20).all()
     steps = release.noise_sd / scale / math.sqrt(honest) / drawn["sd"]  # of the grid: powers of two
     np.testing.assert_allclose(np.exp2(np.rint(np.log2(steps))), steps, rtol=1e-12)
-    noise = agreements.grid_noise(SeededNoise(0), np.full(100_000, 1000.0), "x").view(np.int64)
+    noise = SeededNoise(0).rounded_gaussian(np.full(100_000, 1000.0), "x")
     assert abs(noise.std() / 1000 - 1) < 5 / math.sqrt(2e5)
 
 
@@ -354,12 +354,12 @@ def test_a_node_never_gives_both_shares():
         (Survivors(tuple(names), ("n1",)), "would open"),
         (Survivors(tuple(names[:3]), tuple(names[3:])), "Too few"),
     ):
-        member._connection = Scripted(
+        member.connection = Scripted(
             member, {Envelopes: lambda m: envelopes, Survivors: lambda m, s=survivors: s}
         )
         with pytest.raises(HushrecError, match=words):
             member._add(0, "a", np.zeros(5, dtype=np.uint64), np.ones(5))
-        assert not any(isinstance(message, Unmasking) for message in member._connection.sent)
+        assert not any(isinstance(message, Unmasking) for message in member.connection.sent)
 
 
 def test_another_agreement_is_refused():

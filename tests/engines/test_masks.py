@@ -1,5 +1,6 @@
 """Primitives of secure aggregation against textbook arithmetic and published vectors."""
 
+import hmac
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from hushrec.errors import InputError
 
+x25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.x25519")
 masks = pytest.importorskip("hushrec.engines.secure.masks", exc_type=ImportError)
 
 
@@ -16,12 +18,31 @@ def test_key_agreement_is_x25519():
     alice = masks.new_secret()
     bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     assert masks.public_part(bob).hex() == "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
-    mine, hers = masks.private_key(alice), masks.private_key(bob)
-    one = masks.agree(mine, masks.public_part(bob), b"purpose")
-    assert one == masks.agree(hers, masks.public_part(alice), b"purpose")
-    assert one != masks.agree(hers, masks.public_part(alice), b"other purpose") and len(one) == 32
+    others = {"bob": masks.public_part(bob)}
+    one = masks.pair_keys(alice, "alice", others, "purpose", 3)["bob"]
+    assert one == masks.pair_keys(bob, "bob", {"alice": masks.public_part(alice)}, "purpose", 3)["alice"]
+    assert one != masks.pair_keys(alice, "alice", others, "purpose", 4)["bob"] and len(one) == 32
     with pytest.raises(InputError):
-        masks.agree(mine, bytes(32), b"")  # a point of small order
+        masks.pair_keys(alice, "alice", {"bob": bytes(32)})  # a point of small order
+
+
+def test_keys_of_a_pair_are_hkdf_of_the_shared_secret():
+    """RFC 5869 by HMAC of the standard library, with the purpose in its fixed spelling."""
+    alice, bob = (bytes([number]) * 32 for number in (1, 2))
+    shared = x25519.X25519PrivateKey.from_private_bytes(alice).exchange(
+        x25519.X25519PublicKey.from_public_bytes(masks.public_part(bob))
+    )
+    pseudorandom = hmac.digest(bytes(32), shared, "sha256")
+    purpose = b"hushrec mask\0session\x007\0n1\0n2"
+    expected = hmac.digest(pseudorandom, purpose + b"\x01", "sha256")
+    found = masks.pair_keys(alice, "n2", {"n1": masks.public_part(bob)}, "hushrec mask", "session", 7)
+    assert found == {"n1": expected}
+
+
+def stream(seed, size):
+    words = np.zeros(size, dtype=np.uint64)
+    masks.add_stream(words, seed)
+    return words
 
 
 def test_stream_is_aes_in_counter_mode():
@@ -30,10 +51,10 @@ def test_stream_is_aes_in_counter_mode():
 
     seed = bytes(range(32))
     blocks = Cipher(algorithms.AES(seed), modes.ECB()).encryptor().update(bytes(31) + b"\x01")
-    np.testing.assert_array_equal(masks.stream(seed, 4), np.frombuffer(blocks, "<u8"))
-    np.testing.assert_array_equal(masks.stream(seed, 3), masks.stream(seed, 4)[:3])
+    np.testing.assert_array_equal(stream(seed, 4), np.frombuffer(blocks, "<u8"))
+    np.testing.assert_array_equal(stream(seed, 3), stream(seed, 4)[:3])
     long = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 10_001))
-    np.testing.assert_array_equal(masks.stream(seed, 10_001), np.frombuffer(long, "<u8"))
+    np.testing.assert_array_equal(stream(seed, 10_001), np.frombuffer(long, "<u8"))
     words = np.arange(10_001, dtype=np.uint64)
     masks.add_stream(words, seed)
     masks.add_stream(words, seed, negative=True)
@@ -77,7 +98,7 @@ def test_pairwise_masks_cancel(n_nodes, size):
     seeds = {frozenset(pair): masks.new_secret() for pair in itertools.combinations(names, 2)}
     total = np.zeros(size, dtype=np.uint64)
     for name in names:
-        pairs = [(other, seeds[frozenset((name, other))]) for other in names if other != name]
+        pairs = {other: seeds[frozenset((name, other))] for other in names if other != name}
         total += masks.pairwise_total(name, pairs, size)
     assert not total.any()
 

@@ -13,7 +13,6 @@ from hushrec.engines.secure.graph import FAILURE, choose_graph
 from hushrec.engines.secure.messages import Envelopes, Masked, Prepared, Quorum, Survivors, Unmasking
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.network.messages import Refusal, from_json
-from hushrec.network.transport import RefusedError
 from hushrec.privacy import Budget, Ledger
 
 client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
@@ -95,9 +94,9 @@ class Trial:
                 break
             except Refusal as refusal:
                 if refusal.status != 202:
-                    raise RefusedError(refusal.status, str(refusal)) from None
+                    raise Refusal(refusal.status, str(refusal)) from None
             except InputError as error:
-                raise RefusedError(400, str(error)) from None
+                raise Refusal(400, str(error)) from None
         reply = self.told(name, reply)
         if isinstance(reply, Envelopes):
             self.given[self.server.session, path[1], name] = reply.mask_keys

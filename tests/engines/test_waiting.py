@@ -10,7 +10,7 @@ from hushrec.engines.secure.messages import Enrolment, Masked, Prepared
 from hushrec.errors import HushrecError
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Service
-from hushrec.network.transport import Connection, RefusedError, TransportError
+from hushrec.network.transport import Connection, TransportError
 from tests.engines.test_aggregation import N_NODES, PARTS, agreed, assert_equal, stop_at
 
 client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
@@ -159,7 +159,7 @@ def test_patience_begins_with_the_first_trouble():
         raise Refusal(404, "Here.")
 
     with Service(answer) as service:
-        with pytest.raises(RefusedError, match="Here"):
+        with pytest.raises(Refusal, match="Here"):
             Connection(service.url, timeout=0.5, patience=0.3).post(
                 Prepared("n0", bytes(32), {}), Prepared, "x"
             )

@@ -17,7 +17,7 @@ from hushrec.errors import InputError
 from hushrec.network import service as services
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits, Service
-from hushrec.network.transport import Connection, RefusedError, TransportError
+from hushrec.network.transport import Connection, TransportError
 from hushrec.papers.masked import client, server as servers
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
@@ -121,23 +121,23 @@ def test_duplicates_and_strangers(tmp_path):
         with pytest.raises(TransportError, match="not complete yet"):
             client.fetch(connection, key)
         other = Upload("n0", 1, np.arange(3, dtype=np.int32), np.ones(3))
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(Refusal) as refused:
             connection.post(other, Accepted, "columns", token=key.token)
         assert refused.value.status == 409
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(Refusal) as refused:
             connection.post(other, Accepted, "columns", token="x" * 40)
         assert refused.value.status == 403
         with pytest.raises(InputError, match="a second mask"):
             client.submit(connection, client.PrivateKey.load(key.path), seen[0], matrix[1, seen[0]])
         keys += submit_all(service.url, tmp_path, names[-1:], matrix[-1:], seen[-1:])
         late = client.PrivateKey.create(tmp_path / "late.key", "late", "catalogue")
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(Refusal) as refused:
             client.submit(connection, late, seen[0], matrix[0, seen[0]])
         assert refused.value.status == 409
         patient = Connection(service.url)
         np.testing.assert_allclose(client.fetch(patient, key), matrix[0], atol=1e-5)
         for node, token in (("n1", key.token), ("n1", ""), ("nobody", key.token), ("n0", keys[1].token)):
-            with pytest.raises(RefusedError) as refused:
+            with pytest.raises(Refusal) as refused:
                 connection.get(Column, "columns", node, token=token)
             assert refused.value.status == 403
 
@@ -269,7 +269,7 @@ def test_an_unexpected_failure_is_told_to_the_nodes(tmp_path, monkeypatch):
     matrix, seen = matrix_and_cells()
     with serving(tmp_path) as service:
         keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
-        with pytest.raises(RefusedError, match=r"could not be completed \(RuntimeError\)"):
+        with pytest.raises(Refusal, match=r"could not be completed \(RuntimeError\)"):
             client.fetch(Connection(service.url), keys[0])
 
 
@@ -290,7 +290,7 @@ def test_a_full_disk_is_told_to_the_nodes(tmp_path, method):
     matrix, seen = matrix_and_cells()
     with Service(server.answer) as service:
         keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
-        with pytest.raises(RefusedError, match=r"could not be completed \(OperationalError\)"):
+        with pytest.raises(Refusal, match=r"could not be completed \(OperationalError\)"):
             client.fetch(Connection(service.url, patience=5), keys[0])
 
 

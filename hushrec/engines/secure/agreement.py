@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
@@ -30,7 +29,6 @@ from hushrec.estimator import Estimator
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import check, check_name
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
-from hushrec.privacy.noise import GeneratorNoise
 from hushrec.privacy.statement import library_version
 
 Array = NDArray[Any]
@@ -261,8 +259,3 @@ def _identity(domain: Domain) -> list[Any]:
     if features is None:
         return [domain.fingerprint]
     return [domain.fingerprint, *features.shape, hashlib.sha256(features.tobytes()).hexdigest()]
-
-
-def grid_noise(source: GeneratorNoise, sd: Array, label: str) -> NDArray[np.uint64]:
-    """Gaussian noise of these standard deviations, rounded to integers."""
-    return source.rounded_gaussian(sd, label).view(np.uint64)

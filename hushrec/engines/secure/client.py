@@ -7,13 +7,15 @@ al. 2020. Each release has fresh keys, since what a dropout gives away must not 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from hushrec.billboard import Billboard
 from hushrec.data import Ratings
 from hushrec.engines.secure import masks
-from hushrec.engines.secure.agreement import Agreement, Array, grid_noise
+from hushrec.engines.secure.agreement import Agreement, Array
 from hushrec.engines.secure.graph import FAILURE
 from hushrec.engines.secure.identity import Identity, enrolment_words, envelope_part, signed
 from hushrec.engines.secure.messages import (
@@ -29,8 +31,8 @@ from hushrec.engines.secure.messages import (
     Unmasking,
 )
 from hushrec.errors import HushrecError, InputError
-from hushrec.network.messages import Kind, Message
-from hushrec.network.transport import Connection, RefusedError
+from hushrec.network.messages import Kind, Message, Refusal
+from hushrec.network.transport import Connection
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 
@@ -88,9 +90,7 @@ def take_part(
         The server refused, went away, or too few nodes are left. Nothing but what was released is known.
     """
     agreement.check(ratings)
-    member = Member(
-        connection, agreement, node, noise or SystemNoise(), ledger=ledger, dataset=dataset, identity=identity
-    )
+    member = Member(connection, agreement, node, noise or SystemNoise(), ledger, dataset, identity)
     member.enrol()
     billboard = agreement.train(ratings, member.total, secure=noise is None)
     if ledger is None:
@@ -99,149 +99,121 @@ def take_part(
     return replace(billboard, privacy=replace(billboard.privacy, ledger=summary))
 
 
+@dataclass
 class Member:
     """One node's part of the protocol.
 
     Parameters
     ----------
-    connection, agreement, node, ledger, dataset, identity
+    connection, agreement, node, noise, ledger, dataset, identity
         As in :func:`take_part`.
-    noise : GeneratorNoise
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        agreement: Agreement,
-        node: str,
-        noise: GeneratorNoise,
-        *,
-        ledger: Ledger | None = None,
-        dataset: str = "default",
-        identity: Identity | None = None,
-    ) -> None:
-        if agreement.keys and (identity is None or agreement.keys.get(node) != identity.public):
+    connection: Connection
+    agreement: Agreement
+    node: str
+    noise: GeneratorNoise
+    ledger: Ledger | None = None
+    dataset: str = "default"
+    identity: Identity | None = None
+    _session: str = field(default="", init=False)
+    _names: tuple[str, ...] = field(default=(), init=False)
+    _sealing: dict[str, bytes] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        keys = self.agreement.keys
+        if keys and (self.identity is None or keys.get(self.node) != self.identity.public):
             raise InputError(
-                f"The agreement has another key for node {node!r}; pass the identity it registered."
+                f"The agreement has another key for node {self.node!r}; pass the identity it registered."
             )
-        self.node = node
-        self._connection, self._agreement, self._noise = connection, agreement, noise
-        self._ledger, self._dataset = ledger, dataset
-        self._identity = identity if agreement.keys else None
+        self.identity = self.identity if keys else None
         self._token = secrets.token_urlsafe(32)
-        self._envelope_key = self._identity.envelope_key if self._identity else masks.new_secret()
-        self._session = ""
-        self._names: tuple[str, ...] = ()
-        self._sealing: dict[str, bytes] = {}
 
     def enrol(self) -> None:
         """Join, wait for the others, and learn who the neighbours are."""
-        agreement = self._agreement
-        enrolment = Enrolment(
-            self.node,
-            agreement.fingerprint,
-            masks.public_part(self._envelope_key),
-            self._sign(*enrolment_words(self.node, self._token)),
-        )
-        found = self._connection.post(enrolment, Neighbours, "enrolment", token=self._token)
+        agreement, node = self.agreement, self.node
+        key = self.identity.envelope_key if self.identity else masks.new_secret()
+        signature = self._sign(*enrolment_words(node, self._token))
+        enrolment = Enrolment(node, agreement.fingerprint, masks.public_part(key), signature)
+        found = self._post(enrolment, Neighbours, "enrolment")
         if found.agreement != agreement.fingerprint:
             raise InputError("The server trains under another agreement than this node's; nothing was sent.")
-        names, envelope_keys = found.names, found.envelope_keys
+        names, theirs = found.names, found.envelope_keys
         if agreement.keys:
-            names = tuple(agreement.neighbours[self.node])
-            envelope_keys = {name: envelope_part(agreement.keys[name]) for name in names}
-        if len(set(names) - {self.node}) != agreement.graph.degree:
+            names = tuple(agreement.neighbours[node])
+            theirs = {name: envelope_part(agreement.keys[name]) for name in names}
+        if len(set(names) - {node}) != agreement.graph.degree:
             raise HushrecError("The server gave this node another number of neighbours than was agreed.")
         self._session, self._names = found.session, names
-        if self._ledger is not None:
-            rest = [
-                release
-                for index, release in enumerate(agreement.plan.releases)
-                if not self._ledger.charged(self._dataset, self._session, index)
-            ]
-            self._ledger.check(self._dataset, rest)
-        envelope_key = masks.private_key(self._envelope_key)
-        for name in names:
-            purpose = masks.envelope_purpose(found.session, self.node, name)
-            self._sealing[name] = masks.agree(envelope_key, envelope_keys[name], purpose)
+        if self.ledger is not None:
+            releases = enumerate(agreement.plan.releases)
+            rest = [release for index, release in releases if not self._charged(index)]
+            self.ledger.check(self.dataset, rest)
+        theirs = {name: theirs[name] for name in names}
+        self._sealing = masks.pair_keys(key, node, theirs, "hushrec envelope", self._session)
 
     def total(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
         """Add up one release with all other nodes; who drops out of it fetches what the others got."""
         try:
-            if self._ledger is None or not self._ledger.charged(self._dataset, self._session, index):
+            if not self._charged(index):
                 return self._add(index, label, integers, noise_sd)
-        except RefusedError as refused:
+        except Refusal as refused:
             if refused.status != LATE:
                 raise
-        return self._connection.get(Sum, "total", str(index), self.node, token=self._token).values
+        return self.connection.get(Sum, "total", str(index), self.node, token=self._token).values
 
     def _add(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
         """The steps of a release."""
-        threshold = self._agreement.graph.threshold
+        node, size, threshold = self.node, len(self._names), self.agreement.graph.threshold
         key, seed = masks.new_secret(), masks.new_secret()
-        shares = zip(
-            masks.split(seed, len(self._names), threshold),
-            masks.split(key, len(self._names), threshold),
-            strict=True,
-        )
+        shares = zip(masks.split(seed, size, threshold), masks.split(key, size, threshold), strict=True)
         sealed = {
-            name: masks.seal(self._sealing[name], index, self.node, name, one + other)
+            name: masks.seal(self._sealing[name], index, node, name, one + other)
             for name, (one, other) in zip(self._names, shares, strict=True)
         }
         public = masks.public_part(key)
-        prepared = Prepared(self.node, public, sealed, self._sign("prepared", index, self.node, public.hex()))
+        prepared = Prepared(node, public, sealed, self._sign("prepared", index, node, public.hex()))
         envelopes = self._post(prepared, Envelopes, "prepared", index)
-        present = self._among_neighbours(envelopes.mask_keys)
-        for name in present:
-            self._verify(envelopes.signatures, name, "prepared", index, name, envelopes.mask_keys[name].hex())
-        held = {
-            name: masks.unseal(self._sealing[name], index, name, self.node, envelopes.shares[name])
-            for name in present
-        }
-        agreed = masks.private_key(key)
-        pairs = [
-            (name, masks.agree(agreed, envelopes.mask_keys[name], self._purpose(index, name)))
-            for name in present
-        ]
-        met = "".join(str(int(name in held)) for name in self._names) if self._identity else ""
+        theirs = {name: envelopes.mask_keys[name] for name in self._among_neighbours(envelopes.mask_keys)}
+        held = {}
+        for name, other in theirs.items():
+            self._verify(envelopes.signatures, name, "prepared", index, name, other.hex())
+            held[name] = masks.unseal(self._sealing[name], index, name, node, envelopes.shares[name])
+        seeds = masks.pair_keys(key, node, theirs, "hushrec mask", self._session, index)
+        met = "".join(str(int(name in held)) for name in self._names) if self.identity else ""
         # the charge is durable: only now may noise be drawn, and the sum leave under its masks
         self._charge(index)
-        hidden = integers + grid_noise(self._noise, noise_sd, label)
-        hidden += masks.pairwise_total(self.node, pairs, len(hidden))
+        hidden = integers + self.noise.rounded_gaussian(noise_sd, label).view(np.uint64)
+        hidden += masks.pairwise_total(node, seeds, len(hidden))
         masks.add_stream(hidden, seed)
-        masked = Masked(self.node, hidden, met, self._sign("masked", index, self.node, met))
+        masked = Masked(node, hidden, met, self._sign("masked", index, node, met))
         survivors = self._post(masked, Survivors, "masked", index)
         alive, dropped = self._among_neighbours(survivors.alive), self._among_neighbours(survivors.dropped)
-        if self._identity:
+        if self.identity:
             alive, dropped = self._agree_on(survivors, index, held)
         if set(alive) & set(dropped) or not set(alive) | set(dropped) <= held.keys():
             raise HushrecError("The server asks for shares that would open a node's contribution; refused.")
         if len(alive) < threshold:
             raise HushrecError("Too few neighbours of this node are left; the training cannot go on.")
-        unmasking = Unmasking(
-            self.node,
-            seed,
-            {name: held[name][:32] for name in alive},
-            {name: held[name][32:] for name in dropped},
-        )
-        return self._post(unmasking, Sum, "unmasking", index).values
+        of_seeds = {name: held[name][:32] for name in alive}
+        of_keys = {name: held[name][32:] for name in dropped}
+        return self._post(Unmasking(node, seed, of_seeds, of_keys), Sum, "unmasking", index).values
 
     def _agree_on(
         self, survivors: Survivors, index: int, held: Mapping[str, bytes]
     ) -> tuple[list[str], list[str]]:
         """Neighbours in the total and not: after more than half the nodes signed the same list of all."""
-        agreement, everybody = self._agreement, set(survivors.everybody)
+        agreement, everybody = self.agreement, set(survivors.everybody)
         if self.node not in everybody or not everybody <= agreement.keys.keys():
             raise HushrecError("The server counts nodes that are not registered, or not this one; refused.")
         if len(everybody) < agreement.fewest:
             raise HushrecError("The server would open a total of fewer nodes than was agreed; refused.")
         alive = self._among_neighbours(everybody)
         for name in alive:
-            met = survivors.met.get(name, "")
+            met, around = survivors.met.get(name, ""), agreement.neighbours[name]
             self._verify(survivors.signatures, name, "masked", index, name, met)
-            around = agreement.neighbours[name]
-            without = [other for other, bit in zip(around, met, strict=False) if bit != "1"]
-            if len(met) != len(around) or everybody & set(without):
+            without = {other for other, bit in zip(around, met, strict=False) if bit != "1"}
+            if len(met) != len(around) or everybody & without:
                 raise HushrecError("A node in the total shares no mask with a neighbour in it; refused.")
         words: tuple[str | int, ...] = ("agreed", index, *sorted(everybody))
         quorum = self._post(Agreed(self.node, self._sign(*words)), Quorum, "agreed", index)
@@ -252,30 +224,29 @@ class Member:
             self._verify(quorum.signatures, name, *words)
         return alive, [name for name in self._among_neighbours(held) if name not in everybody]
 
+    def _charged(self, index: int) -> bool:
+        return self.ledger is not None and self.ledger.charged(self.dataset, self._session, index)
+
     def _charge(self, index: int) -> None:
         """Charge the node's own ledger for a release, and with the first for the neighbour graph."""
-        if self._ledger is not None:
-            release = self._agreement.plan.releases[index]
-            self._ledger.charge(self._dataset, self._session, release, step=index, failure=FAILURE)
+        if self.ledger is not None:
+            release = self.agreement.plan.releases[index]
+            self.ledger.charge(self.dataset, self._session, release, step=index, failure=FAILURE)
 
     def _sign(self, *words: str | int) -> bytes:
-        if self._identity is None:
+        if self.identity is None:
             return b""
-        return self._identity.sign(self._agreement.fingerprint, self._session, *map(str, words))
+        return self.identity.sign(self.agreement.fingerprint, self._session, *map(str, words))
 
     def _verify(self, signatures: Mapping[str, bytes], name: str, *words: str | int) -> None:
-        if self._identity is None:
+        if self.identity is None:
             return
-        signature, key = signatures.get(name, b""), self._agreement.keys[name]
-        if not signed(key, signature, self._agreement.fingerprint, self._session, *map(str, words)):
+        signature, key = signatures.get(name, b""), self.agreement.keys[name]
+        if not signed(key, signature, self.agreement.fingerprint, self._session, *map(str, words)):
             raise HushrecError(f"What the server says of node {name!r} is not signed by it; refused.")
 
-    def _among_neighbours(self, names: Iterable[str]) -> list[str]:
-        wanted = set(names)
-        return [name for name in self._names if name in wanted]
+    def _among_neighbours(self, names: Container[str]) -> list[str]:
+        return [name for name in self._names if name in names]
 
-    def _purpose(self, index: int, name: str) -> bytes:
-        return masks.pair_purpose(self._session, index, self.node, name)
-
-    def _post(self, message: Message, kind: type[Kind], step: str, index: int) -> Kind:
-        return self._connection.post(message, kind, step, str(index), token=self._token)
+    def _post(self, message: Message, kind: type[Kind], *path: str | int) -> Kind:
+        return self.connection.post(message, kind, *map(str, path), token=self._token)

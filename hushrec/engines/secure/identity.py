@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,15 +10,13 @@ import secrets
 from pathlib import Path
 
 from hushrec.engines.secure import masks
-from hushrec.errors import InputError
+from hushrec.errors import InputError, MissingPackageError
 
 try:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-except ImportError as error:
-    raise ImportError("Secure aggregation needs: pip install 'hushrec[outsourcing]'") from error
+except ImportError:
+    raise MissingPackageError("Secure aggregation", "outsourcing") from None
 
 _BYTES = 32
 
@@ -34,27 +33,22 @@ class Identity:
     def __init__(self, secret: bytes) -> None:
         if len(secret) != _BYTES:
             raise InputError(f"A node's secret has {_BYTES} bytes, not {len(secret)}.")
-        self._signing = Ed25519PrivateKey.from_private_bytes(_derived(secret, b"hushrec sign"))
-        self.envelope_key = _derived(secret, b"hushrec envelope")
+        self._signing = Ed25519PrivateKey.from_private_bytes(masks.derived(secret, b"hushrec sign"))
+        self.envelope_key = masks.derived(secret, b"hushrec envelope")
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str]) -> Identity:
         """Read a node's secret, or draw one and write it where there is no such file."""
-        target = Path(path)
         try:
-            handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(_BYTES))
-                file.flush()
-                os.fsync(handle)
-        except FileExistsError:
-            pass
+            with contextlib.suppress(FileExistsError):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(secrets.token_bytes(_BYTES))
+                    file.flush()
+                    os.fsync(handle)
+            return cls(Path(path).read_bytes())
         except OSError as error:
-            raise InputError(f"The identity {str(target)!r} cannot be written ({error.strerror}).") from None
-        try:
-            return cls(target.read_bytes())
-        except OSError as error:
-            raise InputError(f"The identity {str(target)!r} cannot be read ({error.strerror}).") from None
+            raise InputError(f"Cannot read or write the identity {str(path)!r} ({error.strerror}).") from None
 
     @property
     def public(self) -> bytes:
@@ -83,7 +77,3 @@ def enrolment_words(node: str, token: str) -> tuple[str, ...]:
 def envelope_part(public: bytes) -> bytes:
     """The key of a registered node that shares are sealed for."""
     return public[_BYTES:]
-
-
-def _derived(secret: bytes, purpose: bytes) -> bytes:
-    return HKDF(SHA256(), _BYTES, salt=None, info=purpose).derive(secret)

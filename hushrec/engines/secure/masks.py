@@ -8,12 +8,12 @@ of secrets, stream seeds and private keys, are drawn.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import InputError
+from hushrec.errors import InputError, MissingPackageError
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -22,8 +22,8 @@ try:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-except ImportError as error:
-    raise ImportError("Secure aggregation needs: pip install 'hushrec[outsourcing]'") from error
+except ImportError:
+    raise MissingPackageError("Secure aggregation", "outsourcing") from None
 
 PRIME = 2**255 - 19
 _BYTES = 32
@@ -44,25 +44,33 @@ def public_part(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def private_key(private: bytes) -> X25519PrivateKey:
-    """A private key made ready, which takes as long as an agreement."""
-    return X25519PrivateKey.from_private_bytes(private)
+def derived(secret: bytes, purpose: bytes) -> bytes:
+    """32 bytes of a secret for one purpose."""
+    return HKDF(SHA256(), _BYTES, salt=None, info=purpose).derive(secret)
 
 
-def agree(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
-    """32 bytes that the holders of either private key compute alike, and nobody else, for one purpose."""
-    try:
-        shared = private.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise InputError("A public key is not valid.") from None
-    return HKDF(SHA256(), _BYTES, salt=None, info=purpose).derive(shared)
+def pair_keys(private: bytes, node: str, publics: Mapping[str, bytes], *purpose: object) -> dict[str, bytes]:
+    """32 bytes for each other node that the two compute alike, and nobody else, for one purpose.
 
-
-def stream(seed: bytes, size: int) -> Words:
-    """Pseudorandom integers modulo 2^64 of a seed that is used once."""
-    words = np.zeros(size, dtype=np.uint64)
-    add_stream(words, seed)
-    return words
+    Parameters
+    ----------
+    private : bytes
+        This node's private key.
+    node : str
+    publics : mapping of str to bytes
+        The others' public keys.
+    *purpose
+        What the keys are for: one session, or one release of it.
+    """
+    own = X25519PrivateKey.from_private_bytes(private)
+    found = {}
+    for other, public in publics.items():
+        try:
+            shared = own.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError:
+            raise InputError("A public key is not valid.") from None
+        found[other] = derived(shared, _joined(*purpose, *sorted((node, other))))
+    return found
 
 
 def add_stream(words: Words, seed: bytes, *, negative: bool = False) -> None:
@@ -80,19 +88,19 @@ def add_stream(words: Words, seed: bytes, *, negative: bool = False) -> None:
 def seal(key: bytes, number: int, sender: str, receiver: str, content: bytes) -> bytes:
     """Encrypt what one node sends another in one release; sent again, it is encrypted afresh."""
     nonce = secrets.token_bytes(12)
-    return nonce + ChaCha20Poly1305(key).encrypt(nonce, content, _context(number, sender, receiver))
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, content, _joined(number, sender, receiver))
 
 
 def unseal(key: bytes, number: int, sender: str, receiver: str, sealed: bytes) -> bytes:
     """Inverse of `seal`; anything that was changed on the way is refused."""
     try:
-        return ChaCha20Poly1305(key).decrypt(sealed[:12], sealed[12:], _context(number, sender, receiver))
+        return ChaCha20Poly1305(key).decrypt(sealed[:12], sealed[12:], _joined(number, sender, receiver))
     except (InvalidTag, ValueError):
         raise InputError("A share was changed on its way.") from None
 
 
-def _context(number: int, sender: str, receiver: str) -> bytes:
-    return "\0".join([str(number), sender, receiver]).encode()
+def _joined(*words: object) -> bytes:
+    return "\0".join(map(str, words)).encode()
 
 
 def split(secret: bytes, shares: int, threshold: int) -> list[bytes]:
@@ -123,19 +131,9 @@ def join(shares: Mapping[int, bytes]) -> bytes:
     return (total % PRIME).to_bytes(_BYTES, "little")
 
 
-def pairwise_total(node: str, pairs: Sequence[tuple[str, bytes]], size: int) -> Words:
+def pairwise_total(node: str, seeds: Mapping[str, bytes], size: int) -> Words:
     """Sum of a node's pairwise masks: plus towards later names, minus towards earlier ones."""
     total = np.zeros(size, dtype=np.uint64)
-    for other, seed in pairs:
+    for other, seed in seeds.items():
         add_stream(total, seed, negative=node > other)
     return total
-
-
-def pair_purpose(session: str, number: int, one: str, other: str) -> bytes:
-    """What a pairwise seed is for: one session, one release, one pair."""
-    return "\0".join(["hushrec mask", session, str(number), *sorted((one, other))]).encode()
-
-
-def envelope_purpose(session: str, one: str, other: str) -> bytes:
-    """What a pair's sealing key is for: one session."""
-    return "\0".join(["hushrec envelope", session, *sorted((one, other))]).encode()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from hushrec.network.messages import Array, Message, check, check_name
+from hushrec.network.messages import Message, Name, Secret, Words, secret
 
 
 @dataclass(frozen=True)
@@ -24,27 +22,20 @@ class Enrolment(Message):
         Of agreement, node and digest of its token; as all signatures, empty where no keys are registered.
     """
 
-    node: str
+    node: Name
     agreement: str
-    envelope_key: bytes
+    envelope_key: Secret
     signature: bytes = b""
-
-    def __post_init__(self) -> None:
-        check_name(self.node)
-        check(len(self.envelope_key) == 32, "A public key has 32 bytes.")
 
 
 @dataclass(frozen=True)
 class Neighbours(Message):
     """Answer to an enrolment, once all have enrolled: the node's neighbours in order, with their keys."""
 
-    session: str
+    session: Name
     agreement: str
     names: tuple[str, ...]
     envelope_keys: dict[str, bytes]
-
-    def __post_init__(self) -> None:
-        check_name(self.session)
 
 
 @dataclass(frozen=True)
@@ -52,12 +43,9 @@ class Prepared(Message):
     """First step of a release: a fresh mask key, signed, and shares of both secrets for each neighbour."""
 
     node: str
-    mask_key: bytes
+    mask_key: Secret
     shares: dict[str, bytes]
     signature: bytes = b""
-
-    def __post_init__(self) -> None:
-        check(len(self.mask_key) == 32, "A public key has 32 bytes.")
 
 
 @dataclass(frozen=True)
@@ -77,12 +65,9 @@ class Masked(Message):
     """
 
     node: str
-    values: Array
+    values: Words
     met: str = ""
     signature: bytes = b""
-
-    def __post_init__(self) -> None:
-        check(self.values.dtype == np.uint64 and self.values.ndim == 1, "Masked values are a list of uint64.")
 
 
 @dataclass(frozen=True)
@@ -119,20 +104,18 @@ class Unmasking(Message):
     """Third step: the node's own seed, shares of the seeds of the alive and of the keys of the dropped."""
 
     node: str
-    seed: bytes
+    seed: Secret
     seeds: dict[str, bytes]
     keys: dict[str, bytes]
 
     def __post_init__(self) -> None:
-        secrets = [self.seed, *self.seeds.values(), *self.keys.values()]
-        check(all(len(secret) == 32 for secret in secrets), "A seed, and a share, has 32 bytes.")
+        super().__post_init__()
+        for share in (*self.seeds.values(), *self.keys.values()):
+            secret(share)
 
 
 @dataclass(frozen=True)
 class Sum(Message):
     """The noisy total of a release, uint64: the only thing that the server learns."""
 
-    values: Array
-
-    def __post_init__(self) -> None:
-        check(self.values.dtype == np.uint64 and self.values.ndim == 1, "A total is a list of uint64.")
+    values: Words

@@ -21,7 +21,8 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,9 @@ from hushrec.engines.secure.messages import (
     Unmasking,
 )
 from hushrec.errors import HushrecError, InputError
-from hushrec.network.messages import Kind, Message, Refusal, from_json
+from hushrec.network.messages import Message, Refusal, check_token, from_json
 
-_SHORTEST_TOKEN = 32
+_WITHOUT = "This release goes on without this node."
 
 
 class AggregationServer:
@@ -81,52 +82,48 @@ class AggregationServer:
         self._quiet, self._patience, self._enrolment, self._hold = quiet, patience, enrolment, hold
         self._last = -math.inf  # when a node sent something new
         self._lock = threading.Condition()
+        self._replies: dict[str, tuple[type[Any], Callable[[Any, int], Message]]] = {
+            "prepared": (Prepared, self._prepare),
+            "masked": (Masked, self._mask),
+            "agreed": (Agreed, self._agree),
+            "unmasking": (Unmasking, self._unmask),
+        }
+        if not agreement.keys:
+            del self._replies["agreed"]
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tokens: dict[str, str] = {}
         self._neighbours: dict[str, list[str]] = {}
         self._present: set[str] = set()
-        self._totals: dict[int, masks.Words] = {}
         self._sums: dict[int, Sum] = {}
         self._trouble = ""
 
     def train(self) -> Billboard:
         """Wait for the nodes, train, and return the billboard; raises HushrecError where too few are left."""
-        domain = self.agreement.domain
-        nobody = Ratings.from_any(([], [], []), domain)
-        return self.agreement.train(nobody, lambda index, label, integers, sd: self._total(index))
+        nobody = Ratings.from_any(([], [], []), self.agreement.domain)
+        return self.agreement.train(nobody, lambda index, label, integers, sd: self._total(index).values)
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
         """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
             case "POST", ["enrolment"]:
                 return self._enrol(from_json(Enrolment, body), token)
-            case "POST", ["prepared", index]:
-                prepared = self._sent(Prepared, body, token)
-                return self._prepare(prepared, self._index(index))
-            case "POST", ["masked", index]:
-                return self._mask(self._sent(Masked, body, token), self._index(index))
-            case "POST", ["agreed", index]:
-                return self._agree(self._sent(Agreed, body, token), self._index(index))
-            case "POST", ["unmasking", index]:
-                return self._unmask(self._sent(Unmasking, body, token), self._index(index))
+            case "POST", [step, index] if step in self._replies:
+                kind, reply = self._replies[step]
+                message = from_json(kind, body)
+                self._check_token(message.node, token)
+                return reply(message, self._index(index))
             case "GET", ["total", index, node]:
                 self._check_token(node, token)
-                number = self._index(index)
-                self._total(number, self._hold)
+                total = self._total(self._index(index), self._hold)
                 with self._lock:
                     self._present.add(node)
-                return self._sums[number]
+                return total
         raise Refusal(404, "There is no such page.")
 
     def _index(self, text: str) -> int:
         if not text.isdecimal() or len(text) > 9 or int(text) >= len(self.agreement.plan.releases):
             raise Refusal(404, "There is no such release.")
         return int(text)
-
-    def _sent(self, kind: type[Kind], body: bytes, token: str) -> Kind:
-        message = from_json(kind, body)
-        self._check_token(message.node, token)  # type: ignore[attr-defined]
-        return message
 
     def _check_token(self, node: str, token: str) -> None:
         if not hmac.compare_digest(self._tokens.get(node, "").encode(), token.encode()) or not token:
@@ -135,29 +132,23 @@ class AggregationServer:
     # ---- steps
 
     def _enrol(self, enrolment: Enrolment, token: str) -> Neighbours:
-        if enrolment.agreement != self.agreement.fingerprint:
+        agreement, node = self.agreement, enrolment.node
+        if enrolment.agreement != agreement.fingerprint:
             raise Refusal(403, "This server trains under another agreement.")
         self._check_signature(enrolment, token)
-        if len(token) < _SHORTEST_TOKEN:
-            raise Refusal(401, f"An enrolment needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
-        node, n_nodes = enrolment.node, self.agreement.n_nodes
+        check_token(token)
         with self._lock:
-            if node not in self._tokens and len(self._tokens) >= n_nodes:
-                raise Refusal(403, f"All {n_nodes} nodes have enrolled.")
-            if self.agreement.keys:  # a node that was started anew is itself again
+            if node not in self._tokens and len(self._tokens) >= agreement.n_nodes:
+                raise Refusal(403, f"All {agreement.n_nodes} nodes have enrolled.")
+            if agreement.keys:  # a node that was started anew is itself again
                 self._tokens[node] = token
+                enrolment = self._step("enrolment", 0, node).sent.get(node, enrolment)
             self._tokens.setdefault(node, token)
         self._check_token(node, token)
-        step = self._step("enrolment", 0, lambda: None, n_nodes)
-        enrolment = step.sent.get(node, enrolment) if self.agreement.keys else enrolment
-        sent = self._join(step, node, enrolment, self._introduce)
-        names = self._neighbours[node]
-        return Neighbours(
-            self.session,
-            self.agreement.fingerprint,
-            tuple(names),
-            {name: sent[name].envelope_key for name in names},
-        )
+        sent = self._gather("enrolment", 0, enrolment, self._introduce)
+        names = tuple(self._neighbours[node])
+        keys = {name: sent[name].envelope_key for name in names}
+        return Neighbours(self.session, agreement.fingerprint, names, keys)
 
     def _check_signature(self, enrolment: Enrolment, token: str) -> None:
         """Where keys are registered, only who has the key may take a name."""
@@ -177,44 +168,33 @@ class AggregationServer:
         self._present = set(order)
 
     def _prepare(self, prepared: Prepared, index: int) -> Envelopes:
-        if prepared.shares.keys() != set(self._neighbours.get(prepared.node, ())):
+        node = prepared.node
+        if prepared.shares.keys() != set(self._neighbours.get(node, ())):
             raise InputError("A node sends a share to each neighbour.")
-        step = self._step("prepared", index, lambda: set(self._present))
-        sent = self._join(step, prepared.node, prepared)
-        names = [name for name in self._neighbours[prepared.node] if name in sent]
+        sent = self._gather("prepared", index, prepared)
+        around = {name: sent[name] for name in self._neighbours[node] if name in sent}
         return Envelopes(
-            {name: sent[name].mask_key for name in names},
-            {name: sent[name].shares[prepared.node] for name in names},
-            {name: sent[name].signature for name in names},
+            {name: other.mask_key for name, other in around.items()},
+            {name: other.shares[node] for name, other in around.items()},
+            {name: other.signature for name, other in around.items()},
         )
 
     def _mask(self, masked: Masked, index: int) -> Survivors:
-        prepared = self._over("prepared", index, masked.node)
-        step = self._step("masked", index, lambda: set(prepared))
-        sent = self._join(step, masked.node, masked)
+        sent = self._gather("masked", index, masked)
+        prepared = self._steps["prepared", index].sent
         names = [name for name in self._neighbours[masked.node] if name in prepared]
         alive, dropped = (tuple(name for name in names if (name in sent) == there) for there in (True, False))
         if not self.agreement.keys:
             return Survivors(alive, dropped)
-        return Survivors(
-            alive,
-            dropped,
-            tuple(sorted(sent)),
-            {name: sent[name].met for name in alive},
-            {name: sent[name].signature for name in alive},
-        )
+        met = {name: sent[name].met for name in alive}
+        return Survivors(alive, dropped, tuple(sorted(sent)), met, _signatures(sent, alive))
 
     def _agree(self, agreed: Agreed, index: int) -> Quorum:
-        masked = self._over("masked", index, agreed.node)
-        step = self._step("agreed", index, lambda: set(masked))
-        sent = self._join(step, agreed.node, agreed)
-        return Quorum({name: message.signature for name, message in sent.items()})
+        sent = self._gather("agreed", index, agreed)
+        return Quorum(_signatures(sent, sent))
 
     def _unmask(self, unmasking: Unmasking, index: int) -> Sum:
-        before = self._over("agreed" if self.agreement.keys else "masked", index, unmasking.node)
-        step = self._step("unmasking", index, lambda: set(before))
-        self._join(step, unmasking.node, unmasking, lambda sent: self._open(index, sent))
-        self._total(index)
+        self._gather("unmasking", index, unmasking, lambda sent: self._open(index, sent))
         return self._sums[index]
 
     def _open(self, index: int, unmaskings: dict[str, Any]) -> None:
@@ -223,133 +203,116 @@ class AggregationServer:
         sizes = {len(message.values) for message in masked.values()}
         if len(sizes) != 1:
             raise HushrecError("The nodes' contributions differ in length.")
-        size = sizes.pop()
-        total = np.zeros(size, dtype=np.uint64)
+        total = np.zeros(sizes.pop(), dtype=np.uint64)
         for name, message in masked.items():
             total += message.values
             seed = unmaskings[name].seed if name in unmaskings else self._secret(name, "seeds", unmaskings)
             masks.add_stream(total, seed, negative=True)
         for name in prepared.keys() - masked.keys():
-            key = masks.private_key(self._secret(name, "keys", unmaskings))
-            pairs = [
-                (
-                    other,
-                    masks.agree(
-                        key, prepared[other].mask_key, masks.pair_purpose(self.session, index, name, other)
-                    ),
-                )
-                for other in self._neighbours[name]
-                if other in masked
-            ]
-            total += masks.pairwise_total(name, pairs, size)
+            key = self._secret(name, "keys", unmaskings)
+            theirs = {other: prepared[other].mask_key for other in self._neighbours[name] if other in masked}
+            seeds = masks.pair_keys(key, name, theirs, "hushrec mask", self.session, index)
+            total += masks.pairwise_total(name, seeds, len(total))
         self._sums[index] = Sum(total)
-        self._totals[index] = total
         self._present = set(unmaskings)
 
     def _secret(self, name: str, kind: str, unmaskings: dict[str, Any]) -> bytes:
         """A node's seed or key, from its neighbours' shares."""
-        shares = {}
-        for place, other in enumerate(self._neighbours[name], 1):
-            share = getattr(unmaskings[other], kind).get(name) if other in unmaskings else None
-            if share is not None:
-                shares[place] = share
-            if len(shares) == self.agreement.graph.threshold:
-                return masks.join(shares)
-        raise HushrecError("Too few neighbours of a node are left to open the total.")
+        given = {
+            place: getattr(unmaskings[other], kind)[name]
+            for place, other in enumerate(self._neighbours[name], 1)
+            if other in unmaskings and name in getattr(unmaskings[other], kind)
+        }
+        threshold = self.agreement.graph.threshold
+        if len(given) < threshold:
+            raise HushrecError("Too few neighbours of a node are left to open the total.")
+        return masks.join(dict(islice(given.items(), threshold)))
 
     # ---- waiting
 
-    def _step(
-        self, name: str, index: int, expected: Callable[[], set[str] | None], fewest: int | None = None
-    ) -> _Step:
-        with self._lock:
-            if (name, index) not in self._steps:
-                who = expected()
-                self._steps[name, index] = _Step(who, self.agreement.fewest if fewest is None else fewest)
-            return self._steps[name, index]
+    def _step(self, name: str, index: int, node: str) -> _Step:
+        """A step, which begins with its first message: expected is who took part in the step before."""
+        order, expected, fewest = list(self._replies), set[str](), self.agreement.fewest
+        if name == "enrolment":
+            fewest = self.agreement.n_nodes
+        elif name == order[0]:
+            expected = set(self._present)
+        else:
+            before = self._steps.get((order[order.index(name) - 1], index))
+            if before is None or not before.closed or node not in before.sent:
+                raise Refusal(409, _WITHOUT)
+            expected = set(before.sent)
+        return self._steps.setdefault((name, index), _Step(expected, fewest))
 
-    def _over(self, name: str, index: int, node: str) -> dict[str, Any]:
-        """Messages of a step that is over and that the node took part in."""
-        step = self._steps.get((name, index))
-        if step is None or not step.closed or node not in step.sent:
-            raise Refusal(409, "This release goes on without this node.")
-        return step.sent
-
-    def _join(
-        self,
-        step: _Step,
-        node: str,
-        message: Message,
-        then: Callable[[dict[str, Any]], None] | None = None,
+    def _gather(
+        self, name: str, index: int, message: Any, then: Callable[[dict[str, Any]], None] | None = None
     ) -> dict[str, Any]:
         """Add a message to a step, wait until the step is over, and return all its messages."""
         with self._lock:
-            asked = time.monotonic()
-            if not step.closed and node not in step.sent:
-                step.sent[node] = message
-                step.last = self._last = asked  # the others need not wake: who completes a step closes it
-            elif node not in step.sent:
-                raise Refusal(409, "This release goes on without this node.")
-            elif step.sent[node].to_json() != message.to_json():
+            step = self._step(name, index, message.node)
+            known = step.sent.get(message.node)
+            if known is None and step.closed:
+                raise Refusal(409, _WITHOUT)
+            if known is None:
+                step.sent[message.node] = message
+                step.last = self._last = time.monotonic()
+                # the others need not wake: who completes a step closes it
+            elif known.to_json() != message.to_json():
                 raise Refusal(409, "This node has sent another message in this step already.")
-            while not step.closed and not self._trouble:
-                now = time.monotonic()
-                if step.complete or (step.enough and now - step.last >= self._quiet):
-                    step.closed = True
-                    self._settle(step, then)
-                elif not self._overdue(step.opened):
-                    self._check_hold(asked, self._hold)
-                    self._lock.wait(min(self._quiet, 1.0) if step.enough else 1.0)
-            self._check_trouble()
+            self._wait(lambda: step.closed or self._close(step, then), self._hold, step.opened)
             return step.sent
 
-    def _settle(self, step: _Step, then: Callable[[dict[str, Any]], None] | None) -> None:
+    def _close(self, step: _Step, then: Callable[[dict[str, Any]], None] | None) -> bool:
+        """End a step if nobody else has to be waited for; whether it is over."""
+        if not step.complete and not (step.enough and time.monotonic() - step.last >= self._quiet):
+            return False
+        step.closed = True
         try:
             if then is not None:
                 then(step.sent)
         except HushrecError as error:
-            self._fail(str(error))
+            self._trouble = str(error)
         except Exception as error:  # nobody may wait for ever
-            self._fail(f"The total could not be opened ({type(error).__name__}).")
+            self._trouble = f"The total could not be opened ({type(error).__name__})."
         self._lock.notify_all()
+        return True
 
-    def _total(self, index: int, hold: float = math.inf) -> masks.Words:
+    def _total(self, index: int, hold: float = math.inf) -> Sum:
         """Wait for the total of a release, as long as nodes are heard of."""
         with self._lock:
-            asked = time.monotonic()
-            while index not in self._totals and not self._trouble:
-                if not self._overdue(max(asked, self._last)):
-                    self._check_hold(asked, hold)
-                    self._lock.wait(1.0)
-            self._check_trouble()
-            return self._totals[index]
+            self._wait(lambda: index in self._sums, hold)
+            return self._sums[index]
 
-    def _overdue(self, since: float) -> bool:
-        """Give the training up if its nodes have been waited for too long."""
-        enrolled = bool(self._neighbours)
-        overdue = time.monotonic() - since >= (self._patience if enrolled else self._enrolment)
-        if overdue:
-            what = "Too few nodes are left" if enrolled else "Not all nodes have enrolled in time"
-            self._fail(f"{what}; the training has stopped.")
-        return overdue
+    def _wait(self, over: Callable[[], bool], hold: float, since: float | None = None) -> None:
+        """Wait with the lock: until it is over, the node is to ask again, or the training is given up.
 
-    def _check_hold(self, asked: float, hold: float) -> None:
-        if time.monotonic() - asked >= hold:
-            raise Refusal(202, "Other nodes are awaited; send the same again.")
-
-    def _fail(self, sentence: str) -> None:
-        self._trouble = sentence
-        self._lock.notify_all()
-
-    def _check_trouble(self) -> None:
+        That is when there was nothing new for too long: since a time, or from now on.
+        """
+        asked = time.monotonic()
+        while not self._trouble and not over():
+            patience, what = self._enrolment, "Not all nodes have enrolled in time"
+            if self._neighbours:
+                patience, what = self._patience, "Too few nodes are left"
+            now = time.monotonic()
+            if now - (max(asked, self._last) if since is None else since) >= patience:
+                self._trouble = f"{what}; the training has stopped."
+                self._lock.notify_all()
+            elif now - asked >= hold:
+                raise Refusal(202, "Other nodes are awaited; send the same again.")
+            else:
+                self._lock.wait(min(self._quiet, 1.0))
         if self._trouble:
             raise Refusal(410, self._trouble)
+
+
+def _signatures(sent: dict[str, Any], names: Iterable[str]) -> dict[str, bytes]:
+    return {name: sent[name].signature for name in names}
 
 
 class _Step:
     """One step of one release: who is expected, who has come, and since when nobody has."""
 
-    def __init__(self, expected: set[str] | None, fewest: int) -> None:
+    def __init__(self, expected: set[str], fewest: int) -> None:
         self.expected, self.fewest = expected, fewest
         self.sent: dict[str, Any] = {}
         self.closed = False
@@ -363,4 +326,4 @@ class _Step:
     @property
     def complete(self) -> bool:
         """Whether all who are expected have come."""
-        return self.enough and (self.expected is None or self.expected <= self.sent.keys())
+        return self.enough and self.expected <= self.sent.keys()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-import numpy as np
+from hushrec.network.messages import Array, Floats, Message, Name, array_of, check
 
-from hushrec.network.messages import Array, Message, check, check_name
+Positions = Annotated[Array, array_of("<i4")]
+_matrix = array_of("<f8", 2)
+Matrix = Annotated[Array, _matrix]
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,8 @@ class Task(Message):
         check(self.rounds in (1, 2) and 1 <= len(self.keys) <= self.rounds, "A task has 1 or 2 rounds.")
         check(self.noise_sd > 0, "A task's noise_sd is above 0.")
         for key in self.keys:
-            check(
-                key.dtype == np.float64 and key.ndim == 2 and len(key) == len(self.keys[0]),
-                "A task's keys are float64 matrices with one row per item.",
-            )
+            _matrix(key)
+            check(len(key) == len(self.keys[0]), "A task's keys have one row per item.")
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,15 @@ class Upload(Message):
     values : ndarray of shape (n_ratings,), float64
     """
 
-    node: str
+    node: Name
     round: int
-    items: Array
-    values: Array
+    items: Positions
+    values: Floats
 
     def __post_init__(self) -> None:
-        check_name(self.node)
+        super().__post_init__()
         check(self.round in (1, 2), "An upload is of round 1 or 2.")
-        check(self.items.dtype == np.int32 and self.items.ndim == 1, "Upload.items is a list of int32.")
-        check(
-            self.values.dtype == np.float64 and self.values.shape == self.items.shape,
-            "Upload.values is a list of float64, one for each item.",
-        )
-        check(len(self.items) > 0, "An upload holds at least one rating.")
+        check(len(self.values) == len(self.items) > 0, "An upload holds a value for each item, at least one.")
         check(
             bool(self.items[0] >= 0 and (self.items[1:] > self.items[:-1]).all()),
             "Upload.items are positions in the catalogue, ascending, none twice.",
@@ -89,14 +85,13 @@ class Record(Message):
         The public key at the uploaded items, of all rounds side by side.
     """
 
-    values: Array
-    public_rows: Array
+    values: Floats
+    public_rows: Matrix
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(
-            self.values.ndim == 1
-            and self.public_rows.ndim == 2
-            and len(self.values) == len(self.public_rows),
+            len(self.values) == len(self.public_rows),
             "A record holds one row of the public key for each masked value.",
         )
 
@@ -118,7 +113,4 @@ class Accepted(Message):
 class Column(Message):
     """A node's completed column, still masked, shape (n_items,)."""
 
-    values: Array
-
-    def __post_init__(self) -> None:
-        check(self.values.dtype == np.float64 and self.values.ndim == 1, "A column is a list of float64.")
+    values: Floats
