@@ -25,6 +25,14 @@ def vector(value: Array | float | None, size: int, dtype: np.dtype, default: flo
     return np.array(np.broadcast_to(value, (size,)))  # never read-only, which numba takes for another type
 
 
+def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Array | None) -> Array:
+    """Offset (0 by default) and weight (1) of each column, shape (n_cols, 2)."""
+    terms = np.empty((n_cols, 2), dtype)
+    terms[:, 0] = vector(offset, n_cols, dtype, 0.0, "col_offset")
+    terms[:, 1] = vector(weight, n_cols, dtype, 1.0, "col_weight")
+    return terms
+
+
 def check_csr(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], values: Array, n_cols: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:

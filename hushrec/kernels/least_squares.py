@@ -1,7 +1,7 @@
 """Ridge regressions of all rows of a sparse matrix on shared factors: the work of alternating least squares.
 
 Row i of a CSR matrix asks for the x that minimises ``sum_j w_ij (t_ij - x . factors_j)^2 + x . ridge_i x``
-over its entries, with targets ``t_ij = values_ij - row_offset_i - col_offset_j`` and weights
+over its entries, with targets ``t_ij = values_ij - col_offset_j`` and weights
 ``w_ij = row_weight_i * col_weight_j >= 0``. A row belongs to one thread and is summed in the order of its
 entries, so results depend neither on the number of threads nor on which rows are computed together.
 
@@ -11,16 +11,15 @@ number ``a * (a + 1) // 2 + b`` of ``d * (d + 1) // 2``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import Array, check_csr, float_type, padded, vector
+from hushrec.kernels.arrays import Array, check_csr, column_terms, float_type, padded, vector
 from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, load4, scratch
 from hushrec.kernels.fixed_point import truncated
-from hushrec.kernels.projection import project_psd
-
-__all__ = ["normal_equations", "project_psd", "ridge_solve", "solve_rows"]
 
 TILE = 8  # rows of a Gramian that are accumulated in registers together
 BLOCK_BYTES = 24576  # gathered factor rows: they stay in the first-level cache
@@ -32,17 +31,14 @@ def normal_equations(
     values: Array,
     factors: Array,
     *,
-    row_offset: Array | None = None,
     col_offset: Array | None = None,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
     clip: float = np.inf,
     factor_step: float = 0.0,
     rhs_step: float = 0.0,
-    start: int = 0,
-    stop: int | None = None,
 ) -> tuple[Array, Array]:
-    """Gramians and right-hand sides of the rows start, ..., stop - 1.
+    """Gramians and right-hand sides of all rows.
 
     Parameters
     ----------
@@ -50,7 +46,7 @@ def normal_equations(
         CSR matrix with rows `indptr[i]:indptr[i + 1]`; column indices below ``len(factors)``.
     factors : (n_cols, d) array
         float32 or float64; results have its type and are computed in it.
-    row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
+    col_offset : (n_cols,) array, optional
         Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
         Not negative; their product weighs an entry.
@@ -60,48 +56,34 @@ def normal_equations(
         Powers of two of which the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs`
         are made multiples, towards zero, before anything is summed (`hushrec.kernels.fixed_point`; float64
         only, and `row_weight` must be powers of two). 0 sums them as they are.
-    start, stop : int
-        The rows wanted; all by default.
 
     Returns
     -------
-    gram : (stop - start, d * (d + 1) // 2) array
+    gram : (n_rows, d * (d + 1) // 2) array
         ``sum_j w_ij factors_j factors_j^T``, packed lower triangles.
-    rhs : (stop - start, d) array
+    rhs : (n_rows, d) array
         ``sum_j w_ij t_ij factors_j``. Rows without entries are zero in both.
     """
-    n_rows = len(indptr) - 1
-    stop = n_rows if stop is None else stop
-    if not 0 <= start <= stop <= n_rows:
-        raise ValueError(f"rows {start} to {stop} are not among the {n_rows} rows.")
     if (factor_step or rhs_step) and factors.dtype != np.float64:
         raise ValueError(f"exact sums need float64 factors, not {factors.dtype}.")
     if (factor_step or rhs_step) and row_weight is not None and (np.frexp(row_weight)[0] != 0.5).any():
         raise ValueError("exact sums need powers of two as row_weight.")
-    part = slice(start, stop)
-    if row_offset is not None:
-        row_offset = vector(row_offset, n_rows, factors.dtype, 0.0, "row_offset")[part]
-    if row_weight is not None:
-        row_weight = vector(row_weight, n_rows, factors.dtype, 1.0, "row_weight")[part]
-    rows = _Rows(
-        indptr[start : stop + 1], indices, values, factors, row_offset, col_offset, row_weight, col_weight
-    )
-    table = rows.arrays[3]
+    arrays, work = _arguments(indptr, indices, values, factors, col_offset, row_weight, col_weight)
+    table = arrays[3]
     table[:] = truncated(table, factor_step)
-    gram = np.empty((rows.n_rows, rows.rank * (rows.rank + 1) // 2), rows.dtype)
-    rhs = np.empty((rows.n_rows, rows.rank), rows.dtype)
+    n_rows, rank = len(work), factors.shape[1]
+    gram = np.empty((n_rows, rank * (rank + 1) // 2), table.dtype)
+    rhs = np.empty((n_rows, rank), table.dtype)
 
     def accumulate(first: int, last: int) -> None:
-        _normal_range(
-            *rows.arrays, float(clip), float(rhs_step), first, last, gram[first:last], rhs[first:last]
-        )
+        _normal_range(*arrays, float(clip), float(rhs_step), first, last, gram[first:last], rhs[first:last])
 
-    threads.run(accumulate, rows.work)
+    threads.run(accumulate, work)
     return gram, rhs
 
 
-def ridge_solve(gram: Array, rhs: Array, ridge: Array | float, row_ridge: Array | None = None) -> Array:
-    """Solve ``(gram_i + row_ridge_i * diag(ridge)) x_i = rhs_i`` for every row i by Cholesky.
+def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
+    """Solve ``(gram_i + diag(ridge)) x_i = rhs_i`` for every row i by Cholesky.
 
     A pivot that is not above d * machine epsilon times its diagonal counts as zero, and so does its unknown;
     thus rows without entries solve to zero and nothing raises.
@@ -113,8 +95,6 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float, row_ridge: Array 
     rhs : (n_rows, d) array
     ridge : (d,) array or float
         Added to the diagonals.
-    row_ridge : (n_rows,) array, optional
-        Multiplies `ridge`, row by row.
 
     Returns
     -------
@@ -127,12 +107,10 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float, row_ridge: Array 
     if gram.shape != (n_rows, rank * (rank + 1) // 2):
         raise ValueError(f"gram has shape {gram.shape}, which does not fit rhs of shape {rhs.shape}.")
     ridge = vector(ridge, rank, dtype, 0.0, "ridge")
-    row_ridge = vector(row_ridge, n_rows, dtype, 1.0, "row_ridge")
     solution = np.empty((n_rows, rank), dtype)
 
     def solve(first: int, last: int) -> None:
-        part = slice(first, last)
-        _ridge_range(gram[part], rhs[part], ridge, row_ridge[part], solution[part])
+        _ridge_range(gram[first:last], rhs[first:last], ridge, solution[first:last])
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
     return solution
@@ -145,54 +123,41 @@ def solve_rows(
     factors: Array,
     ridge: Array | float,
     *,
-    row_offset: Array | None = None,
     col_offset: Array | None = None,
-    row_weight: Array | None = None,
-    col_weight: Array | None = None,
-    row_ridge: Array | None = None,
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
     Parameters and result as there: (n_rows, d) array, zero for rows without entries.
     """
-    rows = _Rows(indptr, indices, values, factors, row_offset, col_offset, row_weight, col_weight)
-    ridge = vector(ridge, rows.rank, rows.dtype, 0.0, "ridge")
-    row_ridge = vector(row_ridge, rows.n_rows, rows.dtype, 1.0, "row_ridge")
-    solution = np.empty((rows.n_rows, rows.rank), rows.dtype)
+    arrays, work = _arguments(indptr, indices, values, factors, col_offset)
+    rank, dtype = factors.shape[1], factors.dtype
+    ridge = vector(ridge, rank, dtype, 0.0, "ridge")
+    solution = np.empty((len(work), rank), dtype)
 
     def solve(first: int, last: int) -> None:
-        _solve_range(*rows.arrays, ridge, row_ridge, first, last, solution)
+        _solve_range(*arrays, ridge, first, last, solution)
 
-    threads.run(solve, rows.work + _solve_work(rows.rank))
+    threads.run(solve, work + _solve_work(rank))
     return solution
 
 
-class _Rows:
-    """The arguments of the compiled functions: contiguous, of few types, factors padded to registers."""
-
-    def __init__(
-        self,
-        indptr: NDArray[np.integer],
-        indices: NDArray[np.integer],
-        values: Array,
-        factors: Array,
-        row_offset: Array | None,
-        col_offset: Array | None,
-        row_weight: Array | None,
-        col_weight: Array | None,
-    ) -> None:
-        n_cols, self.rank = factors.shape
-        self.dtype = dtype = float_type(factors)
-        indptr, indices, values = check_csr(indptr, indices, values, n_cols)
-        self.n_rows = len(indptr) - 1
-        columns = np.empty((n_cols, 2), dtype)
-        columns[:, 0] = vector(col_offset, n_cols, dtype, 0.0, "col_offset")
-        columns[:, 1] = np.sqrt(vector(col_weight, n_cols, dtype, 1.0, "col_weight"))
-        table = padded(factors, columns[:, 1])
-        offset = vector(row_offset, self.n_rows, dtype, 0.0, "row_offset")
-        weight = vector(row_weight, self.n_rows, dtype, 1.0, "row_weight")
-        self.arrays = (indptr, indices, values, table, columns, offset, weight)
-        self.work = np.diff(indptr) * (self.rank * (self.rank + 3.0) / 2.0)
+def _arguments(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: Array,
+    factors: Array,
+    col_offset: Array | None,
+    row_weight: Array | None = None,
+    col_weight: Array | None = None,
+) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
+    """What the compiled functions take first, factors padded to registers, and the work of each row."""
+    (n_cols, rank), dtype = factors.shape, float_type(factors)
+    indptr, indices, values = check_csr(indptr, indices, values, n_cols)
+    columns = column_terms(n_cols, dtype, col_offset, col_weight)
+    columns[:, 1] = np.sqrt(columns[:, 1])
+    weight = vector(row_weight, len(indptr) - 1, dtype, 1.0, "row_weight")
+    work = np.diff(indptr) * (rank * (rank + 3.0) / 2.0)
+    return (indptr, indices, values, padded(factors, columns[:, 1]), columns, weight), work
 
 
 def _solve_work(rank: int) -> float:
@@ -263,9 +228,7 @@ def _accumulate(block, count, width, rank, gram):
 
 
 @simd.compiled
-def _normal_range(
-    indptr, indices, values, table, columns, offset, weight, clip, step, start, stop, gram, rhs
-):
+def _normal_range(indptr, indices, values, table, columns, weight, clip, step, start, stop, gram, rhs):
     rank, width = rhs.shape[1], table.shape[1]
     lanes = simd.lanes(table)
     flat = table.reshape(-1)
@@ -282,7 +245,7 @@ def _normal_range(
             count = min(size, indptr[row + 1] - begin)
             for k in range(count):
                 column = np.int64(indices[begin + k])
-                target = table.dtype.type(values[begin + k]) - offset[row] - columns[column, 0]
+                target = table.dtype.type(values[begin + k]) - columns[column, 0]
                 target = min(max(target, -limit), limit)
                 targets[k] = target * columns[column, 1] / unit
                 for c in range(0, width, lanes):
@@ -301,7 +264,7 @@ def _normal_range(
 
 
 @simd.compiled
-def _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floor, inverse):
+def _solve_lanes(gram, rhs, first, count, ridge, solution, work, floor, inverse):
     """Rows first, ..., first + count - 1, at most one per lane."""
     lanes = simd.lanes(work)
     rank = ridge.shape[0]
@@ -311,7 +274,7 @@ def _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floo
     for a in range(rank):
         for lane in range(count):
             at = (a * order + a) * lanes + lane
-            work[at] += ridge[a] * row_ridge[first + lane]
+            work[at] += ridge[a]
             floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
             work[(rank * order + a) * lanes + lane] = rhs[first + lane, a]
     cholesky(work, order, floor, inverse)
@@ -322,18 +285,16 @@ def _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floo
 
 
 @simd.compiled
-def _ridge_range(gram, rhs, ridge, row_ridge, solution):
+def _ridge_range(gram, rhs, ridge, solution):
     work, floor, inverse = scratch(gram, len(ridge))
     lanes = simd.lanes(work)
     for first in range(0, len(gram), lanes):
         count = min(lanes, len(gram) - first)
-        _solve_lanes(gram, rhs, first, count, ridge, row_ridge, solution, work, floor, inverse)
+        _solve_lanes(gram, rhs, first, count, ridge, solution, work, floor, inverse)
 
 
 @simd.compiled
-def _solve_range(
-    indptr, indices, values, table, columns, offset, weight, ridge, row_ridge, start, stop, solution
-):
+def _solve_range(indptr, indices, values, table, columns, weight, ridge, start, stop, solution):
     rank = len(ridge)
     work, floor, inverse = scratch(table, rank)
     lanes = simd.lanes(work)
@@ -341,9 +302,6 @@ def _solve_range(
     rhs = np.empty((lanes, rank), table.dtype)
     for first in range(start, stop, lanes):
         last = min(first + lanes, stop)
-        _normal_range(
-            indptr, indices, values, table, columns, offset, weight, np.inf, 0.0, first, last, gram, rhs
-        )
-        rows = slice(first, last)
-        count = last - first
-        _solve_lanes(gram, rhs, 0, count, ridge, row_ridge[rows], solution[rows], work, floor, inverse)
+        _normal_range(indptr, indices, values, table, columns, weight, np.inf, 0.0, first, last, gram, rhs)
+        solved = solution[first:last]
+        _solve_lanes(gram, rhs, 0, last - first, ridge, solved, work, floor, inverse)

@@ -1,7 +1,6 @@
 """Residuals of a factor model on the entries of a sparse matrix, and what is summed from them.
 
-The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i .
-col_factors_j``, clipped.
+The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i . col_factors_j``.
 Everything is computed in float64, whatever the factors' type, and row by row as in `least_squares`. A
 residual is the same number, to the last bit, whichever of its two sides are the rows: what a norm is computed
 from is what a sum adds.
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import Array, check_csr, padded, vector
+from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
 from hushrec.kernels.least_squares import combine, combine_truncated
 
 BLOCK = 64  # entries gathered at a time
@@ -32,10 +31,9 @@ def residual_sums(
     col_offset: Array | None = None,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
-    clip: float = np.inf,
     step: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Weighted sums of clipped residuals times column factors.
+    """Weighted sums of residuals times column factors.
 
     Parameters
     ----------
@@ -46,9 +44,7 @@ def residual_sums(
     row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
         Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
-        Their product weighs an entry, after clipping.
-    clip : float
-        Residuals are clipped to [-clip, clip].
+        Their product weighs an entry.
     step : float
         Power of two of which every product is made a multiple, towards zero, before it is added
         (`hushrec.kernels.fixed_point`); 0 adds the products as they are.
@@ -65,7 +61,7 @@ def residual_sums(
     sums = np.empty((len(work), rank))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(clip), float(step), start, stop, sums, True)
+        _residual_range(*arrays, float(step), start, stop, sums, True)
 
     threads.run(accumulate, work)
     return sums
@@ -80,26 +76,24 @@ def residual_norms(
     *,
     row_offset: Array | None = None,
     col_offset: Array | None = None,
-    row_weight: Array | None = None,
     col_weight: Array | None = None,
-    clip: float = np.inf,
 ) -> NDArray[np.float64]:
-    """Euclidean norms of the rows' weighted, clipped residuals.
+    """Euclidean norms of the rows' weighted residuals.
 
     Parameters as in `residual_sums`.
 
     Returns
     -------
     (n_rows,) float64 array
-        ``sqrt(sum_j (row_weight_i * col_weight_j * residual_ij)^2)``; zero for rows without entries.
+        ``sqrt(sum_j (col_weight_j * residual_ij)^2)``; zero for rows without entries.
     """
     arrays, work = _arguments(
-        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
+        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, None, col_weight
     )
     norms = np.empty((len(work), 1))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(clip), 0.0, start, stop, norms, False)
+        _residual_range(*arrays, 0.0, start, stop, norms, False)
 
     threads.run(accumulate, work)
     return norms[:, 0]
@@ -178,9 +172,7 @@ def _arguments(
     if row_factors.shape != (n_rows, rank):
         raise ValueError(f"row_factors has shape {row_factors.shape} instead of {(n_rows, rank)}.")
     dtype = np.dtype(np.float64)
-    columns = np.empty((n_cols, 2))
-    columns[:, 0] = vector(col_offset, n_cols, dtype, 0.0, "col_offset")
-    columns[:, 1] = vector(col_weight, n_cols, dtype, 1.0, "col_weight")
+    columns = column_terms(n_cols, dtype, col_offset, col_weight)
     offset = vector(row_offset, n_rows, dtype, 0.0, "row_offset")
     weight = vector(row_weight, n_rows, dtype, 1.0, "row_weight")
     work = np.diff(indptr) * (2.0 * rank) + rank
@@ -189,7 +181,7 @@ def _arguments(
 
 @simd.compiled
 def _residual_range(
-    indptr, indices, values, left, right, columns, offset, weight, clip, step, start, stop, out, wants_sums
+    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out, wants_sums
 ):
     """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
     lanes = simd.lanes(offset)
@@ -214,7 +206,7 @@ def _residual_range(
                     simd.store(block, k * width + c, numbers)
                     product = simd.multiply_add(simd.load(row, c), numbers, product)
                 target = values[begin + k] - (offset[i] + columns[column, 0])
-                residual = min(max(target - simd.lane_sum(product), -clip), clip) * columns[column, 1]
+                residual = (target - simd.lane_sum(product)) * columns[column, 1]
                 residuals[k] = residual * scale
                 norm += residual * residual
             if wants_sums:
@@ -226,7 +218,7 @@ def _residual_range(
             for a in range(out.shape[1]):
                 out[i, a] = unit * total[a]
         else:
-            out[i, 0] = abs(weight[i]) * np.sqrt(norm)
+            out[i, 0] = np.sqrt(norm)
 
 
 @simd.compiled

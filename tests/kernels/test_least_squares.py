@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hushrec.kernels import least_squares, threads
+from hushrec.kernels.projection import project_psd
 from tests.kernels.random_csr import random_csr
 
 RANKS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 47, 64, 65, 70]
@@ -22,7 +23,7 @@ def unpack(gram, rank):
     return full + np.tril(full, -1).transpose(0, 2, 1)
 
 
-def slow_normal_equations(matrix, factors, row_offset, col_offset, row_weight, col_weight):
+def slow_normal_equations(matrix, factors, col_offset, row_weight, col_weight):
     """The sums as written, entry by entry, in float64."""
     indptr, indices, values = matrix
     n_rows, rank = len(indptr) - 1, factors.shape[1]
@@ -33,7 +34,7 @@ def slow_normal_equations(matrix, factors, row_offset, col_offset, row_weight, c
             factor = factors[j].astype(np.float64)
             weight = row_weight[i] * col_weight[j]
             gram[i] += weight * np.outer(factor, factor)
-            rhs[i] += weight * (float(values[entry]) - row_offset[i] - col_offset[j]) * factor
+            rhs[i] += weight * (float(values[entry]) - col_offset[j]) * factor
     return gram, rhs
 
 
@@ -42,7 +43,6 @@ def problem(seed, rank, dtype, n_rows=23, n_cols=37, density=0.4):
     matrix = random_csr(random, n_rows, n_cols, density)
     factors = random.normal(size=(n_cols, rank)).astype(dtype)
     extras = {
-        "row_offset": random.normal(size=n_rows),
         "col_offset": random.normal(size=n_cols),
         "row_weight": random.uniform(0, 2, n_rows),
         "col_weight": random.uniform(0, 2, n_cols),
@@ -85,7 +85,7 @@ def test_fixed_point_sums_are_those_of_integers(rank):
         columns = indices[indptr[i] : indptr[i + 1]]
         square = sum((np.outer(table[j], table[j]) for j in columns), np.zeros((rank, rank), dtype=object))
         np.testing.assert_array_equal(gram[i] / steps[0] ** 2, square[triangle(rank)].astype(np.float64))
-        targets = values[indptr[i] : indptr[i + 1]] - extras["row_offset"][i] - extras["col_offset"][columns]
+        targets = values[indptr[i] : indptr[i + 1]] - extras["col_offset"][columns]
         weighted = (np.clip(targets, -clip, clip) * root[columns])[:, None] * table[columns].astype(float)
         expected = np.trunc(weighted * steps[0] / steps[1]).sum(axis=0)
         np.testing.assert_allclose(rhs[i] / steps[1], expected, rtol=0, atol=1)
@@ -96,10 +96,10 @@ def test_fixed_point_sums_are_those_of_integers(rank):
 def test_ridge_solve_equals_a_dense_solve(rank, dtype):
     matrix, factors, extras = problem(rank, rank, dtype)
     random = np.random.default_rng(rank)
-    ridge, row_ridge = random.uniform(0.5, 1.5, rank), random.uniform(0.5, 3, len(matrix[0]) - 1)
+    ridge = random.uniform(0.5, 1.5, rank)
     gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
-    solution = least_squares.ridge_solve(gram, rhs, ridge, row_ridge)
-    full = unpack(gram, rank) + row_ridge[:, None, None] * np.diag(ridge)
+    solution = least_squares.ridge_solve(gram, rhs, ridge)
+    full = unpack(gram, rank) + np.diag(ridge)
     assert solution.dtype == dtype
     close(solution, np.linalg.solve(full, rhs.astype(np.float64)[..., None])[..., 0], dtype, slack=50)
     assert not solution[np.diff(matrix[0]) == 0].any()
@@ -115,11 +115,10 @@ def test_ridge_solve_equals_a_dense_solve(rank, dtype):
 )
 def test_solve_rows_is_the_two_steps_bit_for_bit(seed, rank, n_rows, dtype, n_threads):
     matrix, factors, extras = problem(seed, rank, dtype, n_rows=n_rows)
-    row_ridge = np.diff(matrix[0]).astype(np.float64)
-    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
-    apart = least_squares.ridge_solve(gram, rhs, 0.1, row_ridge)
+    gram, rhs = least_squares.normal_equations(*matrix, factors, col_offset=extras["col_offset"])
+    apart = least_squares.ridge_solve(gram, rhs, 0.1)
     with threads.limit(n_threads):
-        together = least_squares.solve_rows(*matrix, factors, 0.1, row_ridge=row_ridge, **extras)
+        together = least_squares.solve_rows(*matrix, factors, 0.1, col_offset=extras["col_offset"])
     assert together.tobytes() == apart.tobytes()
 
 
@@ -140,13 +139,6 @@ def test_threads_and_neighbours_do_not_change_a_bit(dtype, monkeypatch):
     assert len(set(results)) == 1
 
 
-def test_start_and_stop_pick_rows():
-    matrix, factors, extras = problem(4, 9, np.float64)
-    gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
-    some_gram, some_rhs = least_squares.normal_equations(*matrix, factors, start=5, stop=16, **extras)
-    assert (some_gram == gram[5:16]).all() and (some_rhs == rhs[5:16]).all()
-
-
 def test_unit_weights_and_zero_offsets_are_the_defaults():
     matrix, factors, _ = problem(5, 12, np.float32)
     rows, columns = len(matrix[0]) - 1, len(factors)
@@ -154,7 +146,6 @@ def test_unit_weights_and_zero_offsets_are_the_defaults():
     explicit = least_squares.normal_equations(
         *matrix,
         factors,
-        row_offset=np.zeros(rows),
         col_offset=np.zeros(columns),
         row_weight=np.ones(rows),
         col_weight=np.ones(columns),
@@ -181,7 +172,7 @@ def test_project_psd_clamps_only_what_fails(rank, dtype):
     gram[8] = np.outer(factors[0, :, 0], factors[0, :, 0])  # singular, not negative
     packed = gram[:, *triangle(rank)].astype(dtype)
     before = packed.copy()
-    projected = least_squares.project_psd(packed)
+    projected = project_psd(packed)
     assert (packed == before).all()
     eigenvalues, vectors = np.linalg.eigh(unpack(packed, rank))
     expected = (vectors * np.maximum(eigenvalues, 0)[:, None]) @ vectors.transpose(0, 2, 1)
@@ -195,16 +186,16 @@ def test_project_psd_clamps_only_what_fails(rank, dtype):
 def test_threads_and_neighbours_do_not_change_a_projected_bit(dtype, monkeypatch):
     monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
     noisy = np.random.default_rng(7).normal(size=(70, 19 * 20 // 2)).astype(dtype)
-    alone = np.concatenate([least_squares.project_psd(noisy[i : i + 1]) for i in range(len(noisy))])
+    alone = np.concatenate([project_psd(noisy[i : i + 1]) for i in range(len(noisy))])
     assert (alone != noisy).any(axis=1).all()
     for n_threads in (1, 2, 5):
         with threads.limit(n_threads):
-            assert least_squares.project_psd(noisy).tobytes() == alone.tobytes()
+            assert project_psd(noisy).tobytes() == alone.tobytes()
 
 
 def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
     packed = np.array([[0.0, 1.0, 0.0]])
-    np.testing.assert_allclose(least_squares.project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
+    np.testing.assert_allclose(project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +207,7 @@ def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
         {"indptr": np.array([2, 0])},
         {"values": np.ones(3, np.float32)},
         {"factors": np.ones((9, 2), np.int64)},
-        {"row_offset": np.ones(2)},
+        {"col_offset": np.ones(2)},
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(change):
