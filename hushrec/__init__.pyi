@@ -14,8 +14,10 @@ from .data import (
     Domain as Domain,
     Ratings as Ratings,
     leave_k_out as leave_k_out,
+    paired_likes as paired_likes,
     realistic as realistic,
     sample_per_user as sample_per_user,
+    split_by_time as split_by_time,
     split_ratings as split_ratings,
     strong_generalization as strong_generalization,
 )

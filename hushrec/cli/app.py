@@ -18,7 +18,8 @@ from hushrec.errors import HushrecError, InputError
 
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
-    "check", "train", "evaluate", "recommend", "report", "plan", "compare", "tune", "serve-completion",
+    "check", "split", "train", "evaluate",
+    "recommend", "report", "plan", "compare", "tune", "serve-completion",
     "ledger show", "ledger open", "ledger close",
     "node submit", "node fetch",
     "audit masked", "audit distinguish", "audit canaries", "audit membership",

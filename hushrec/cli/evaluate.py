@@ -7,7 +7,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.options import Json, Lists, Reading, Seed, Whole
+from hushrec.cli.options import Json, Lists, Reading, Seed, Whole, listed
+from hushrec.errors import InputError
 
 
 def evaluate(
@@ -17,6 +18,7 @@ def evaluate(
     /,
     *,
     lists: Lists = Lists(),
+    metrics: Annotated[str, Parameter(metavar="NAME,...")] = "rmse,mae,recall,ndcg,coverage",
     resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = 1000,
     seed: Seed = 0,
     reading: Reading = Reading(),
@@ -39,6 +41,8 @@ def evaluate(
         Ratings that users are folded in from.
     test
         Held-out ratings of the same users.
+    metrics
+        Some of rmse, mae, recall, ndcg, map, mrr, hit-rate, coverage, novelty.
     resamples
         Bootstrap resamples behind the intervals.
     """
@@ -48,5 +52,18 @@ def evaluate(
     billboard = load(model)
     rows = reading.read(history, billboard.domain)
     targets = reading.read(test, billboard.domain)
-    result = measure(billboard, rows, targets, **asdict(lists), resamples=resamples, seed=seed)
+    result = measure(
+        billboard,
+        rows,
+        targets,
+        **asdict(lists),
+        metrics=listed(metrics),
+        resamples=resamples,
+        seed=seed,
+    )
+    if not result.n_ratings:
+        raise InputError(
+            f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"
+            " its rows."
+        )
     show.result(as_json, {"model": billboard.estimator.name, **result.to_dict()}, result.text())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 SHOWN_DELTA = 1e-6
-_ROLES = ("user", "item", "rating")
+_ROLES = ("user", "item", "rating", "time")
 
 
 def whole(kind: Any, tokens: Sequence[Token]) -> int:

@@ -4,7 +4,7 @@ from hushrec.data.domain import Domain
 from hushrec.data.generators import paired_likes, realistic
 from hushrec.data.ratings import Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.data.splits import leave_k_out, split_ratings, strong_generalization
+from hushrec.data.splits import leave_k_out, split_by_time, split_ratings, strong_generalization
 
 __all__ = [
     "Domain",
@@ -13,6 +13,7 @@ __all__ = [
     "paired_likes",
     "realistic",
     "sample_per_user",
+    "split_by_time",
     "split_ratings",
     "strong_generalization",
 ]

@@ -7,13 +7,14 @@ a part needs another seed to be split again: the same one would choose by the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushrec.data.ids import is_number
 from hushrec.data.keys import check_count, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
+from hushrec.data.times import NO_TIME, parse_time
 from hushrec.errors import InputError
 
 
@@ -65,6 +66,36 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
     lengths = np.diff(ratings.matrix.indptr)
     test = _keyed_choice(ratings, np.where(lengths > k, k, 0), seed, "leave-k-out")
     return ratings.where(~test, keyed=True), ratings.where(test, keyed=True)
+
+
+def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
+    """Ratings given before a declared date, and those from it on.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Read with their times (docs/time.md); one without a time counts as given before all others.
+    date : date, datetime, ISO 8601 text or number
+        Declared, as the times are read: never the time of some rating.
+
+    Returns
+    -------
+    before, after : Ratings
+
+    Raises
+    ------
+    InputError
+        The ratings were read without times, or the date is none.
+    """
+    if ratings.times is None:
+        raise InputError(
+            'Ratings have no times; read them with columns={"time": True} or the column\'s name.'
+        )
+    moment = parse_time(date)
+    if moment == NO_TIME:
+        raise InputError(f"date {date!r} is no date; pass for example 2024-06-30.", parameter="date")
+    after = ratings.times >= moment
+    return ratings.where(~after, keyed=True), ratings.where(after, keyed=True)
 
 
 def strong_generalization(

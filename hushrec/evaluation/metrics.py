@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ PRIVATE_FIGURE = (
     "private figure of the curator: computed from held-out ratings without noise, covered by no budget"
 )
 
+#: Every metric, in the order of tables; lists' metrics are called by their length too, as in recall@20.
+METRICS = ("rmse", "mae", "recall", "ndcg", "map", "mrr", "hit-rate", "coverage", "novelty")
+DEFAULT_METRICS = ("rmse", "mae", "recall", "ndcg", "coverage")
 #: An item that this many users were recommended is in every bootstrap resample but for a chance of e^-40.
 _SURELY_DRAWN = 40
 
@@ -42,8 +45,9 @@ class Evaluation:
     Attributes
     ----------
     metrics : mapping of str to Estimate
-        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``coverage@k`` (0 to 1); before them
-        ``accuracy``, ``log_loss`` and ``auc`` for models of likes and dislikes.
+        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``map@k``, ``mrr@k``, ``hit-rate@k``,
+        ``coverage@k`` (0 to 1), ``novelty@k`` (bits), those that were asked for; before them ``accuracy``,
+        ``log_loss`` and ``auc`` for models of likes and dislikes.
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
@@ -116,6 +120,7 @@ def evaluate(
     *,
     k: int = 20,
     relevant_from: float | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Evaluation:
@@ -124,8 +129,11 @@ def evaluate(
     RMSE and MAE are over all held-out ratings, of any item. The lists are the ``k`` best items outside a
     user's history. Recall@k is hits / min(k, number of her relevant items), averaged over users who have
     any (Chien et al. 2021, section 5.1); NDCG@k has gain 1 for a relevant item and discount
-    1 / log2(rank + 1), relative to the best possible list; coverage@k is the share of the catalogue that
-    is in at least one list.
+    1 / log2(rank + 1), relative to the best possible list; map@k is the mean over users of the precision
+    at each hit, summed and divided by min(k, number of relevant items); mrr@k of 1 over the rank of the
+    first hit; hit-rate@k the share of users with a hit. coverage@k is the share of the catalogue that is in
+    at least one list; novelty@k the mean over the lists' items of -log2 of the share of history's users who
+    rated it, one being added to both counts.
 
     Parameters
     ----------
@@ -140,6 +148,8 @@ def evaluate(
     relevant_from : float, optional
         Only held-out ratings from here up are relevant to the ranking metrics; by default all are. Items
         in the user's history are never relevant.
+    metrics : sequence of str
+        Names out of `METRICS`.
     resamples : int
         Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
     seed : int
@@ -161,12 +171,18 @@ def evaluate(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
             parameter="relevant_from",
         )
+    if unknown := [name for name in metrics if name not in METRICS]:
+        raise InputError(
+            f"metric {unknown[0]!r} is not known; pass some of {', '.join(METRICS)}.", parameter="metrics"
+        )
     if targets.domain.fingerprint != billboard.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
             " read them with the model's own domain (billboard.domain)."
         )
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
+    raters = np.bincount(history.matrix.indices, minlength=history.n_items)
+    novelty = np.log2((history.n_users + 1) / (raters + 1))
     history = history.aligned_to(targets)
     error_sums = np.zeros((targets.n_users, 3))
     signs = _sign_metrics(billboard, history, targets, resamples, seed)
@@ -175,10 +191,10 @@ def evaluate(
             billboard.predict_pairs(history, targets), targets.matrix.data, targets.matrix.indptr
         )
     relevant = _relevant_cells(history, targets, relevant_from)
-    recall, ndcg, lists = _rank_metrics(billboard, history, relevant, k)
-    metrics = _estimates(error_sums, recall, ndcg, lists, targets.domain.n_items, k, resamples, seed)
+    ranks, lists = _rank_metrics(billboard, history, relevant, k)
+    found = _estimates(error_sums, ranks, lists, novelty, resamples, seed)
     return Evaluation(
-        metrics=signs | metrics,
+        metrics=signs | {_called(name, k): each for name, each in found.items() if name in metrics},
         k=k,
         relevant_from=relevant_from,
         n_users=targets.n_users,
@@ -206,8 +222,12 @@ def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
     return np.column_stack([np.bincount(rows, weights=c, minlength=len(indptr) - 1) for c in columns])
 
 
-def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, Array]:
-    """Recall@k and NDCG@k of each user.
+def _called(name: str, k: int) -> str:
+    return name if name in ("rmse", "mae") else f"{name}@{k}"
+
+
+def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, ...]:
+    """Recall, NDCG, average precision, reciprocal rank and hit of each user's list of k items.
 
     Parameters
     ----------
@@ -218,15 +238,23 @@ def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    (recall, ndcg) : ndarrays of shape (n_users,)
+    (recall, ndcg, average_precision, reciprocal_rank, hit) : ndarrays of shape (n_users,)
         NaN for users without a relevant item.
     """
-    k = hits.shape[1]
-    discount = 1 / np.log2(np.arange(2, k + 2))
-    reachable = np.minimum(n_relevant, k)
+    rank = np.arange(1, hits.shape[1] + 1)
+    discount = 1 / np.log2(rank + 1)
+    reachable = np.minimum(n_relevant, len(rank))
     best = np.concatenate([[0.0], np.cumsum(discount)])[reachable]
+    precision = (hits * np.cumsum(hits, axis=1) / rank).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return hits.sum(axis=1) / reachable, (hits @ discount) / best
+        some = reachable / reachable  # NaN where nothing is relevant
+        return (
+            hits.sum(axis=1) / reachable,
+            (hits @ discount) / best,
+            precision / reachable,
+            (hits / rank).max(axis=1, initial=0.0) * some,
+            hits.any(axis=1) * some,
+        )
 
 
 def _relevant_cells(history: Ratings, targets: Ratings, relevant_from: float | None) -> tuple[Array, Array]:
@@ -246,11 +274,11 @@ def _cells(ratings: Ratings) -> Array:
 
 def _rank_metrics(
     billboard: Billboard, history: Ratings, relevant: tuple[Array, Array], k: int
-) -> tuple[Array, Array, Array]:
-    """Recall and NDCG of each user, shape (n_users,), and her list (item positions, -1 past its end)."""
+) -> tuple[Array, Array]:
+    """Each user's `rank_scores`, shape (n_users, 5), and her list (item positions, -1 past its end)."""
     keys, n_relevant = relevant
     n_items = billboard.domain.n_items
-    recall, ndcg = np.zeros(history.n_users), np.zeros(history.n_users)
+    ranks = np.zeros((history.n_users, 5))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     start = 0
     for columns, _ in billboard.top_columns(history, k):
@@ -260,25 +288,20 @@ def _rank_metrics(
         hits = np.zeros((len(columns), k), dtype=bool)
         mine = keys[slice(*np.searchsorted(keys, [start * n_items, stop * n_items]))]
         hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, mine) & (columns >= 0)
-        recall[start:stop], ndcg[start:stop] = rank_scores(hits, n_relevant[start:stop])
+        ranks[start:stop] = np.column_stack(rank_scores(hits, n_relevant[start:stop]))
         start = stop
-    return recall, ndcg, lists
+    return ranks, lists
 
 
 def _estimates(
-    error_sums: Array,
-    recall: Array,
-    ndcg: Array,
-    lists: Array,
-    n_items: int,
-    k: int,
-    resamples: int,
-    seed: int,
+    error_sums: Array, ranks: Array, lists: Array, novelty: Array, resamples: int, seed: int
 ) -> dict[str, Estimate]:
-    """The five figures and their intervals, from what is known of each user."""
-    ranked = ~np.isnan(recall)
+    """All `METRICS` and their intervals, from what is known of each user."""
+    ranked, n_items = ~np.isnan(ranks[:, 0]), len(novelty)
+    shown = lists >= 0
+    new = np.where(shown, novelty[lists], 0.0).sum(axis=1)
     per_user = np.column_stack(
-        [error_sums, np.where(ranked, recall, 0), np.where(ranked, ndcg, 0), ranked.astype(np.float64)]
+        [error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, shown.sum(axis=1)]
     )
     counts = np.bincount(lists[lists >= 0], minlength=n_items)
     rare = np.argwhere((lists >= 0) & (counts < _SURELY_DRAWN)[lists])
@@ -286,7 +309,7 @@ def _estimates(
     always = int((counts >= _SURELY_DRAWN).sum())
 
     def figures(weights: Array) -> Array:
-        squared, absolute, n_ratings, recalls, ndcgs, n_ranked = weights @ per_user
+        squared, absolute, n_ratings, *ranks, n_ranked, new, n_shown = weights @ per_user
         covered = np.zeros(n_items, dtype=bool)
         covered[rare_items[weights[rare_users] > 0]] = True
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -294,14 +317,13 @@ def _estimates(
                 [
                     np.sqrt(squared / n_ratings),
                     absolute / n_ratings,
-                    recalls / n_ranked,
-                    ndcgs / n_ranked,
+                    *np.array(ranks) / n_ranked,
                     (always + covered.sum()) / n_items,
+                    new / n_shown,
                 ]
             )
 
-    names = ("rmse", "mae", f"recall@{k}", f"ndcg@{k}", f"coverage@{k}")
-    return estimates(names, figures, len(per_user), resamples, seed)
+    return estimates(METRICS, figures, len(per_user), resamples, seed)
 
 
 def _check(**rules: tuple[Any, int]) -> None:

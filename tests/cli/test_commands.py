@@ -443,3 +443,50 @@ def test_check_is_private_and_spends_nothing(run, files):
     told = parsed(run("check", files.train, *files.domain, "--json"))
     assert told["usable"] > 0 and told["note"].startswith("PRIVATE") and told["columns"]["user"] == "user"
     assert not run.ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "names"),
+    [
+        (("--test-share", "0.2"), ("train", "test")),
+        (("--leave-out", "2"), ("train", "test")),
+        (("--test-users", "0.3"), ("train", "history", "test")),
+    ],
+)
+def test_split_writes_parts_that_train_and_evaluate_take(run, files, tmp_path, how, names):
+    out = tmp_path / "parts"
+    done = run("split", files.ratings, *files.domain, "--out-dir", out, *how)
+    assert done.exit_code == 0 and "private" in done.stdout and not run.ledger.exists()
+    assert sorted(path.stem for path in out.iterdir()) == sorted(names)
+    rows = [len(pq.read_table(out / f"{name}.parquet")) for name in names]
+    assert all(rows)
+    budget = ("--epsilon", "5", "--delta", "1e-6")
+    train = run(
+        "train", out / "train.parquet", *files.domain, *budget, "--model", "item-bias", "--out", "m.hush"
+    )
+    assert train.exit_code == 0, train.stderr
+    history = out / f"{names[-2]}.parquet"
+    told = parsed(run("evaluate", "m.hush", history, out / "test.parquet", "--metrics", "map,rmse", "--json"))
+    assert 0 <= told["map@20"] <= 1 and "ndcg@20" not in told
+
+
+def test_split_wants_one_way(run, files, tmp_path):
+    for how in ((), ("--test-share", "0.2", "--leave-out", "1")):
+        refused = run("split", files.ratings, *files.domain, "--out-dir", tmp_path / "parts", *how)
+        assert refused.exit_code == 2 and "one of --test-share" in refused.stderr
+    timed = run(
+        "split", files.ratings, *files.domain, "--out-dir", tmp_path / "parts", "--from", "2024-01-01"
+    )
+    assert timed.exit_code == 2 and "time" in timed.stderr
+    assert not (tmp_path / "parts").exists()
+
+
+def test_evaluate_of_nothing_fails(run, files, tmp_path):
+    model = tmp_path / "bias.hush"
+    budget = ("--epsilon", "5", "--delta", "1e-6")
+    run("train", files.train, *files.domain, *budget, "--model", "item-bias", "--out", model)
+    nobody = tmp_path / "nobody.csv"
+    nobody.write_text("user,item,rating\nu,none,3\n")
+    refused = run("evaluate", model, files.train, nobody)
+    assert refused.exit_code == 2 and "no usable rating" in refused.stderr
+    assert run("evaluate", model, files.train, files.test, "--metrics", "rmse,f1").exit_code == 2

@@ -5,7 +5,7 @@ import pytest
 from data_oracle import as_dictionary, item_key, item_order, user_base
 from test_sampling import some_ratings
 
-from hushrec.data import leave_k_out, split_ratings, strong_generalization
+from hushrec.data import Domain, Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
 from hushrec.errors import InputError
 
 
@@ -116,3 +116,23 @@ class TestStrongGeneralization:
             strong_generalization(some_ratings(), 0.1, fold_in=bad, seed=0)
         with pytest.raises(InputError, match="heldout"):
             strong_generalization(some_ratings(), bad, seed=0)
+
+
+class TestByTime:
+    def test_a_declared_date_decides_row_by_row(self):
+        domain = Domain(["x", "y", "z"], rating_range=(1, 5))
+        times = ["2024-05-31T23:59:59", "2024-06-01", None, "2030-01-01"]
+        rows = (["a", "a", "b", "b"], ["x", "y", "x", "z"], [1, 2, 3, 4], times)
+        ratings = Ratings.from_any(rows, domain)
+        before, after = split_by_time(ratings, "2024-06-01")
+        assert as_dictionary(before) == {"a": {0: 1.0}, "b": {0: 3.0}}
+        assert as_dictionary(after) == {"a": {1: 2.0}, "b": {2: 4.0}}
+        assert not before.hand_picked and not after.hand_picked
+
+    def test_without_times_or_a_date_it_refuses(self):
+        ratings = some_ratings()
+        with pytest.raises(InputError, match="no times"):
+            split_by_time(ratings, "2024-06-01")
+        domain = Domain(["x"], rating_range=(1, 5))
+        with pytest.raises(InputError, match="is no date"):
+            split_by_time(Ratings.from_any((["a"], ["x"], [1], [5]), domain), "tomorrow")

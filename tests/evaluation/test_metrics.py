@@ -12,7 +12,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.intervals import bootstrap_interval
-from hushrec.evaluation.metrics import PRIVATE_FIGURE
+from hushrec.evaluation.metrics import METRICS, PRIVATE_FIGURE
 from hushrec.privacy import Accountant, Budget
 
 N_ITEMS = 12
@@ -55,6 +55,7 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
     """Every figure from its definition, one user and one item at a time."""
     items = list(billboard.domain.items)
     squared, absolute, recalls, ndcgs, recommended = [], [], [], [], set()
+    averages, reciprocals, found, novelties = [], [], [], []
     for user in dict.fromkeys(u for u, _ in test):
         own = {i: r for (u, i), r in history.items() if u == user}
         held = {i: r for (u, i), r in test.items() if u == user}
@@ -79,12 +80,23 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
             recalls.append(sum(hits) / min(k, len(relevant)))
             ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(relevant))))
             ndcgs.append(sum(1 / math.log2(place + 2) for place, hit in enumerate(hits) if hit) / ideal)
+            precisions = [sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit]
+            averages.append(sum(precisions) / min(k, len(relevant)))
+            reciprocals.append(1 / (hits.index(True) + 1) if any(hits) else 0.0)
+            found.append(float(any(hits)))
+        for item in ranked:
+            raters = len({u for u, i in history if i == item})
+            novelties.append(-math.log2((raters + 1) / (len({u for u, _ in history}) + 1)))
     return {
         "rmse": math.sqrt(sum(squared) / len(squared)),
         "mae": sum(absolute) / len(absolute),
         f"recall@{k}": sum(recalls) / len(recalls) if recalls else math.nan,
         f"ndcg@{k}": sum(ndcgs) / len(ndcgs) if ndcgs else math.nan,
+        f"map@{k}": sum(averages) / len(averages) if averages else math.nan,
+        f"mrr@{k}": sum(reciprocals) / len(reciprocals) if reciprocals else math.nan,
+        f"hit-rate@{k}": sum(found) / len(found) if found else math.nan,
         f"coverage@{k}": len(recommended) / len(items),
+        f"novelty@{k}": sum(novelties) / len(novelties) if novelties else math.nan,
     }
 
 
@@ -100,7 +112,9 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     # two unknown users, and cells that are in the history as well
     test = random_cells(rng, 6, density=0.3, first=2) or {("u0", "i0"): 3.0}
     model = board(seed)
-    result = evaluate(model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20)
+    result = evaluate(
+        model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20, metrics=METRICS
+    )
     expected = slow_twin(model, history, test, k, relevant_from)
     assert {name: metric.value for name, metric in result.metrics.items()} == pytest.approx(
         expected, rel=1e-9, nan_ok=True

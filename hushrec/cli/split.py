@@ -1,0 +1,88 @@
+"""``hushrec split``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.files import output_folder
+from hushrec.cli.options import Count, Declared, Json, Reading, Seed
+from hushrec.errors import InputError
+
+Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
+
+
+def split(
+    ratings: str,
+    /,
+    *,
+    out_dir: Annotated[str, Parameter(metavar="DIR")],
+    test_share: Share | None = None,
+    leave_out: Count | None = None,
+    test_users: Share | None = None,
+    from_date: Annotated[str | None, Parameter(name="--from", metavar="DATE")] = None,
+    seed: Seed = 0,
+    declared: Declared,
+    reading: Reading = Reading(),
+    as_json: Json = False,
+) -> None:
+    """Split private RATINGS for training and test, in one of four ways.
+
+    What becomes of a user's ratings depends on them, her id and the seed alone, so that the training part may
+    be trained on privately. The files are Parquet, and private like RATINGS.
+
+      hushrec split ratings.csv --test-share 0.2 --catalogue items.txt --rating-range 1 5 --out-dir parts
+      hushrec split ratings.csv --from 2024-06-01 --catalogue items.txt --rating-range 1 5 --out-dir parts
+      hushrec evaluate model.hush parts/train.parquet parts/test.parquet
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings.
+    out_dir
+        Folder of the parts.
+    test_share
+        Part of all ratings that the test gets, at random: train.parquet and test.parquet.
+    leave_out
+        Number of random ratings of each user that the test gets, of users who have more.
+    test_users
+        Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
+    from_date
+        The test gets the ratings given from this declared date on, such as 2024-06-01; needs a time column.
+    """
+    from pyarrow import parquet
+
+    from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
+
+    ways = {
+        "--test-share": test_share,
+        "--leave-out": leave_out,
+        "--test-users": test_users,
+        "--from": from_date,
+    }
+    if sum(each is not None for each in ways.values()) != 1:
+        raise InputError(f"Say how to split, with one of {', '.join(ways)}.")
+    domain, arguments = declared.domain(reading.implicit), reading.arguments()
+    folder = output_folder(out_dir)
+    if from_date is not None:
+        arguments["columns"] = {"time": True} | (arguments["columns"] or {})
+    rows = Ratings.read(ratings, domain, **arguments)
+    names: tuple[str, ...] = ("train", "test")
+    parts: tuple[Ratings, ...]
+    if test_share is not None:
+        parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)
+    elif leave_out is not None:
+        parts = leave_k_out(rows, leave_out, seed=seed)
+    elif test_users is not None:
+        names, parts = ("train", "history", "test"), strong_generalization(rows, test_users, seed=seed)
+    else:
+        parts = split_by_time(rows, from_date)
+    folder.mkdir(exist_ok=True)
+    files = [folder / f"{name}.parquet" for name in names]
+    for file, part in zip(files, parts):
+        parquet.write_table(part.to_arrow(), file)
+    written = [str(file) for file in files]
+    show.result(as_json, {"files": written}, f"Wrote {', '.join(written)}; they are private, like {ratings}.")
