@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ from hushrec.papers.masked.completion import (
     nuclear_norm_minimization,
     nuclear_norm_steps,
 )
-from hushrec.papers.masked.masking import draw_coefficients, masked, masked_fraction, public_key
+from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
 from hushrec.papers.masked.reconstruction import reconstruct
 
 SUCCESS = 1e-5
@@ -216,6 +217,29 @@ def samples(report: Report) -> None:
     slope, start = np.polyfit(sums, needs, 1)
     off = np.abs(start + slope * sums - needs).max()
     report.say(f"fraction = {start:.3f} + {slope:.4f} (rank + mask rank), {off:.3f} off at most.\n")
+
+
+def coherence(basis: np.ndarray) -> float:
+    """Definition 5: ``n / r`` times the largest squared row norm of an orthonormal basis; 1 is best."""
+    n_rows, rank = basis.shape
+    return float(n_rows / rank * (basis**2).sum(axis=1).max())
+
+
+def masked_coherence(rank: int, mask_rank: int, n_users: int, plain_coherence: float = 1.0) -> float:
+    """Lemma 4 with its constant taken as 1: a bound on the coherence under a random mask."""
+    total = rank + mask_rank
+    return (rank * plain_coherence + max(mask_rank, math.log(n_users))) / total
+
+
+def masked_fraction(
+    plain_fraction: float, rank: int, mask_rank: int, *, coherence_ratio: float = 1.0
+) -> float:
+    """Observed fraction that masked completion needs where plain completion needs ``plain_fraction``.
+
+    Theorem 3 asks for a fraction in proportion to coherence times rank, so the mask multiplies it by
+    ``coherence_ratio * (rank + mask_rank) / rank``; above 1 it cannot be met.
+    """
+    return plain_fraction * coherence_ratio * (rank + mask_rank) / rank
 
 
 def least_fraction(rank: int, mask_rank: int, size: int = 200, trials: int = 3) -> float:

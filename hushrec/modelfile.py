@@ -223,7 +223,7 @@ def other_version(place: str, error: Exception) -> NoReturn:
 
 
 def write_atomically(target: Path, parts: list[Any]) -> None:
-    """Write bytes to a temporary file beside ``target``, sync, and rename over it."""
+    """Write bytes to a temporary file beside ``target``, its owner's alone, sync, and rename over it."""
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:
@@ -238,16 +238,25 @@ def write_atomically(target: Path, parts: list[Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(target)
-    except OSError as error:
+        _sync(target.parent)
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
+        if not isinstance(error, OSError):
+            raise
         raise InputError(
             f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another path."
         ) from None
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+
+
+def _sync(folder: Path) -> None:
+    """Bring a new name in a folder to the disk too."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class _LayoutError(ValueError):

@@ -27,8 +27,9 @@ def node_fetch(
         CSV of items and completed ratings.
     """
     from hushrec.data import Domain
+    from hushrec.modelfile import write_atomically
     from hushrec.network.messages import fingerprint
-    from hushrec.papers.masked.client import PrivateKey, fetch, write_private
+    from hushrec.papers.masked.client import PrivateKey, fetch
 
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)
@@ -39,6 +40,6 @@ def node_fetch(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["item", "rating"])
     writer.writerows(zip(items, column.tolist(), strict=True))
-    write_private(Path(out), text.getvalue())
+    write_atomically(Path(out), [text.getvalue().encode()])
     wrote = f"Wrote the completed ratings of node {secret.node} to {out}, for its owner alone."
     show.result(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)

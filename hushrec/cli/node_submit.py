@@ -54,7 +54,8 @@ def node_submit(
     import numpy as np
 
     from hushrec.data import Domain
-    from hushrec.papers.masked.client import submit, write_private
+    from hushrec.modelfile import write_atomically
+    from hushrec.papers.masked.client import submit
     from hushrec.papers.masked.masking import MaskingStatement
     from hushrec.papers.masked.messages import Record
 
@@ -64,7 +65,7 @@ def node_submit(
     task, sent = submit(link.connection(), secret, items, values)
     if record is not None:
         rows = np.hstack([public[items] for public in task.keys])
-        write_private(Path(record), Record(sent.values, rows).to_json().decode())
+        write_atomically(Path(record), [Record(sent.values, rows).to_json()])
     statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
     found = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
     show.result(

@@ -5,12 +5,21 @@ Usage: node_process.py URL FOLDER NODE ROUNDS [crash]
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 
 from hushrec.network.transport import Connection
 from hushrec.papers.masked import client
+from hushrec.papers.masked.messages import Task
+
+
+def wait_for_round(connection: Connection, round: int, seconds: float) -> None:
+    """Until the round has begun."""
+    deadline = time.monotonic() + seconds
+    while len(connection.get(Task, "task").keys) < round and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def main() -> None:
@@ -22,7 +31,7 @@ def main() -> None:
     if sys.argv[5:] == ["crash"]:
         connection.post = lambda *arguments, **more: os._exit(9)
     for round in range(1, rounds + 1):
-        client.wait_for_round(connection, round, 120)
+        wait_for_round(connection, round, 120)
         client.submit(connection, key, data["items"], data["values"])
     np.save(folder / f"{node}.npy", client.fetch(connection, key))
 

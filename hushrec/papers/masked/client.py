@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 from hushrec.network.messages import check_name
 from hushrec.network.transport import Connection
 from hushrec.papers.masked.masking import draw_coefficients, masked, unmasked
@@ -65,14 +65,9 @@ class PrivateKey:
             with Path(path).open(encoding="utf-8") as file:
                 shared = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
                 entries = json.load(file)
-            key = cls(
-                Path(path),
-                str(entries["node"]),
-                str(entries["token"]),
-                str(entries["catalogue"]),
-                [np.array(part, dtype=np.float64) for part in entries["coefficients"]],
-                [str(digest) for digest in entries["uploads"]],
-            )
+            node, token, catalogue = (str(entries[name]) for name in ("node", "token", "catalogue"))
+            coefficients = [np.array(part, dtype=np.float64) for part in entries["coefficients"]]
+            key = cls(Path(path), node, token, catalogue, coefficients, [*map(str, entries["uploads"])])
         except OSError as error:
             raise InputError(f"Cannot read the key file {str(path)!r} ({error.strerror}).") from None
         except (ValueError, KeyError, TypeError):
@@ -85,35 +80,9 @@ class PrivateKey:
 
     def save(self) -> None:
         """Write the file for its owner's eyes only, on the disk before this returns."""
-        entries = {
-            "node": self.node,
-            "token": self.token,
-            "catalogue": self.catalogue,
-            "coefficients": [part.tolist() for part in self.coefficients],
-            "uploads": self.uploads,
-        }
-        write_private(self.path, json.dumps(entries))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing an older one whole."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        if os.name == "posix":  # the new name too
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"Cannot write {str(path)!r} ({error.strerror}); pass another path.") from None
+        entries = {**vars(self), "coefficients": [part.tolist() for part in self.coefficients]}
+        del entries["path"]
+        write_atomically(self.path, [json.dumps(entries).encode()])
 
 
 def submit(connection: Connection, key: PrivateKey, items: Array, values: Array) -> tuple[Task, Upload]:
@@ -160,13 +129,3 @@ def fetch(connection: Connection, key: PrivateKey) -> Array:
     values = connection.get(Column, "columns", key.node, token=key.token).values
     task = connection.get(Task, "task")
     return unmasked(values, task.keys, key.coefficients)
-
-
-def wait_for_round(connection: Connection, round: int, seconds: float) -> Task:
-    """The task, once its round has begun."""
-    deadline = time.monotonic() + seconds
-    while True:
-        task = connection.get(Task, "task")
-        if len(task.keys) >= round or time.monotonic() > deadline:
-            return task
-        time.sleep(0.1)

@@ -110,29 +110,6 @@ def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> floa
     return 2 * constant * column_norm * math.sqrt(2 * math.log(2 / delta)) / epsilon
 
 
-def coherence(basis: Array) -> float:
-    """Definition 5: ``n / r`` times the largest squared row norm of an orthonormal basis; 1 is best."""
-    n_rows, rank = basis.shape
-    return float(n_rows / rank * (basis**2).sum(axis=1).max())
-
-
-def masked_coherence(rank: int, mask_rank: int, n_users: int, plain_coherence: float = 1.0) -> float:
-    """Lemma 4 with its constant taken as 1: a bound on the coherence under a random mask."""
-    total = rank + mask_rank
-    return (rank * plain_coherence + max(mask_rank, math.log(n_users))) / total
-
-
-def masked_fraction(
-    plain_fraction: float, rank: int, mask_rank: int, *, coherence_ratio: float = 1.0
-) -> float:
-    """Observed fraction that masked completion needs where plain completion needs ``plain_fraction``.
-
-    Theorem 3 asks for a fraction in proportion to coherence times rank, so the mask multiplies it by
-    ``coherence_ratio * (rank + mask_rank) / rank``; above 1 it cannot be met.
-    """
-    return plain_fraction * coherence_ratio * (rank + mask_rank) / rank
-
-
 @dataclass(frozen=True)
 class MaskingStatement:
     """What masked completion promises: nothing that has an epsilon.

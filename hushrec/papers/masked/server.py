@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import sqlite3
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.checks import check_choice, check_numbers, check_within
 from hushrec.errors import HushrecError, InputError
-from hushrec.network.messages import Message, Refusal, from_json
+from hushrec.network.messages import Message, Refusal, check_token, from_json
 from hushrec.papers.masked.completion import (
     alternating_minimization,
     estimate_rank,
@@ -34,7 +34,7 @@ from hushrec.papers.masked.masking import column_space, public_key
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 
 Array = NDArray[Any]
-_SHORTEST_TOKEN = 32
+_LONGEST_WAIT = 1e7  # seconds, which the system's clock can count
 _RANK_ROOM = 30  # beyond the mask's rank, where the rank is estimated
 
 
@@ -79,22 +79,17 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 2 <= self.enough <= self.n_nodes:
-            raise InputError(f"enough={self.enough} must be from 2 to n_nodes={self.n_nodes}.")
         smallest = min(self.n_items, self.enough)
-        if not 1 <= self.mask_rank < smallest:
-            raise InputError(
-                f"mask_rank={self.mask_rank} must be from 1 to {smallest - 1}, below the items and the nodes."
-            )
-        if self.rank is not None and not 1 <= self.rank < smallest - self.mask_rank:
-            raise InputError(
-                f"rank={self.rank} must be from 1 to {smallest - self.mask_rank - 1}, so that it fits in"
-                " with the mask."
-            )
-        if self.rounds not in (1, 2) or self.solver not in ("am", "nn"):
-            raise InputError("rounds is 1 or 2, solver 'am' or 'nn'.")
-        if not self.noise_sd > 0 or not self.wait >= 0:
-            raise InputError("noise_sd must be above 0 and wait not below.")
+        check_numbers(
+            enough=(self.enough, int, 2, self.n_nodes),
+            mask_rank=(self.mask_rank, int, 1, smallest - 1),
+            rounds=(self.rounds, int, 1, 2),
+            noise_sd=(self.noise_sd, float, 0, None),
+        )
+        if self.rank is not None:
+            check_numbers(rank=(self.rank, int, 1, smallest - self.mask_rank - 1))
+        check_within(wait=(self.wait, 0, _LONGEST_WAIT))
+        check_choice(solver=(self.solver, ("am", "nn")))
 
 
 class Store:
@@ -135,55 +130,43 @@ class Store:
 
     def add(self, upload: Upload, token: bytes) -> tuple[bytes, bytes]:
         """Store an upload unless the node has one in the round; return what is stored: token and message."""
-        with self._lock:
-            self._file.execute(
-                "INSERT OR IGNORE INTO uploads VALUES (?, ?, ?, ?)",
-                (upload.round, upload.node, token, upload.to_json()),
-            )
-            return self._file.execute(
-                "SELECT token, message FROM uploads WHERE round = ? AND node = ?", (upload.round, upload.node)
-            ).fetchone()
+        place = upload.round, upload.node
+        self._run("INSERT OR IGNORE INTO uploads VALUES (?, ?, ?, ?)", *place, token, upload.to_json())
+        ((stored_token, stored),) = self._run(
+            "SELECT token, message FROM uploads WHERE round = ? AND node = ?", *place
+        )
+        return stored_token, stored
 
     def token(self, round: int, node: str) -> bytes | None:
         """Digest of the token that a node uploaded with."""
-        with self._lock:
-            row = self._file.execute(
-                "SELECT token FROM uploads WHERE round = ? AND node = ?", (round, node)
-            ).fetchone()
-        return None if row is None else row[0]
+        rows = self._run("SELECT token FROM uploads WHERE round = ? AND node = ?", round, node)
+        return rows[0][0] if rows else None
 
     def count(self, round: int) -> int:
         """Number of uploads of a round."""
-        with self._lock:
-            row = self._file.execute("SELECT COUNT(*) FROM uploads WHERE round = ?", (round,)).fetchone()
-        return int(row[0])
+        return int(self._run("SELECT COUNT(*) FROM uploads WHERE round = ?", round)[0][0])
 
     def uploads(self, round: int) -> list[Upload]:
         """All uploads of a round, by node."""
-        with self._lock:
-            rows = self._file.execute(
-                "SELECT message FROM uploads WHERE round = ? ORDER BY node", (round,)
-            ).fetchall()
+        rows = self._run("SELECT message FROM uploads WHERE round = ? ORDER BY node", round)
         return [from_json(Upload, raw) for (raw,) in rows]
 
     def add_completion(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
         """Store the factors of a round's completed matrix, nodes by items."""
-        with self._lock:
-            self._file.execute(
-                "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?)",
-                (round, "\n".join(nodes), left.shape[1], left.tobytes(), right.tobytes()),
-            )
+        values = round, "\n".join(nodes), left.shape[1], left.tobytes(), right.tobytes()
+        self._run("INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?)", *values)
 
     def completion(self, round: int) -> tuple[list[str], Array, Array] | None:
         """Nodes and factors of a round's completed matrix, or None."""
+        rows = self._run("SELECT nodes, rank, left, right FROM completions WHERE round = ?", round)
+        for nodes, rank, *factors in rows:
+            left, right = (np.frombuffer(raw).reshape(-1, rank) for raw in factors)
+            return nodes.split("\n"), left, right
+        return None
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
         with self._lock:
-            row = self._file.execute(
-                "SELECT nodes, rank, left, right FROM completions WHERE round = ?", (round,)
-            ).fetchone()
-        if row is None:
-            return None
-        left, right = (np.frombuffer(raw).reshape(-1, row[1]) for raw in row[2:])
-        return row[0].split("\n"), left, right
+            return self._file.execute(statement, values).fetchall()
 
 
 class CompletionServer:
@@ -239,8 +222,7 @@ class CompletionServer:
     def accept(self, upload: Upload, token: str) -> Accepted:
         """Take a masked column, once; the same upload with the same token is acknowledged again."""
         settings = self.settings
-        if len(token) < _SHORTEST_TOKEN:
-            raise Refusal(401, f"An upload needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
+        check_token(token)
         if upload.items[-1] >= settings.n_items:
             raise InputError(f"An upload's items are positions in a catalogue of {settings.n_items} items.")
         digest = hashlib.sha256(token.encode()).digest()
@@ -249,13 +231,14 @@ class CompletionServer:
             if known is None:
                 self._check_open(upload, digest)
             stored_token, stored = self._store.add(upload, digest)
+            if known is None:
+                self._arrival.set()
         if not hmac.compare_digest(stored_token, digest):
             raise Refusal(403, "This node has uploaded already, with another token.")
         if stored != upload.to_json():
             raise Refusal(
                 409, "This node has uploaded another column already; a column is taken once a round."
             )
-        self._arrival.set()
         return Accepted(upload.fingerprint())
 
     def _check_open(self, upload: Upload, token: bytes) -> None:
@@ -303,18 +286,13 @@ class CompletionServer:
 
     def _wait(self, round: int) -> None:
         """Wait for all columns of a round, or for enough and then silence."""
-        settings = self.settings
-        wanted = settings.n_nodes if round == 1 else self._store.count(1)
-        last, since = -1, time.monotonic()
+        wanted = self.settings.n_nodes if round == 1 else self._store.count(1)
         while True:
             self._arrival.clear()
             arrived = self._store.count(round)
-            if arrived != last:
-                last, since = arrived, time.monotonic()
-            quiet = time.monotonic() - since
-            if arrived >= wanted or (arrived >= settings.enough and quiet >= settings.wait):
+            enough = arrived >= self.settings.enough
+            if arrived >= wanted or (not self._arrival.wait(self.settings.wait if enough else 60) and enough):
                 return
-            self._arrival.wait(timeout=max(0.01, settings.wait - quiet) if arrived >= settings.enough else 60)
 
     def _finish(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
         """Open the second round, or hand out the columns."""
