@@ -156,14 +156,16 @@ def _application(answer: Answer, limits: Limits) -> Any:
             parts = [unquote(part) for part in scope["raw_path"].decode().split("/") if part]
             kind, _, token = request.headers.get("Authorization", "").partition(" ")
             token = token if kind == "Bearer" else ""
-            status, raw = 200, await anyio.to_thread.run_sync(
+            raw = await anyio.to_thread.run_sync(
                 lambda: answer(request.method, parts, token, body).to_json(),
                 abandon_on_cancel=True,
                 limiter=threads,
-            )  # fmt: skip
-        except Exception as error:
-            status, sentence = _refusal(error)
-            raw = Problem(sentence).to_json()
+            )
+            status = 200
+        except (Refusal, InputError) as error:
+            status, raw = getattr(error, "status", 400), Problem(str(error)).to_json()
+        except Exception as error:  # its words may hold somebody's data
+            status, raw = 500, Problem(f"The server failed ({type(error).__name__}).").to_json()
         headers = {"Connection": "close"} if status >= 400 else {}  # what is left of the request was not read
         if status in (425, 429, 503):
             headers["Retry-After"] = "1"
@@ -181,15 +183,6 @@ def _check(request: Request, longest: int) -> None:
         raise Refusal(411, "A POST request needs a Content-Length.")
     if int(length) > longest:
         raise Refusal(413, f"A request has at most {longest:,} bytes.")
-
-
-def _refusal(error: Exception) -> tuple[int, str]:
-    """HTTP code and sentence."""
-    if isinstance(error, Refusal):
-        return error.status, str(error)
-    if isinstance(error, InputError):
-        return 400, str(error)
-    return 500, f"The server failed ({type(error).__name__})."  # its words may hold somebody's data
 
 
 class _Protocol(H11Protocol):

@@ -20,7 +20,7 @@ from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
-from hushrec.privacy import Accountant, Bounded, Budget, mu_of
+from hushrec.privacy import Accountant, Bounded, Budget, Laplace, Plan, mu_of
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, hostile_data, ratings_of
@@ -320,6 +320,18 @@ def test_what_is_no_exact_sum_is_refused():
     gate = SecureGate(Popular().plan(Budget(5.0, 1e-6), RATINGS.domain), 3, lambda *_: None)
     with pytest.raises(InputError, match="no exact sum"):
         Popular().train(Rounded(PARTS[0]), gate, 0)
+
+
+def test_releases_whose_noise_does_not_add_are_refused():
+    """Killed: Laplace noise taken for Gaussian, since shares of it do not add up to Laplace noise."""
+
+    class Pure(ItemBias):
+        def releases(self, budget, domain, fraction):
+            plan = super().releases(budget, domain, fraction)
+            return Plan(budget, [replace(one, mechanism=Laplace(0.1)) for one in plan.releases])
+
+    with pytest.raises(InputError, match="not Gaussian"):
+        agreed(Pure())
 
 
 def test_noise_that_sums_have_no_room_for_is_refused():

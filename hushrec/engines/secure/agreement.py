@@ -20,7 +20,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
-from hushrec.checks import check_users
+from hushrec.checks import check_numbers, check_users
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.gate import LARGEST_MULTIPLIER, SecureGate, Total
 from hushrec.engines.secure.graph import FAILURE, Graph, choose_graph, circle
@@ -28,7 +28,7 @@ from hushrec.errors import InputError
 from hushrec.estimator import Estimator
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import check, check_name
-from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement
+from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version
 
 Array = NDArray[Any]
@@ -95,10 +95,7 @@ class Agreement:
                 f"colluding={self.colluding} must be from 0 to {self.fewest - 2}: at least two nodes that"
                 " neither drop out nor collude are needed."
             )
-        if not 1 <= self.nodes_per_user <= self.n_nodes:
-            raise InputError(
-                f"nodes_per_user={self.nodes_per_user} must be from 1 to the number of nodes, {self.n_nodes}."
-            )
+        check_numbers(nodes_per_user=(self.nodes_per_user, int, 1, self.n_nodes))
         if self.keys:
             self._check_keys()
         if self.budget.delta <= FAILURE:
@@ -106,11 +103,11 @@ class Agreement:
                 f"delta = {self.budget.delta:g} is not above 2^-39 = {FAILURE:.3g}, the chance that the"
                 " neighbour graph does not hide a sum; declare a larger delta."
             )
-        self.plan.check()
-        if not all(isinstance(release.mechanism, Gaussian) for release in self.plan.releases):
+        if not all(isinstance(release.mechanism, Gaussian) for release in self.sent.releases):
             raise InputError(
                 f"{self.estimator.name} has releases that are not Gaussian; shares of those do not add."
             )
+        self.plan.check()
         if any(release.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for release in self.sent.releases):
             raise InputError(
                 f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
@@ -165,16 +162,7 @@ class Agreement:
     @cached_property
     def plan(self) -> Plan:
         """The releases, with the sensitivity of a user with all her nodes."""
-        k = self.nodes_per_user
-        return Plan(
-            self.promise,
-            [
-                replace(
-                    release, mechanism=_per_user(release.mechanism, k), sensitivity=k * release.sensitivity
-                )
-                for release in self.sent.releases
-            ],
-        )
+        return Plan(self.promise, [_per_user(release, self.nodes_per_user) for release in self.sent.releases])
 
     @cached_property
     def graph(self) -> Graph:
@@ -248,9 +236,11 @@ class Agreement:
         )
 
 
-def _per_user(mechanism: Any, nodes: int) -> Any:
+def _per_user(release: Release, nodes: int) -> Release:
     """The same noise, in units of the sensitivity of a user with so many nodes."""
-    return Gaussian(mechanism.noise_multiplier / nodes) if isinstance(mechanism, Gaussian) else mechanism
+    sent: Any = release.mechanism
+    mechanism = Gaussian(sent.noise_multiplier / nodes)
+    return replace(release, mechanism=mechanism, sensitivity=nodes * release.sensitivity)
 
 
 def _identity(domain: Domain) -> list[Any]:

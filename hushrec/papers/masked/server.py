@@ -191,11 +191,6 @@ class CompletionServer:
                 self._finish(round, *done)
         threading.Thread(target=self._work, daemon=True).start()
 
-    @property
-    def finished(self) -> bool:
-        """Whether columns are handed out."""
-        return bool(self._columns)
-
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
         """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
@@ -211,21 +206,15 @@ class CompletionServer:
         """What is to be done, and the public key."""
         settings = self.settings
         with self._lock:
-            return Task(
-                catalogue=settings.catalogue,
-                keys=tuple(self._keys),
-                noise_sd=settings.noise_sd,
-                rounds=settings.rounds,
-                open=not self._columns and not self._trouble,
-            )
+            keys, open = tuple(self._keys), not self._columns and not self._trouble
+        return Task(settings.catalogue, keys, settings.noise_sd, settings.rounds, open)
 
     def accept(self, upload: Upload, token: str) -> Accepted:
         """Take a masked column, once; the same upload with the same token is acknowledged again."""
-        settings = self.settings
         check_token(token)
-        if upload.items[-1] >= settings.n_items:
-            raise InputError(f"An upload's items are positions in a catalogue of {settings.n_items} items.")
-        digest = hashlib.sha256(token.encode()).digest()
+        n_items, digest = self.settings.n_items, _digest(token)
+        if upload.items[-1] >= n_items:
+            raise InputError(f"An upload's items are positions in a catalogue of {n_items} items.")
         with self._lock:
             known = self._store.token(upload.round, upload.node)
             if known is None:
@@ -236,9 +225,7 @@ class CompletionServer:
         if not hmac.compare_digest(stored_token, digest):
             raise Refusal(403, "This node has uploaded already, with another token.")
         if stored != upload.to_json():
-            raise Refusal(
-                409, "This node has uploaded another column already; a column is taken once a round."
-            )
+            raise Refusal(409, "This node has uploaded another column already; one is taken in a round.")
         return Accepted(upload.fingerprint())
 
     def _check_open(self, upload: Upload, token: bytes) -> None:
@@ -256,8 +243,7 @@ class CompletionServer:
     def column(self, node: str, token: str) -> Column:
         """The node's completed column, for the bearer of its token."""
         known = self._store.token(1, node)
-        digest = hashlib.sha256(token.encode()).digest()
-        if known is None or not hmac.compare_digest(known, digest):
+        if known is None or not hmac.compare_digest(known, _digest(token)):
             raise Refusal(403, "This token is not that of this node.")
         with self._lock:
             if self._trouble:
@@ -271,7 +257,7 @@ class CompletionServer:
     def _work(self) -> None:
         """Complete one round after the other, each when all or enough columns are there."""
         try:
-            while not self.finished:
+            while not self._columns:
                 round = len(self._keys)
                 self._wait(round)
                 uploads = self._store.uploads(round)
@@ -303,17 +289,16 @@ class CompletionServer:
                 self._columns = {node: right @ row for node, row in zip(nodes, left, strict=True)}
 
 
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
 def complete(uploads: list[Upload], settings: Settings) -> tuple[Array, Array]:
     """Complete the matrix of the uploads, nodes by items; returns its factors."""
-    counts = [len(upload.items) for upload in uploads]
-    observed = sp.csr_array(
-        (
-            np.concatenate([upload.values for upload in uploads]),
-            np.concatenate([upload.items for upload in uploads]),
-            np.concatenate([[0], np.cumsum(counts)]),
-        ),
-        shape=(len(uploads), settings.n_items),
-    )
+    values = np.concatenate([upload.values for upload in uploads])
+    items = np.concatenate([upload.items for upload in uploads])
+    starts = np.cumsum([0, *(len(upload.items) for upload in uploads)])
+    observed = sp.csr_array((values, items, starts), shape=(len(uploads), settings.n_items))
     if settings.solver == "nn":
         completed = nuclear_norm_minimization(observed)
     else:
