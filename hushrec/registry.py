@@ -37,6 +37,9 @@ _BEST = {
     "lists": ("private-eigenrec", "ease"),
 }
 
+#: What a model may be asked for.
+JOBS = tuple(_BEST)
+
 _REGISTERED: dict[str, type[Any]] = {}
 
 

@@ -291,7 +291,8 @@ class Recommender:
         Raises
         ------
         InputError
-            If the item is not in the catalogue, or no direction of the model stands out of its noise.
+            If the item is not in the catalogue or was not learned, or no direction of the model stands out of
+            its noise.
         """
         column = int(self._columns([item])[0])
         lister = self.lists or self
@@ -302,6 +303,11 @@ class Recommender:
             )
         found = similarities(lister.arrays, column)
         best = np.argsort(-found, kind="stable")[: _count(n)]
+        if not np.isfinite(found).any():
+            raise InputError(
+                f"Too few users like item {item!r} to tell at this epsilon what is similar to it; ask for a"
+                " more popular one."
+            )
         return [(self.domain.items[i], float(found[i])) for i in best if np.isfinite(found[i])]
 
     # ------------------------------------------------------------------ inside

@@ -26,8 +26,9 @@ from hushrec.registry import ESTIMATORS, best
 
 Array = NDArray[Any]
 
-#: Part of the budget (of mu squared) for the model that recommends.
-_LISTS_SHARE = 0.55
+#: Part of the budget (of mu squared) for the model that recommends; where the rating model just begins to
+#: learn factors, which is where mu times the users an item is in this range, a larger one.
+_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.5, 0.6, (1.0, 3.0)
 #: Smallest epsilon for which a part is planned.
 _SMALLEST_EPSILON = 1e-6
 
@@ -100,16 +101,24 @@ class Both(Estimator[BothUsers]):
             Fields to set otherwise.
         """
         if domain.likes:
-            raise InputError(
-                "Likes leave no ratings to predict; train for lists.", parameter="job", value="lists"
-            )
-        share = changes.get("lists_share", _LISTS_SHARE)
-        cls(lists_share=share)  # refused here where it is out of range
-        settings: dict[str, Any] = {"like_from": domain.like_from}
-        for job, part in (("ratings", 1 - share), ("lists", share)):
+            raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
+        signal = budget.mu * n_users / domain.n_items
+        begins = _FACTORS_BEGIN[0] <= signal < _FACTORS_BEGIN[1]
+        share = _LARGER_SHARE if begins else _LISTS_SHARE
+        shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
+        settings: dict[str, Any] = {"like_from": domain.like_from, "lists_share": shares.lists_share}
+        for job in ("ratings", "lists"):
             model = ESTIMATORS[best(job, budget.private)]
-            settings[job] = model.planned(_part(budget, part), domain, n_users)
+            settings[job] = model.planned(shares.part(budget, job), domain, n_users)
         return cls(**(settings | changes))
+
+    def part(self, budget: Budget, job: str) -> Budget:
+        """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
+        if not budget.private:
+            return budget
+        share = self.lists_share if job == "lists" else 1 - self.lists_share
+        epsilon = epsilon_of(budget.mu * math.sqrt(share), budget.delta - budget.failure)
+        return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         parts = ("ratings", self.ratings, 1 - self.lists_share), ("lists", self.lists, self.lists_share)
@@ -140,12 +149,3 @@ class Both(Estimator[BothUsers]):
             settings = {"model": model.name} | model.hyper_parameters()
             found |= {f"{name}.{key}": value for key, value in settings.items() if key != "like_from"}
         return found
-
-
-def _part(budget: Budget, share: float) -> Budget:
-    """A budget of that part of mu squared, to choose settings with."""
-    if not budget.private:
-        return budget
-    delta = budget.delta - budget.failure
-    epsilon = epsilon_of(budget.mu * math.sqrt(share), delta)
-    return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))

@@ -19,7 +19,7 @@ from hushrec.errors import HushrecError, InputError
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
     "check", "split", "train", "evaluate",
-    "recommend", "report", "plan", "compare", "tune", "serve-completion",
+    "recommend", "similar", "report", "plan", "compare", "tune", "serve-completion",
     "ledger show", "ledger open", "ledger close",
     "node submit", "node fetch",
     "audit masked", "audit distinguish", "audit canaries", "audit membership",

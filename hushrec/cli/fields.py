@@ -13,6 +13,7 @@ from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
 from hushrec.cli.options import listed, whole, whole_or_none
+from hushrec.registry import JOBS, best
 
 if TYPE_CHECKING:
     from hushrec.estimator import Estimator
@@ -38,7 +39,7 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     many = "models" in parameters
     option = "models" if many else "model"
     given = _value_of(f"--{option}", words)
-    named = given or parameters[option].default
+    named = given or parameters[option].default or _best(words)
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     if many:
         from hushrec.evaluation.compare import REFERENCES, USUAL
@@ -70,6 +71,13 @@ def _value_of(option: str, words: Sequence[str]) -> str | None:
     return value
 
 
+def _best(words: Sequence[str]) -> str:
+    """The model that a command line without its name chooses."""
+    job = _value_of("--for", words) or ("lists" if "--implicit" in words else "both")
+    private = (_value_of("--epsilon", words) or "").strip().lower() not in ("inf", "infinity")
+    return best(job, private) if job in JOBS else best("both", private)
+
+
 def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
     """The fields of a model as a typed dictionary of options."""
     from hushrec.evaluation.runs import known
@@ -80,7 +88,7 @@ def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
     group = Group(f"Settings of {model}", help=summary, sort_key=6 + place)
     options = {}
     for field in fields(cls):
-        if field.name in _ELSEWHERE:
+        if field.name in _ELSEWHERE or field.default_factory is not MISSING:  # a part of the model
             continue
         must = field.default is MISSING and field.name not in planned
         option = f"--{field.name.replace('_', '-')}"

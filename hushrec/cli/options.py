@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from hushrec.errors import InputError
-from hushrec.registry import ESTIMATORS
+from hushrec.registry import ESTIMATORS, best
 
 if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings
@@ -73,8 +73,12 @@ Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 File = Annotated[str, Parameter(metavar="FILE")]
 
 _MODEL = (
-    "private-als is the one to use for ratings, private-eigenrec for likes; hushrec train --model NAME"
-    f" --help lists the settings of any of {', '.join(ESTIMATORS)}."
+    "Choose a model by hand instead of --for; hushrec train --model NAME --help lists the settings of any of"
+    f" {', '.join(ESTIMATORS)}."
+)
+_JOB = (
+    "What the model is for: lists to recommend, ratings to predict, or both. By default both, and lists where"
+    " there are likes."
 )
 _ITEMS = "Declared items: a text file, one item id a line, as in --catalogue items.txt."
 _USERS = "Declared number of users, if it is public; else it is released for a small part of the budget."
@@ -85,6 +89,7 @@ _KEY = "The node's secrets; made if missing, for your eyes only."
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object instead of text.")]
 Model = Annotated[str, Parameter(metavar="NAME", help=_MODEL)]
+Job = Annotated[Literal["lists", "ratings", "both"], Parameter(name="--for", help=_JOB)]
 Catalogue = Annotated[File, Parameter(help=_ITEMS)]
 NoProgress = Annotated[bool, Parameter(help="No progress bar (none without a terminal).")]
 Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
@@ -236,8 +241,11 @@ class Size:
     max_ratings_per_user: Whole = 10_000
     n_items: Annotated[Count, Parameter(name="--items")] | None = None
 
-    def declared(self) -> tuple[Domain | None, int]:
-        """The domain, or one of that size; None where no rating range is given for the latter."""
+    def declared(self, likes: bool) -> tuple[Domain | None, int]:
+        """The domain, or one of that size; None where no rating range is given for the latter.
+
+        Of likes where these are planned for and no rating range is given.
+        """
         from hushrec.data import Domain
 
         if self.catalogue is not None and self.n_items is not None:
@@ -249,16 +257,17 @@ class Size:
                 "--items is missing: say how many items there are, for example --items 2000, or declare them"
                 " with --catalogue items.txt."
             )
-        if self.catalogue is not None and self.rating_range is None:
+        likes = likes and self.rating_range is None
+        if self.catalogue is not None and self.rating_range is None and not likes:
             raise InputError(
                 "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
                 " for example --rating-range 1 5."
             )
         items = Domain.read_catalogue(self.catalogue) if self.catalogue else range(self.n_items or 0)
-        if self.rating_range is None:
+        if self.rating_range is None and not likes:
             return None, len(items)
         cap = self.max_ratings_per_user
-        return Domain(tuple(items), rating_range=self.rating_range, max_ratings_per_user=cap), len(items)
+        return Domain(tuple(items), self.rating_range, max_ratings_per_user=cap, likes=likes), len(items)
 
 
 @Parameter(name="*", group=Group("Reading tables", sort_key=4))
@@ -382,6 +391,15 @@ class Link:
         from hushrec.network.transport import Connection
 
         return Connection(self.server, patience=self.patience, ca=self.ca)
+
+
+def model_for(model: str | None, job: str | None, likes: bool, private: bool) -> str:
+    """The model that is named, or the best for a job."""
+    if model is not None and job is not None:
+        raise InputError("Pass --for or --model, not both: --model chooses by hand what --for would choose.")
+    if likes and job in ("ratings", "both"):
+        raise InputError(f"--for {job} needs ratings, and --implicit says that there are likes only.")
+    return model or best(job or ("lists" if likes else "both"), private)
 
 
 def progress_shown(no_progress: bool) -> bool:

@@ -8,13 +8,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.options import Json, Model, Promise, Size, Users
+from hushrec.cli.options import Job, Json, Model, Promise, Size, Users, model_for
 from hushrec.errors import InputError
 
 
 def plan(
     *,
-    model: Model = "private-als",
+    job: Job | None = None,
+    model: Model | None = None,
     n_users: Users | None = None,
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] = 50.0,
     spread: float | None = None,
@@ -41,10 +42,15 @@ def plan(
         Standard deviation of all ratings, from public knowledge such as a published data set of the same
         kind. It moves the expected error only; without it the intervals are wider.
     """
-    from hushrec.evaluation.runs import choose, needs_user_count
+    from hushrec.algorithms import Both
+    from hushrec.data import Domain
+    from hushrec.evaluation.runs import choose, known, needs_user_count
+    from hushrec.evaluation.taste import expected_taste
 
-    budget, (domain, n_items) = promise.budget(), size.declared()
-    simulated = model in ("private-als", "item-bias") and budget.unit == "user" and not settings
+    budget = promise.budget()
+    model = model_for(model, job, False, budget.private)
+    domain, n_items = size.declared(likes=known(model).scores == "likes")
+    simulated = model in ("both", "private-als", "item-bias") and budget.unit == "user" and not settings
     if n_users is None and (needs_user_count(model) or domain is None):
         raise InputError(
             f"{model} is tuned to the number of users: say for how many, for example --users 6000."
@@ -53,8 +59,8 @@ def plan(
         )
     if domain is None and not simulated:
         raise InputError(
-            "Expected errors are known for private-als and item-bias with planned settings and budgets of"
-            " users; for what another configuration releases pass --rating-range too."
+            "Expected errors are known for both, private-als and item-bias with planned settings and budgets"
+            " of users; for what another configuration releases pass --rating-range too."
         )
     if spread is not None and size.rating_range is None:
         raise InputError("--spread is in ratings: declare their range too, for example --rating-range 1 5.")
@@ -62,15 +68,21 @@ def plan(
     text = [f"Model:      {model}", f"Budget:     {budget}, mu = {show.short(budget.mu)}"]
     if not budget.private:
         text[0] += "   NOT PRIVATE"
+    placed = domain or Domain(tuple(range(n_items)), rating_range=(0, 1))
+    estimator = choose(model, budget, placed, n_users=n_users, settings=settings)
     if domain is not None:
-        estimator = choose(model, budget, domain, n_users=n_users, settings=settings)
         planned = estimator.plan(budget, domain)
         result |= {"hyper_parameters": estimator.hyper_parameters(), **show.planned_dict(planned)}
         text[1:1] = [show.settings_line(estimator)]
         text += ["", show.plan_table(planned)]
+    taste = expected_taste(estimator, budget, placed)
+    result["taste"] = taste.to_dict()
+    text += show.paragraph(taste.text())
     if simulated and n_users is not None:
-        result["expected"], expected = show.expected(
-            budget, n_users, n_items, ratings_per_user, domain, spread
-        )
+        part = budget
+        if isinstance(estimator, Both):
+            part = estimator.part(budget, "ratings")
+            text += ["", f"Ratings have {1 - estimator.lists_share:.0%} of the budget, lists the rest."]
+        result["expected"], expected = show.expected(part, n_users, n_items, ratings_per_user, domain, spread)
         text += ["", expected]
     show.result(as_json, result, *text)

@@ -75,16 +75,17 @@ def recommend(
         rows = rows.for_users([user])
     table = billboard.recommend_batch(rows, n, exclude_seen=not include_seen, items=allowed)
     if user is not None:
-        show.recommendations(user, known, table.to_pylist(), billboard.domain, as_json)
+        show.recommendations(user, known, table.to_pylist(), billboard, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
     else:
         assert file is not None
         _write_private_table(table, file)
-    found = {"path": str(folder or file), "note": PRIVATE_TABLE}
+    taste = show.taste_of(billboard)
+    found = {"path": str(folder or file), "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {folder or file}"
-    show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.")
+    show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text()))
 
 
 def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
+    from hushrec.evaluation.taste import Taste
     from hushrec.privacy import Budget, Plan
     from hushrec.privacy.ledger import RunSummary
     from hushrec.serving import Algorithm
@@ -57,11 +58,28 @@ def plain(value: Any) -> Any:
 def about(billboard: Billboard) -> str:
     """Settings, domain and privacy statement, for a reader."""
     domain = billboard.domain
-    return (
-        f"{settings_line(billboard.estimator)}\n"
-        f"Domain:     {domain.n_items:,} items, ratings from {domain.low:g} to {domain.high:g},"
-        f" at most {domain.max_ratings_per_user:,} per user\n\n{billboard.privacy.text()}"
+    rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
+    return "\n".join(
+        [
+            settings_line(billboard.estimator),
+            f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
+            *paragraph(taste_of(billboard).text()),
+            "",
+            billboard.privacy.text(),
+        ]
     )
+
+
+def taste_of(billboard: Billboard) -> Taste:
+    """What a model learned of personal taste."""
+    from hushrec.evaluation.taste import taste
+
+    return taste(billboard, billboard.privacy.budget)
+
+
+def paragraph(words: str) -> list[str]:
+    """A paragraph, if there is anything in it."""
+    return ["", textwrap.fill(words, 100)] if words else []
 
 
 def settings_line(estimator: Algorithm) -> str:
@@ -79,7 +97,9 @@ def described(billboard: Billboard) -> dict[str, Any]:
         "hyper_parameters": billboard.estimator.hyper_parameters(),
         "n_items": domain.n_items,
         "rating_range": [domain.low, domain.high],
+        "likes": domain.likes,
         "max_ratings_per_user": domain.max_ratings_per_user,
+        "taste": taste_of(billboard).to_dict(),
         "privacy": billboard.privacy.to_dict(),
     }
 
@@ -87,7 +107,8 @@ def described(billboard: Billboard) -> dict[str, Any]:
 def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
     """Say what the declared or released number of users tells of the run; nothing else is looked at."""
     released = [each for each in billboard.privacy.releases if each.label == "number of users"]
-    number = declared if declared is not None else getattr(billboard.estimator, "n_users", None)
+    estimator = getattr(billboard.estimator, "ratings", billboard.estimator)
+    number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
         return
     if released and declared is None and number <= 4 * released[0].noise_sd:
@@ -238,19 +259,21 @@ def short(number: float | None) -> str:
 
 
 def recommendations(
-    user: str, known: bool, rows: list[dict[str, Any]], domain: Domain, as_json: bool
+    user: str, known: bool, rows: list[dict[str, Any]], billboard: Billboard, as_json: bool
 ) -> None:
-    """One user's list."""
+    """One user's list, and what the model learned of taste."""
+    domain, taste = billboard.domain, taste_of(billboard)
+    which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     items = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
     what = (
         ""
         if known
-        else f", who has no ratings from {domain.low:g} to {domain.high:g} of items in the catalogue in the"
-        " history: the list for newcomers"
+        else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
     )
     cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
     listed = table([("rank", "item", "score"), *cells], left={1})
-    result(as_json, {"user": user, "known": known, "items": items}, f"For user {user} alone{what}", listed)
+    found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
+    result(as_json, found, f"For user {user} alone{what}", listed, *paragraph(taste.text()))
 
 
 def audit(found: Any, plot: Path | None, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from hushrec.cli.options import (
     Charging,
     Declared,
     File,
+    Job,
     Json,
     Model,
     NoProgress,
@@ -18,6 +19,7 @@ from hushrec.cli.options import (
     Reading,
     Seed,
     Users,
+    model_for,
     progress_shown,
 )
 from hushrec.errors import HushrecError, InputError
@@ -30,7 +32,8 @@ def train(
     ratings: str,
     /,
     *,
-    model: Model = "private-als",
+    job: Job | None = None,
+    model: Model | None = None,
     out: File,
     n_users: Users | None = None,
     seed: Seed = 0,
@@ -46,12 +49,12 @@ def train(
 
     The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
     that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
-    run spends is charged in the ledger before it is released, and stays charged if the run fails.
+    run spends is charged in the ledger before it is released, and stays charged if the run fails. A model for
+    both jobs recommends from the ratings that are likes, those from --like-from up.
 
-      hushrec train ratings.parquet --model private-als --epsilon 5 --delta 1e-6 \\
-                    --rating-range 1 5 --catalogue items.txt --out model.hush
-      hushrec train likes.csv --implicit --model private-eigenrec --epsilon 1 --delta 1e-6 \\
-                    --rating-range 0 1 --catalogue items.txt --out likes.hush
+      hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+                    --catalogue items.txt --out model.hush
+      hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 --catalogue items.txt --out likes.hush
       hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
                     --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
 
@@ -66,6 +69,7 @@ def train(
     from hushrec.privacy import Accountant
 
     budget, domain = promise.budget(), declared.domain(reading.implicit)
+    model = model_for(model, job, domain.likes, budget.private)
     check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)

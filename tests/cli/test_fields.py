@@ -20,7 +20,7 @@ def options(model, command="train"):
 def test_every_field_is_an_option_with_a_text_and_a_default(model):
     offered = options(model)
     for field in dataclasses.fields(ESTIMATORS[model]):
-        if field.name == "n_users":
+        if field.name == "n_users" or field.default_factory is not dataclasses.MISSING:
             continue
         parameter = offered[field.name].parameter
         assert parameter.help and "``" not in parameter.help and ":class:" not in parameter.help
@@ -36,7 +36,7 @@ def test_help_lists_the_fields_of_the_model_that_is_named(model):
     done = invoke("train", "--model", model, "--help")
     assert done.exit_code == 0
     for field in dataclasses.fields(ESTIMATORS[model]):
-        if field.name not in ("n_users", "max_ratings_per_user"):
+        if field.name not in ("n_users", "max_ratings_per_user", "ratings", "lists"):
             assert f"--{field.name.replace('_', '-')}" in done.stdout
     assert ("--clip FLOAT" in done.stdout) == (model in ("item-bias", "dpals"))
 
@@ -61,7 +61,8 @@ def test_only_what_is_given_reaches_the_command(words, wanted, monkeypatch):
     """All others are left to the model, which plans them."""
     application = app._application()
     command = application["plan"]
-    line = ["plan", "--epsilon", "1", "--delta", "1e-6", "--users", "9", "--items", "9", *words]
+    line = ["plan", "--for", "ratings", "--epsilon", "1", "--delta", "1e-6", "--users", "9", "--items", "9"]
+    line += words
     fields.offer_fields(command, line)
     _, bound, _ = application.parse_args(line, exit_on_error=False, print_error=False)
     assert bound.arguments.get("settings", {}) == wanted

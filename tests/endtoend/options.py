@@ -85,6 +85,11 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
         "support": _of("support", "0.1"),
         "equalization": _of("equalization", "0"),
     },
+    "both": {
+        "like from": _of("like-from", "2", "4.5"),
+        "share": _of("lists-share", "0.2"),
+        "item features": [(), ("--item-features", "features.csv")],
+    },
     "item-bias": {"clip": _of("clip", "1"), "regularization": _of("user-regularization", "0.1")},
     "global-mean": {},
     "popular": {},

@@ -1,0 +1,48 @@
+"""``hushrec similar``."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.options import Count, Json
+
+
+def similar(
+    model: str,
+    item: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    n: Annotated[Count, Parameter(name="-n")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Name the items that the same people like as ITEM, from MODEL alone. The list may be published.
+
+    Only directions of taste that stand out of the noise count; a model without any has no answer.
+
+      hushrec similar model.hush matrix
+      hushrec similar model.hush matrix -n 20 --json
+
+    Parameters
+    ----------
+    model
+        A model file.
+    item
+        An item of its catalogue.
+    n
+        How many items.
+    """
+    from hushrec.billboard import load
+
+    billboard = load(model)
+    found = billboard.similar_items(item, n)
+    items = [{"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)]
+    cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
+    taste = show.taste_of(billboard)
+    show.result(
+        as_json,
+        {"item": item, "items": items, "taste": taste.to_dict()},
+        f"Liked by the same people as {item}",
+        show.table([("rank", "item", "score"), *cells], left={1}),
+        *show.paragraph(taste.text()),
+    )

@@ -1,0 +1,129 @@
+"""What a model learned of personal taste, from released values, and what it would take to learn some.
+
+A direction of taste is learned where it stands out of the known noise of its release; a model that learned
+none gives everybody nearly the same list. What is said of numbers of users and of epsilon follows the
+planning rule of private-eigenrec: a function of public quantities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hushrec.privacy import epsilon_of
+from hushrec.registry import ESTIMATORS, best
+
+if TYPE_CHECKING:
+    from hushrec.data import Domain
+    from hushrec.estimator import Estimator
+    from hushrec.privacy import Budget
+    from hushrec.serving import Recommender
+
+#: Directions that are learned, as a part of the planned rank: usually half (docs/both.md).
+_LEARNED = 0.5
+#: What it takes to learn a direction, in multiples of what the rule takes to look for one, and at least of
+#: what there was where nothing was learned.
+_SURELY, _MORE = 1.3, 2.0
+#: No more users and no larger epsilon are advised.
+_MOST_USERS, _MOST_EPSILON = 10**9, 50.0
+
+
+@dataclass(frozen=True)
+class Taste:
+    """What a model learned of personal taste, or is expected to learn.
+
+    Attributes
+    ----------
+    directions : int or None
+        Directions of taste that stand out of the noise; None where the model does not know.
+    ways : dict
+        Where there are none: about how many ``users`` it takes at this epsilon, which ``epsilon`` with these
+        users, or ``for`` what to train instead; those of them that would do.
+    about : bool
+        Whether it is expected from public quantities only.
+    """
+
+    directions: int | None
+    ways: dict[str, Any]
+    about: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"directions": self.directions, "ways_to_more": self.ways}
+
+    def text(self) -> str:
+        """For a reader; empty where the model does not know."""
+        if self.directions is None:
+            return ""
+        if self.directions:
+            number = f"{'about ' * self.about}{self.directions} direction{'s' * (self.directions > 1)}"
+            return f"Personal taste: {number} {'will ' * self.about}stand out of the noise."
+        if not self.ways:
+            return "Personal taste: 0 directions: everybody gets nearly the same list."
+        spelled = {"users": "about {:,} users at this epsilon", "epsilon": "epsilon {:.3g} with these users"}
+        spelled["for"] = "--for {}, which has the whole budget"
+        ways = [spelled[name].format(value) for name, value in self.ways.items()]
+        return (
+            "Personal taste: 0 directions. Too few users for personal taste at this epsilon: everybody gets"
+            f" nearly the same list; the cheapest ways to change that: {', or '.join(ways)}."
+        )
+
+
+def taste(model: Recommender, budget: Budget) -> Taste:
+    """What a trained model learned, from its released arrays and its settings, which are public.
+
+    Parameters
+    ----------
+    model : Recommender
+    budget : Budget
+        What it was trained under.
+    """
+    estimator: Any = model.estimator
+    if model.directions == 0 and budget.private and estimator.uses_user_count:
+        return Taste(0, _ways(estimator, budget, model.domain))
+    return Taste(model.directions if budget.private else None, {})
+
+
+def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) -> Taste:
+    """What a training with these settings may be expected to learn."""
+    lists: Any = getattr(estimator, "lists", estimator)
+    if not budget.private or lists.name != best("lists", True):
+        return Taste(None, {})
+    directions = round(_LEARNED * min(lists.rank, domain.n_items - 1))
+    return Taste(directions, {} if directions else _ways(estimator, budget, domain), about=True)
+
+
+def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
+    """The cheapest ways to some taste."""
+    lists = getattr(estimator, "lists", estimator)
+    n_users, for_lists = lists.n_users, lists.scores == "likes"
+    share = getattr(estimator, "lists_share", 1.0)
+    needed = wanted = _SURELY * _looks_from(budget, domain)
+    found: dict[str, Any] = {}
+    if n_users is not None and for_lists:
+        wanted = max(wanted, _MORE * budget.mu * math.sqrt(share) * n_users)
+    if wanted / budget.mu / math.sqrt(share) <= _MOST_USERS:
+        found["users"] = _rounded(wanted / budget.mu / math.sqrt(share))
+    if n_users is not None:
+        epsilon = epsilon_of(wanted / n_users / math.sqrt(share), budget.delta)
+        if epsilon <= _MOST_EPSILON:
+            found["epsilon"] = epsilon
+        if not domain.likes and (share < 1 or not for_lists) and budget.mu * n_users >= needed:
+            found["for"] = "lists"
+    return found
+
+
+def _looks_from(budget: Budget, domain: Domain) -> float:
+    """mu times the number of users from which on the rule looks for a direction of taste."""
+    model, low, high = ESTIMATORS[best("lists", True)], 0, _MOST_USERS
+    while high - low > 1 + low // 100:
+        middle = (low + high) // 2
+        low, high = (low, middle) if model.planned(budget, domain, middle).rank else (middle, high)
+    return high * budget.mu
+
+
+def _rounded(number: float) -> int:
+    """Up, to two digits."""
+    size = 10 ** max(math.floor(math.log10(number)) - 1, 0)
+    return math.ceil(number / size) * size

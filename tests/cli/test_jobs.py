@@ -1,0 +1,146 @@
+"""What a model is for: lists, ratings or both; likes end to end; similar items; what was learned of taste."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+
+
+@pytest.fixture
+def shop(run):
+    """Four groups of users, each with a part of the catalogue of its own; with ratings and without."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(1200), 20)
+    own = (users % 4) * 25 + rng.integers(0, 25, len(users))
+    items = np.where(rng.random(len(users)) < 0.8, own, rng.integers(0, 100, len(users)))
+    ratings = np.where(items // 25 == users % 4, 5.0, 2.0)
+    columns = {"user": [f"u{user}" for user in users], "item": [f"sku-{item}" for item in items]}
+    pq.write_table(pa.table(columns), "likes.parquet")
+    pq.write_table(pa.table(columns | {"rating": ratings}), "ratings.parquet")
+    (run.folder / "items.txt").write_text("".join(f"sku-{item}\n" for item in range(100)))
+    return ["--delta", "1e-6", "--catalogue", "items.txt", "--users", "1200"]
+
+
+RANGE = ["--rating-range", "1", "5"]
+
+
+def trained(run, shop, *words, table="ratings.parquet", epsilon="5"):
+    done = run("train", table, "--epsilon", epsilon, *shop, *words, "--out", "m.hush", "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ([], "both"),
+        (["--for", "both"], "both"),
+        (["--for", "lists"], "private-eigenrec"),
+        (["--for", "ratings"], "private-als"),
+        (["--model", "item-bias"], "item-bias"),
+    ],
+)
+def test_a_job_chooses_the_model(run, shop, words, name):
+    assert trained(run, shop, *RANGE, *words)["model"] == name
+    assert hushrec.load("m.hush").estimator.name == name
+
+
+@pytest.mark.parametrize(("job", "name"), [("lists", "ease"), ("ratings", "als"), ("both", "both")])
+def test_without_privacy_it_is_the_best_there_is(run, shop, job, name):
+    words = ["--for", job, "--data-is-public"]
+    assert trained(run, shop, *RANGE, *words, epsilon="inf")["model"] == name
+
+
+def test_the_default_has_personal_lists_and_says_so(run, shop):
+    found = trained(run, shop, *RANGE)
+    assert found["taste"]["directions"] == 3
+    lists = set()
+    for user in range(4):
+        done = run("recommend", "m.hush", "ratings.parquet", "--user", f"u{user}")
+        assert "Personal taste: 3 directions stand out of the noise." in done.stdout
+        shown = json.loads(
+            run("recommend", "m.hush", "ratings.parquet", "--user", f"u{user}", "--json").stdout
+        )
+        assert shown["taste"] == found["taste"]
+        best = [int(row["item"].removeprefix("sku-")) // 25 for row in shown["items"][:5]]
+        assert best.count(user) >= 4
+        lists.add(tuple(row["item"] for row in shown["items"]))
+    assert len(lists) == 4
+    assert "3 directions" in run("report", "m.hush").stdout
+    done = run("recommend", "m.hush", "ratings.parquet", "--all-users", "--out-dir", "lists")
+    assert "3 directions" in done.stdout
+
+
+def test_likes_need_no_range_and_the_file_knows_them(run, shop):
+    found = trained(run, shop, "--implicit", table="likes.parquet")
+    assert found["model"] == "private-eigenrec" and found["likes"] is True
+    assert "likes" in run("report", "m.hush").stdout.split("Domain:")[1].splitlines()[0]
+    done = run("recommend", "m.hush", "likes.parquet", "--user", "u1", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["known"] is True
+    figures = json.loads(run("evaluate", "m.hush", "likes.parquet", "ratings.parquet", "--json").stdout)
+    assert figures["rmse"] is None
+    unknown = run("recommend", "m.hush", "likes.parquet", "--user", "nobody").stdout
+    assert "who has no likes of items in the catalogue" in unknown
+    same = run("recommend", "m.hush", "ratings.parquet", "--user", "u1", "--json")
+    assert same.stdout == done.stdout, "a row is a like whatever its value"
+
+
+def test_a_threshold_of_ones_own(run, shop):
+    assert trained(run, shop, *RANGE)["hyper_parameters"]["like_from"] == 4
+    assert trained(run, shop, *RANGE, "--like-from", "2")["hyper_parameters"]["like_from"] == 2
+    found = trained(run, shop, *RANGE, "--for", "lists", "--like-from", "4.5")
+    assert found["hyper_parameters"]["like_from"] == 4.5
+
+
+def test_similar_items(run, shop):
+    trained(run, shop, *RANGE)
+    found = json.loads(run("similar", "m.hush", "sku-30", "-n", "10", "--json").stdout)
+    near = [int(row["item"].removeprefix("sku-")) // 25 for row in found["items"]]
+    assert near == [1] * 10 and [row["rank"] for row in found["items"]] == list(range(1, 11))
+    assert "Liked by the same people as sku-30" in run("similar", "m.hush", "sku-30").stdout
+    refused = run("similar", "m.hush", "sku-1000")
+    assert refused.exit_code == 2 and "not in the model's catalogue" in refused.stderr
+
+
+def test_no_taste_no_similar_items(run, shop):
+    found = trained(run, [*shop[:-1], "40"], *RANGE, epsilon="0.1")
+    assert found["taste"]["directions"] == 0 and found["taste"]["ways_to_more"]["users"] > 40
+    refused = run("similar", "m.hush", "sku-30")
+    assert refused.exit_code == 2 and "stands out of the noise" in refused.stderr
+    report = " ".join(run("report", "m.hush").stdout.split())
+    assert "Too few users for personal taste at this epsilon: everybody gets nearly the same list" in report
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([*RANGE, "--for", "lists", "--model", "popular"], "Pass --for or --model, not both"),
+        (["--implicit", "--for", "ratings"], "there are likes only"),
+        (["--implicit", "--for", "both"], "there are likes only"),
+        (["--implicit", "--model", "both"], "Likes leave no ratings to predict"),
+        (["--implicit", *RANGE], "Likes have no rating range"),
+        ([], "--rating-range is missing"),
+        ([*RANGE, "--for", "fun"], "--for 'fun' is not understood: pass one of lists, ratings, both"),
+        ([*RANGE, "--lists-share", "1"], "lists_share=1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_spent(run, shop, words, says):
+    done = run("train", "likes.parquet", "--epsilon", "5", *shop, *words, "--out", "m.hush")
+    assert done.exit_code == 2 and says in done.stderr and done.stderr.count("\n") == 1
+    assert not run.ledger.exists()
+
+
+@pytest.mark.parametrize("job", ["lists", "ratings", "both"])
+def test_plan_says_what_to_expect(run, shop, job):
+    line = ["plan", "--for", job, "--epsilon", "5", "--delta", "1e-6", "--users", "6000", "--items", "4000"]
+    found = json.loads(run(*line, "--json").stdout)
+    assert ("expected" in found) == (job != "lists")
+    assert (found["taste"]["directions"] or 0) >= (0 if job == "ratings" else 5)
+    if job == "both":
+        assert "directions will stand out of the noise" in run(*line).stdout
+        few = ["plan", "--epsilon", "0.1", "--delta", "1e-6", "--users", "100", "--items", "4000"]
+        assert "everybody gets nearly the same list" in " ".join(run(*few).stdout.split())
