@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# make demo RATINGS=path CATALOGUE=path RANGE="1 5" runs the main job on your own file
+# make demo RATINGS=path CATALOGUE=path RANGE="1 5" runs the main job on your own file: one model, charged to DATASET in
+# your account's ledger; COLUMNS=user=uid,item=movie,rating=stars names the columns
 RATINGS   ?=
 CATALOGUE ?=
 RANGE     ?= 1 5
+COLUMNS   ?=
+DATASET   ?= my ratings
 EPSILON   ?= 5
 DELTA     ?= 1e-6
 TESTS     ?= tests
@@ -18,7 +21,8 @@ PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
-	    $(if $(RATINGS),--ratings "$(RATINGS)" --catalogue "$(CATALOGUE)")
+	    $(if $(RATINGS),--ratings "$(RATINGS)" --catalogue "$(CATALOGUE)" --dataset "$(DATASET)") \
+	    $(if $(COLUMNS),--columns "$(COLUMNS)")
 
 test: check
 	$(PYTEST)

@@ -366,9 +366,10 @@ def check_demo(case: tuple[str, str, str], folder: Path) -> None:
 def demo(words: list[str]) -> None:
     """The demo, its commands run in this process."""
 
-    def invoke(command: list[str], **_: object) -> SimpleNamespace:
+    def invoke(command: list[str], stderr: int | None = None, **_: object) -> SimpleNamespace:
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        hidden = contextlib.nullcontext() if stderr is None else contextlib.redirect_stderr(io.StringIO())
+        with contextlib.redirect_stdout(printed), hidden:
             code = run(command[3:])
         return SimpleNamespace(returncode=code, stdout=printed.getvalue())
 
