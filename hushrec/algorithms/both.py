@@ -23,6 +23,7 @@ from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate, LabelledGate
 from hushrec.privacy import Budget, Plan, Release, epsilon_of
 from hushrec.registry import ESTIMATORS, best
+from hushrec.users import Users
 
 Array = NDArray[Any]
 
@@ -33,19 +34,20 @@ _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.5, 0.6, (1.0, 3.0)
 _SMALLEST_EPSILON = 1e-6
 
 
-class BothUsers:
-    """The users as either model has them.
+class BothUsers(Users):
+    """The users as either model has them: the private sides of the two trainings.
 
     Parameters
     ----------
-    domain : Domain
-        Public.
-    ratings, lists
-        The private sides of the two trainings.
+    rows : Ratings
+        Private.
+    ratings, lists : Estimator
+        The two models.
     """
 
-    def __init__(self, domain: Domain, ratings: Any, lists: Any) -> None:
-        self.domain, self.ratings, self.lists = domain, ratings, lists
+    def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
+        super().__init__(rows)
+        self.ratings, self.lists = ratings.users(rows), lists.users(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ class Both(Estimator[BothUsers]):
         return Plan(budget, found)
 
     def users(self, ratings: Ratings) -> BothUsers:
-        return BothUsers(ratings.domain, self.ratings.users(ratings), self.lists.users(ratings))
+        return BothUsers(ratings, self.ratings, self.lists)
 
     def train(self, users: BothUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """One model after the other; the arrays of the one that recommends are called ``lists/...``."""

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import benchmarks.demo
-from hushrec.algorithms import ESTIMATORS, PrivateALS
+from hushrec.algorithms import ESTIMATORS, Both, Estimator, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.cli import run
 from hushrec.cli.recommend import PRIVATE_TABLE
@@ -289,15 +289,16 @@ ASKED = (
 HISTORIES = [(kind, change) for kind in ("csv", "parquet") for change in ("added", "removed", "replaced")]
 
 
+@pytest.mark.parametrize("estimator", [PrivateALS(), Both()], ids=["private-als", "both"])
 @pytest.mark.parametrize("kind, change", HISTORIES)
-def test_recommend(kind, change, tmp_path):
+def test_recommend(kind, change, estimator, tmp_path):
     """What one user is shown, and the file of her list, do not depend on the others' rows in the history."""
 
     def world(asked, place: Path, number: int):
         dice = random.Random(change)
         both = pair(kind, change, "ordinary", False, dice)
         rows = [[("U3" if user == "mallory" else user, *row) for user, *row in each] for each in both]
-        model(place)
+        model(place, estimator)
         line = ["recommend", "model.hush", *write(place / FORMATS[kind], kind, rows[number], False)]
         return partial(run, [*line, *asked])
 
@@ -307,12 +308,31 @@ def test_recommend(kind, change, tmp_path):
         assert seen.code == 0, seen
 
 
-def model(place: Path) -> None:
+@pytest.mark.parametrize("epsilon", ["1", "1000000"])
+@pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
+def test_similar(epsilon, words, tmp_path):
+    """Similar items, or the refusal to name any, are a function of what was released."""
+
+    def world(place: Path, number: int):
+        line = ["train", *files(place, number, SOME[0]), "--epsilon", epsilon, "--delta", "1e-6"]
+        line += [*domain_words(place, "csv", False), "--users", "100", "--out", "model.hush"]
+
+        def both() -> int:
+            assert run(line) == 0
+            return run(["similar", "model.hush", "3", *words])
+
+        return both
+
+    seen = leaves_the_same(tmp_path, world)
+    assert seen.code == 0 or "stands out of the noise" in seen.stderr or "Too few users like" in seen.stderr
+
+
+def model(place: Path, estimator: Estimator) -> None:
     """A model of released values, the same each time."""
     domain = Domain([str(n) for n in range(1, 13)], rating_range=(1, 5))
     ratings = Ratings.from_any((["a", "a", "b"], ["1", "2", "3"], [5, 4, 1]), domain)
     noise = SeededNoise(3)
-    PrivateALS().fit(ratings, Accountant(Budget(5, 1e-6), noise=noise)).save(place / "model.hush")
+    estimator.fit(ratings, Accountant(Budget(5, 1e-6), noise=noise)).save(place / "model.hush")
 
 
 def without_her_list(seen: Seen) -> Seen:
