@@ -28,8 +28,8 @@ def node_fetch(
     """
     from hushrec.data import Domain
     from hushrec.modelfile import write_atomically
-    from hushrec.network.messages import fingerprint
     from hushrec.papers.masked.client import PrivateKey, fetch
+    from hushrec.papers.masked.messages import fingerprint
 
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)

@@ -78,8 +78,8 @@ def node_submit(
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
     """The node's key: that of the file, or a new one."""
-    from hushrec.network.messages import fingerprint
     from hushrec.papers.masked.client import PrivateKey
+    from hushrec.papers.masked.messages import fingerprint
 
     if not Path(path).exists():
         return PrivateKey.create(path, name or secrets.token_hex(8), fingerprint(domain.items))

@@ -65,9 +65,9 @@ def serve_completion(
         Its private key, PEM.
     """
     from hushrec.data import Domain
-    from hushrec.network.messages import fingerprint
     from hushrec.network.service import Limits, Service
     from hushrec.papers.masked.masking import MaskingStatement
+    from hushrec.papers.masked.messages import fingerprint
     from hushrec.papers.masked.server import CompletionServer, Settings, Store
 
     items = Domain.read_catalogue(catalogue)

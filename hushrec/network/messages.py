@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Annotated, Any, TypeVar
@@ -182,8 +182,3 @@ def _array(code: Any, shape: Any, text: Any) -> Array:
     if array.dtype == np.float64 and not np.isfinite(array).all():
         raise ValueError("not finite")
     return array
-
-
-def fingerprint(items: Iterable[object]) -> str:
-    """SHA-256 of the item ids in order: nodes and server agree on positions."""
-    return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()

@@ -352,7 +352,7 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
     Path("items.txt").write_text("\n".join(items))
     generator = np.random.default_rng(2)
     ratings = generator.integers(1, 6, (N_NODES, N_ITEMS))
-    from hushrec.network.messages import fingerprint
+    from hushrec.papers.masked.messages import fingerprint
 
     with serving(tmp_path, catalogue=fingerprint(items)) as service:
         shared = ["--server", service.url, "--catalogue", "items.txt"]

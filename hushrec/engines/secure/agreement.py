@@ -149,15 +149,10 @@ class Agreement:
         """The budget, with the chance that the neighbour graph fails reserved."""
         return replace(self.budget, failure=FAILURE)
 
-    @property
-    def share(self) -> float:
-        """Part of the budget's mu squared that the contribution of one node of a user may cost."""
-        return 1 / self.nodes_per_user**2
-
     @cached_property
     def sent(self) -> Plan:
-        """The releases, with the sensitivity of what one node contributes for a user."""
-        return self.estimator.releases(self.promise, self.domain, self.share)
+        """The releases, with the sensitivity of what one node contributes for a user: its share of mu^2."""
+        return self.estimator.releases(self.promise, self.domain, 1 / self.nodes_per_user**2)
 
     @cached_property
     def plan(self) -> Plan:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -114,3 +117,8 @@ class Column(Message):
     """A node's completed column, still masked, shape (n_items,)."""
 
     values: Floats
+
+
+def fingerprint(items: Iterable[object]) -> str:
+    """SHA-256 of the item ids in order: nodes and server agree on positions."""
+    return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()
