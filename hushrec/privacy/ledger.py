@@ -13,10 +13,10 @@ import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
@@ -73,34 +73,27 @@ class LedgerSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description (infinity stays a float)."""
-        budget = self.budget
-        return {
-            "dataset": self.dataset,
-            "unit": self.unit,
-            "relation": self.relation,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mu": self.mu,
-            "charges": self.charges,
-            "runs": self.runs,
-            "budget": None
-            if budget is None
-            else {"epsilon": budget.epsilon, "delta": budget.delta, "failure": budget.failure},
-            "closed": self.closed,
-        }
+        words = ("epsilon", "delta", "failure")
+        budget = None if self.budget is None else {word: getattr(self.budget, word) for word in words}
+        return asdict(self) | {"budget": budget}
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "LedgerSummary":
         """Inverse of `to_dict`."""
-        limit = entry["budget"]
-        unit, relation = entry["unit"], entry["relation"]
+        limit, protects = entry["budget"], (entry["unit"], entry["relation"])
         budget = None
         if limit is not None:
-            budget = Budget(limit["epsilon"], limit["delta"], unit, relation, limit.get("failure", 0.0))
-        return cls(
-            entry["dataset"], unit, relation, entry["epsilon"], entry["delta"], entry["mu"],
-            entry["charges"], entry["runs"], budget, entry["closed"],
-        )  # fmt: skip
+            budget = Budget(limit["epsilon"], limit["delta"], *protects, limit.get("failure", 0.0))
+        return cls(**{each.name: entry[each.name] for each in fields(cls)} | {"budget": budget})
+
+
+class _Dataset(NamedTuple):
+    """What the ledger knows of a data set beside its charges."""
+
+    unit: str
+    relation: str
+    budget: Budget | None
+    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,8 +183,7 @@ class Ledger(Single):
         if not budget.private:
             raise InputError("An infinite epsilon is no budget; pass a finite one.", parameter="epsilon")
         with self._transaction("IMMEDIATE") as connection:
-            current = self._dataset(connection, dataset, budget.unit, budget.relation)
-            self._refuse_closed(connection, dataset)
+            current = self._open_to(connection, dataset, budget.unit, budget.relation)
             if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
                 raise BudgetError(
                     f'The budget of data set "{dataset}" is {current}; neither its epsilon nor its delta can '
@@ -215,7 +207,7 @@ class Ledger(Single):
                     f'Data set "{dataset}" has been charged {spent} already, past a budget of {budget}; '
                     "declare at least that."
                 )
-            self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
+            self._put_dataset(connection, dataset, _Dataset(budget.unit, budget.relation, budget))
 
     def close_dataset(self, dataset: str) -> None:
         """Allow no further charge to a data set, for good.
@@ -227,9 +219,8 @@ class Ledger(Single):
         """
         name("dataset", dataset)
         with self._transaction("IMMEDIATE") as connection:
-            unit, relation = self._known(connection, dataset)
-            budget = self._dataset(connection, dataset, unit, relation)
-            self._put_dataset(connection, dataset, unit, relation, budget, closed=True)
+            known = self._known(connection, dataset)
+            self._put_dataset(connection, dataset, known._replace(closed=True))
 
     def check(self, dataset: str, releases: Iterable[Release], *, failure: float = 0.0) -> None:
         """Raise what charging for these releases and a chance of failure would raise; write nothing."""
@@ -266,9 +257,8 @@ class Ledger(Single):
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
                     "is made once only."
                 )
-            known = connection.execute("SELECT 1 FROM datasets WHERE name = ?", (dataset,)).fetchone()
-            if known is None:
-                self._put_dataset(connection, dataset, release.unit, release.relation, None)
+            if self._dataset(connection, dataset) is None:
+                self._put_dataset(connection, dataset, _Dataset(release.unit, release.relation, None))
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
@@ -292,30 +282,26 @@ class Ledger(Single):
             At which to give epsilon; the delta of the data set's budget by default.
         """
         with self._transaction("DEFERRED") as connection:
-            unit, relation = self._known(connection, dataset)
-            budget = self._dataset(connection, dataset, unit, relation)
-            if delta is None and budget is not None:
-                delta = budget.delta
+            known = self._known(connection, dataset)
+            if delta is None and known.budget is not None:
+                delta = known.budget.delta
             delta = valid_delta(delta)
             charges = self._charges(connection, dataset)
             runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
             return LedgerSummary(
                 dataset=dataset,
-                unit=unit,
-                relation=relation,
+                **known._asdict(),
                 epsilon=composed_epsilon(charges, delta),
                 delta=delta,
                 mu=total_mu(charge.mu for charge in charges),
                 charges=len(charges),
                 runs=runs.fetchone()[0],
-                budget=budget,
-                closed=self._is_closed(connection, dataset),
             )
 
     def left(self, dataset: str) -> str | None:
         """Say what is left of a data set's budget; None where it has none."""
         with self._transaction("DEFERRED") as connection:
-            budget = self._dataset(connection, dataset, *self._known(connection, dataset))
+            budget = self._known(connection, dataset).budget
             return None if budget is None else budget.left(self._charges(connection, dataset))
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
@@ -355,8 +341,7 @@ class Ledger(Single):
         if not releases:
             return
         name("dataset", dataset)
-        budget = self._dataset(connection, dataset, releases[0].unit, releases[0].relation)
-        self._refuse_closed(connection, dataset)
+        budget = self._open_to(connection, dataset, releases[0].unit, releases[0].relation)
         if budget is None:
             return
         charges = self._charges(connection, dataset)
@@ -369,51 +354,46 @@ class Ledger(Single):
                 f"budget of {budget} in the ledger {self.path}; {budget.left(charges)}."
             )
 
-    def _dataset(
-        self, connection: sqlite3.Connection, dataset: str, unit: str, relation: str
-    ) -> Budget | None:
-        """Return the budget of a data set, if it has one; refuse another unit or relation than its own."""
+    @staticmethod
+    def _dataset(connection: sqlite3.Connection, dataset: str) -> _Dataset | None:
         row = connection.execute("SELECT * FROM datasets WHERE name = ?", (dataset,)).fetchone()
         if row is None:
             return None
-        if (row[1], row[2]) != (unit, relation):
-            raise InputError(
-                f'Data set "{dataset}" of the ledger counts unit {row[1]!r} and relation {row[2]!r}; '
-                f"{unit!r} and {relation!r} cannot be added to them: use the same, or another data-set name."
-            )
-        return None if row[3] is None else Budget(row[3], row[4], unit, relation, row[5])
+        _, unit, relation, epsilon, delta, failure, closed = row
+        budget = None if epsilon is None else Budget(epsilon, delta, unit, relation, failure)
+        return _Dataset(unit, relation, budget, closed != 0)
 
-    def _known(self, connection: sqlite3.Connection, dataset: str) -> tuple[str, str]:
-        """Return unit and relation of a data set that must be there."""
-        row = connection.execute("SELECT unit, relation FROM datasets WHERE name = ?", (dataset,)).fetchone()
-        if row is None:
+    def _known(self, connection: sqlite3.Connection, dataset: str) -> _Dataset:
+        """A data set that must be there."""
+        known = self._dataset(connection, dataset)
+        if known is None:
             names = [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
             listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
             raise InputError(f'The ledger has no data set "{dataset}"{listed}.')
-        return row[0], row[1]
+        return known
 
-    @staticmethod
-    def _is_closed(connection: sqlite3.Connection, dataset: str) -> bool:
-        row = connection.execute("SELECT closed FROM datasets WHERE name = ?", (dataset,)).fetchone()
-        return row is not None and row[0] != 0
-
-    def _refuse_closed(self, connection: sqlite3.Connection, dataset: str) -> None:
-        if self._is_closed(connection, dataset):
+    def _open_to(
+        self, connection: sqlite3.Connection, dataset: str, unit: str, relation: str
+    ) -> Budget | None:
+        """The budget of a data set, if it has one; refuse another unit or relation, and a closed one."""
+        known = self._dataset(connection, dataset) or _Dataset(unit, relation, None)
+        if (known.unit, known.relation) != (unit, relation):
+            raise InputError(
+                f'Data set "{dataset}" of the ledger counts unit {known.unit!r} and relation'
+                f" {known.relation!r}; {unit!r} and {relation!r} cannot be added to them: use the same, or"
+                " another data-set name."
+            )
+        if known.closed:
             raise BudgetError(
                 f'Data set "{dataset}" was closed in the ledger {self.path}: nothing more is charged to it.'
             )
+        return known.budget
 
     @staticmethod
-    def _put_dataset(
-        connection: sqlite3.Connection,
-        dataset: str,
-        unit: str,
-        relation: str,
-        budget: Budget | None,
-        closed: bool = False,
-    ) -> None:
+    def _put_dataset(connection: sqlite3.Connection, name: str, known: _Dataset) -> None:
+        budget = known.budget
         limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
-        row = (dataset, unit, relation, *limits, int(closed))
+        row = (name, known.unit, known.relation, *limits, int(known.closed))
         connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
 

@@ -13,7 +13,34 @@ from hushrec.privacy.noise import NoiseSource
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class _Additive:
+    """Independent noise on each entry, `noise_multiplier` times the sensitivity."""
+
+    noise_multiplier: float
+    failure: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        advice = "pass sd / sensitivity, for example 2.0"
+        multiplier = number("noise_multiplier", self.noise_multiplier, advice)
+        if not 0 <= multiplier < math.inf:
+            raise InputError(
+                f"noise_multiplier must be finite and at least 0, not {multiplier:g}.",
+                parameter="noise_multiplier",
+            )
+        object.__setattr__(self, "noise_multiplier", multiplier)
+
+    @property
+    def _cost(self) -> float:
+        return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
+
+    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
+        """Standard deviation (of Laplace noise the scale) of each entry's noise."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.asarray(self.noise_multiplier * sensitivity) / scale)
+
+
+@dataclass(frozen=True)
+class Gaussian(_Additive):
     """Gaussian noise of sd `noise_multiplier` * (l2) sensitivity: exactly mu-GDP, mu = 1/noise_multiplier.
 
     Parameters
@@ -22,17 +49,12 @@ class Gaussian:
         Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
     """
 
-    noise_multiplier: float
     norm: ClassVar[str] = "l2"
-    failure: ClassVar[float] = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
 
     @property
     def mu(self) -> float:
         """Cost in Gaussian differential privacy."""
-        return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
+        return self._cost
 
     @property
     def epsilon(self) -> float | None:
@@ -43,10 +65,6 @@ class Gaussian:
         """Standard deviation of the noise on one entry (before its scale)."""
         return self.noise_multiplier * sensitivity
 
-    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
-        """Standard deviation of each entry's noise."""
-        return _scaled(self.noise_multiplier * sensitivity, scale)
-
     @staticmethod
     def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
         """The value with noise of that `amount`."""
@@ -54,7 +72,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(_Additive):
     """Laplace noise of scale `noise_multiplier` * (l1) sensitivity; (1/noise_multiplier)-DP with delta 0.
 
     Parameters
@@ -63,12 +81,7 @@ class Laplace:
         Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
     """
 
-    noise_multiplier: float
     norm: ClassVar[str] = "l1"
-    failure: ClassVar[float] = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", _noise_multiplier(self.noise_multiplier))
 
     @property
     def mu(self) -> float:
@@ -78,15 +91,11 @@ class Laplace:
     @property
     def epsilon(self) -> float:
         """Pure guarantee (delta 0)."""
-        return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
+        return self._cost
 
     def noise_sd(self, sensitivity: float) -> float:
         """Standard deviation of the noise on one entry: sqrt(2) times the Laplace scale."""
         return math.sqrt(2) * self.noise_multiplier * sensitivity
-
-    def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
-        """Scale of each entry's noise."""
-        return _scaled(self.noise_multiplier * sensitivity, scale)
 
     @staticmethod
     def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
@@ -140,15 +149,3 @@ class RandomizedResponse:
 
 
 Mechanism = Gaussian | Laplace | RandomizedResponse
-
-
-def _noise_multiplier(value: float) -> float:
-    result = number("noise_multiplier", value, "pass sd / sensitivity, for example 2.0")
-    if not 0 <= result < math.inf:
-        raise InputError(f"noise_multiplier must be finite and at least 0, not {result:g}.")
-    return result
-
-
-def _scaled(amount: float, scale: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.asarray(np.asarray(amount) / scale)

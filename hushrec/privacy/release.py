@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,9 @@ from hushrec.privacy.budget import Budget, composed_epsilon
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
 from hushrec.privacy.selection import RepeatAndSelect
 
+_MECHANISMS: dict[str, type[Mechanism | RepeatAndSelect]] = {
+    kind.__name__: kind for kind in (Gaussian, Laplace, RandomizedResponse, RepeatAndSelect)
+}
 SMALLEST_NOISE = 1e-290  # an sd below it may be rounded to zero
 
 
@@ -82,7 +85,7 @@ class Release:
             "norm": self.mechanism.norm,
             "sensitivity": self.sensitivity,
             "noise_multiplier": getattr(self.mechanism, "noise_multiplier", None),
-            **_selection(self.mechanism),
+            **(asdict(self.mechanism) if isinstance(self.mechanism, RepeatAndSelect) else {}),
             "noise_sd": self.noise_sd,
             "epsilon": self.epsilon,
             "mu": self.mu,
@@ -93,19 +96,10 @@ class Release:
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Release":
         """Inverse of `to_dict`."""
-        mechanism: Mechanism | RepeatAndSelect
-        match entry["mechanism"]:
-            case "Gaussian":
-                mechanism = Gaussian(entry["noise_multiplier"])
-            case "Laplace":
-                mechanism = Laplace(entry["noise_multiplier"])
-            case "RandomizedResponse":
-                mechanism = RandomizedResponse(entry["epsilon"])
-            case "RepeatAndSelect":
-                words = ("run_epsilon", "delta", "mean_runs", "shape")
-                mechanism = RepeatAndSelect(*(entry[word] for word in words))
-            case other:
-                raise InputError(f"There is no mechanism {shown(other)}.")
+        kind = _MECHANISMS.get(entry["mechanism"])
+        if kind is None:
+            raise InputError(f"There is no mechanism {shown(entry['mechanism'])}.")
+        mechanism = kind(*(entry[each.name] for each in fields(kind)))
         return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
 
 
@@ -172,7 +166,3 @@ def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]
             f"{what} would bring the total to {budget.spell(total)}, past the budget of "
             f"epsilon = {budget.epsilon:g}; add more noise or declare a larger budget."
         )
-
-
-def _selection(mechanism: Mechanism | RepeatAndSelect) -> dict[str, Any]:
-    return asdict(mechanism) if isinstance(mechanism, RepeatAndSelect) else {}

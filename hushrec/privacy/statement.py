@@ -15,6 +15,8 @@ from hushrec.privacy.release import Release
 
 _WIDTH = 80
 
+_PROMISE = ("unit", "relation", "epsilon", "delta")
+
 _CHANGE = {
     ("user", "add-remove"): "all ratings of any one user were added or removed",
     ("user", "replace"): "all ratings of any one user were replaced by any others",
@@ -142,12 +144,7 @@ class PrivacyStatement:
         result = {
             "private": self.private,
             "not_private_because": list(self.reasons),
-            "unit": self.budget.unit,
-            "relation": self.budget.relation,
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "failure": self.budget.failure,
-            "mu": self.budget.mu,
+            **{word: getattr(self.budget, word) for word in (*_PROMISE, "failure", "mu")},
             "joint_dp": self.joint_dp,
             "charged": {
                 "epsilon": self.spent_epsilon,
@@ -174,13 +171,7 @@ class PrivacyStatement:
         try:
             entry = _replaced(entry, "inf", math.inf)
             return cls(
-                budget=Budget(
-                    entry["epsilon"],
-                    entry["delta"],
-                    entry["unit"],
-                    entry["relation"],
-                    entry.get("failure", 0.0),
-                ),
+                budget=Budget(**{word: entry[word] for word in _PROMISE}, failure=entry.get("failure", 0.0)),
                 releases=tuple(Release.from_dict(release) for release in entry["releases"]),
                 public=_strings(entry["public"]),
                 notes=_strings(entry["notes"]),

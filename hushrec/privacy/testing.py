@@ -40,31 +40,40 @@ class NoiseCall:
         return np.ravel(noise)
 
 
-class RecordingNoise:
+class _EveryCall:
+    """A noise source whose three methods are one."""
+
+    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
+        """As `NoiseSource.add_gaussian`."""
+        return self._call("gaussian", value, sd, label)
+
+    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
+        """As `NoiseSource.add_laplace`."""
+        return self._call("laplace", value, scale, label)
+
+    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
+        """As `NoiseSource.flip`."""
+        return self._call("flip", labels, probability, label)
+
+    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
+        raise NotImplementedError
+
+
+class RecordingNoise(_EveryCall):
     """Passes every call on to `source` and keeps it in `calls`. NOT PRIVATE: it keeps the exact values."""
 
     def __init__(self, source: NoiseSource) -> None:
         self._source = source
         self.calls: list[NoiseCall] = []
 
-    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_gaussian`."""
-        return self._keep("gaussian", label, sd, value, self._source.add_gaussian(value, sd, label))
-
-    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_laplace`."""
-        return self._keep("laplace", label, scale, value, self._source.add_laplace(value, scale, label))
-
-    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """As `NoiseSource.flip`."""
-        return self._keep("flip", label, probability, labels, self._source.flip(labels, probability, label))
-
-    def _keep(self, kind: str, label: str, amount: Any, value: np.ndarray, output: np.ndarray) -> np.ndarray:
+    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
+        method = "flip" if kind == "flip" else f"add_{kind}"
+        output = getattr(self._source, method)(value, amount, label)
         self.calls.append(NoiseCall(kind, label, np.array(amount), np.array(value), output.copy()))
         return output
 
 
-class ReplayNoise:
+class ReplayNoise(_EveryCall):
     """Returns the outputs that a `RecordingNoise` kept, in order, whatever the values now are. NOT PRIVATE.
 
     The replay test: record a fit on one data set, replay it on a neighbouring one. What is not a function of
@@ -81,19 +90,7 @@ class ReplayNoise:
         """Whether every recorded call has been replayed."""
         return self._next == len(self._calls)
 
-    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """Return the recorded output of this call."""
-        return self._replay("gaussian", label, sd, value)
-
-    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """Return the recorded output of this call."""
-        return self._replay("laplace", label, scale, value)
-
-    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """Return the recorded output of this call."""
-        return self._replay("flip", label, probability, labels)
-
-    def _replay(self, kind: str, label: str, amount: Any, value: np.ndarray) -> np.ndarray:
+    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
         if self.finished:
             raise AssertionError(f"release {label!r} comes after the {len(self._calls)} recorded ones")
         call = self._calls[self._next]

@@ -72,6 +72,7 @@ from hushrec.privacy import (
     accountant as accountant_module,
     accounting,
     budget as budget_module,
+    ledger as ledger_module,
     positive,
     release as release_module,
     run_count,
@@ -671,10 +672,10 @@ def survivors_believed(self: Any, survivors: Any, index: int, held: Any) -> Any:
 
 def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
     with self._transaction("IMMEDIATE") as connection:
-        current = self._dataset(connection, dataset, budget.unit, budget.relation)
+        current = self._open_to(connection, dataset, budget.unit, budget.relation)
         if current is not None and current.mu < budget.mu:
             raise BudgetError("neither its epsilon nor its delta can be raised")
-        self._put_dataset(connection, dataset, budget.unit, budget.relation, budget)
+        self._put_dataset(connection, dataset, ledger_module._Dataset(budget.unit, budget.relation, budget))
 
 
 def bounded_shown(self: Bounded) -> str:
