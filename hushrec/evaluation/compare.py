@@ -39,7 +39,8 @@ class Comparison:
     Attributes
     ----------
     rows : tuple of dict
-        One run each: ``model``, ``epsilon``, ``draw``, and every metric with its interval.
+        One run each: ``model``, ``epsilon``, ``draw``, ``directions`` of taste learned, and every metric with
+        its interval.
     delta, unit, relation
         Of every epsilon in it.
     k : int
@@ -120,12 +121,13 @@ class Comparison:
         lines = [
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}.",
             "",
-            f"| model | epsilon | {' | '.join(names)} |",
-            "|---|---:|" + "---:|" * len(names),
+            f"| model | epsilon | {' | '.join(names)} | directions of taste |",
+            "|---|---:|" + "---:|" * (len(names) + 1),
         ]
         columns = {name: self.summary(name) for name in names}
         for position, cell in enumerate(columns[names[0]]):
             figures = [_interval(columns[name][position]) for name in names]
+            figures.append(self._directions(cell["model"], cell["epsilon"]))
             lines.append(f"| {cell['model']} | {_number(cell['epsilon'])} | {' | '.join(figures)} |")
         draws = max((cell["draws"] for cell in columns[names[0]]), default=1)
         lines += [
@@ -138,6 +140,12 @@ class Comparison:
             "",
         ]
         return "\n".join(lines)
+
+    def _directions(self, model: str, epsilon: float) -> str:
+        """Directions of taste that the runs of a cell learned; with 0 all get nearly the same list."""
+        found = [row["directions"] for row in self.rows if (row["model"], row["epsilon"]) == (model, epsilon)]
+        known = sorted({each for each in found if each is not None})
+        return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -258,7 +266,15 @@ def compare(
         found = {
             key: value for key, value in result.metrics.items() if not (likes and key in ("rmse", "mae"))
         }
-        rows.append({"model": name, "epsilon": budget.epsilon, "draw": draw, **_flat(found)})
+        rows.append(
+            {
+                "model": name,
+                "epsilon": budget.epsilon,
+                "draw": draw,
+                "directions": model.directions,
+                **_flat(found),
+            }
+        )
     return Comparison(
         rows=tuple(rows),
         delta=delta,
