@@ -21,7 +21,12 @@ from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 
 BYTES = 64
-SHARED = ("simd.py", "cholesky.py", "least_squares.py")  # files whose functions others compile in
+SHARED = (
+    "simd.py",
+    "cholesky.py",
+    "least_squares.py",
+    "sparse_rows.py",
+)  # files whose functions others compile in
 
 # Any: numba's own annotations describe neither what they decorate nor what they return.
 intrinsic: Any = extending.intrinsic

@@ -1,4 +1,4 @@
-"""Rows of a sparse matrix: their sums and norms, and the local step of Frank-Wolfe on them.
+"""Rows of a sparse matrix: their sums and norms.
 
 Everything is in float64. A row belongs to one thread and is summed in the order of its entries.
 """
@@ -97,46 +97,6 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
     return sums
 
 
-def frank_wolfe_rows(
-    indptr: Array,
-    indices: Array,
-    residual: Array,
-    iterate: Array,
-    direction: Array,
-    keep: float,
-    gain: float,
-    bound: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """One step of every row: ``Pi(keep * iterate - gain * (residual . direction) direction)``.
-
-    Pi scales a row down to norm ``bound`` on its entries (Jain, Thakkar and Thakurta 2018, Algorithm 1).
-
-    Parameters
-    ----------
-    indptr, indices : arrays
-        Structure of a CSR matrix.
-    residual, iterate : (n_entries,) float64 arrays
-        Iterate less target, and iterate, on the entries. The iterate is overwritten.
-    direction : (n_cols,) float64 array
-    keep, gain, bound : float
-
-    Returns
-    -------
-    scale, coefficient : (n_rows,) float64 arrays
-        The new row, off its entries too, is ``scale * old row + coefficient * direction``.
-    """
-    n_rows = len(indptr) - 1
-    scale, coefficient = np.empty(n_rows), np.empty(n_rows)
-
-    def step(start: int, stop: int) -> None:
-        _step_range(
-            indptr, indices, residual, iterate, direction, keep, gain, bound, start, stop, scale, coefficient
-        )
-
-    threads.run(step, np.diff(indptr) * 4.0 + 1.0)
-    return scale, coefficient
-
-
 @simd.compiled
 def _value_sum_range(indptr, values, start, stop, sums):
     for row in range(start, stop):
@@ -168,7 +128,7 @@ def _sum_range(indptr, indices, weights, start, stop, sums):
 
 
 @simd.compiled
-def _shrink(values, begin, end, bound):
+def shrink(values, begin, end, bound):
     """Scale a row down to a norm; returns the factor."""
     square = 0.0
     for k in range(begin, end):
@@ -185,20 +145,4 @@ def _shrink(values, begin, end, bound):
 @simd.compiled
 def _clip_range(indptr, values, bound, start, stop):
     for row in range(start, stop):
-        _shrink(values, indptr[row], indptr[row + 1], bound)
-
-
-@simd.compiled
-def _step_range(
-    indptr, indices, residual, iterate, direction, keep, gain, bound, start, stop, scale, coefficient
-):
-    for row in range(start, stop):
-        begin, end = indptr[row], indptr[row + 1]
-        product = 0.0
-        for k in range(begin, end):
-            product += residual[k] * direction[indices[k]]
-        added = -gain * product
-        for k in range(begin, end):
-            iterate[k] = keep * iterate[k] + added * direction[indices[k]]
-        factor = _shrink(iterate, begin, end, bound)
-        scale[row], coefficient[row] = keep * factor, added * factor
+        shrink(values, indptr[row], indptr[row + 1], bound)

@@ -1,8 +1,7 @@
-"""The symmetric matrix A^T A of a sparse A, whole or only its top eigenpair."""
+"""The symmetric matrix A^T A of a sparse A."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import check_csr
-from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
 
 Array = NDArray[Any]
 
@@ -45,30 +43,6 @@ def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDA
 
     threads.run(accumulate, work)
     return packed
-
-
-def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
-    """Largest singular value of a sparse matrix and its right singular vector, from a fixed start.
-
-    Parameters
-    ----------
-    matrix : SciPy CSR array of shape (n_rows, n_cols)
-
-    Returns
-    -------
-    value : float
-    vector : (n_cols,) array
-    """
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
-    order = matrix.shape[1]
-    if order <= LARGEST_DIRECT:
-        square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
-        values, vectors = top_eigenpairs(square, 1)
-    else:
-        operator = LinearOperator((order, order), matvec=lambda v: matrix.T @ (matrix @ v), dtype=np.float64)
-        values, vectors = eigsh(operator, 1, which="LA", v0=np.ones(order))
-    return math.sqrt(max(values[0], 0.0)), vectors[:, 0]
 
 
 @simd.compiled

@@ -11,7 +11,7 @@ from scipy.special import expit, log_ndtr, logit, ndtr
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.kernels import one_bit
-from hushrec.papers.one_bit import OneBitCompletion, randomize_labels
+from hushrec.papers.one_bit import OneBitCompletion, maximum_likelihood, randomize_labels
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
 from hushrec.papers.one_bit.one_bit import LabelledUsers, overall_log_odds
 from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, counted
@@ -463,7 +463,7 @@ def test_constants_of_the_errata():
     bounds = np.array([1.0, 2.0, 3.0])
     jacobian = np.log(bent(-bounds) / bent(bounds))  # J3: what the probit proof leaves out
     assert jacobian == pytest.approx([0.771, 2.054, 4.244], abs=1e-3)
-    assert [one_bit.label_sensitivity("probit", a) for a in bounds] == pytest.approx(
+    assert [maximum_likelihood.label_sensitivity("probit", a) for a in bounds] == pytest.approx(
         [1.813, 2.428, 3.288], abs=1e-3
     )
     x, flip = np.linspace(-1, 1, 2001), 1 / (1 + math.e)  # I3: alpha = 1, epsilon = 1

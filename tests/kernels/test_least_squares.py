@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hushrec.kernels import least_squares, threads
-from hushrec.kernels.projection import project_psd
+from hushrec.papers.dpals.projection import project_psd
 from tests.kernels.random_csr import random_csr
 
 RANKS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 47, 64, 65, 70]

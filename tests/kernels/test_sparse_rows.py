@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.kernels.sparse_rows import clipped_rows, frank_wolfe_rows, row_sums
+from hushrec.kernels.sparse_rows import clipped_rows, row_sums
+from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows
 from tests.kernels.test_symmetric import sparse
 
 

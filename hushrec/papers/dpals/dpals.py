@@ -27,9 +27,9 @@ from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
-from hushrec.kernels.projection import project_psd
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items, solve_statistics, statistics
+from hushrec.papers.dpals.projection import project_psd
 from hushrec.posterior import adaptive_weights, level, usable_weights
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
 from hushrec.users import (

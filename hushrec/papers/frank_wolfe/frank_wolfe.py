@@ -24,8 +24,7 @@ from hushrec.checks import check_choice, check_clips, check_numbers, check_truth
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import PrivateSide, UserState, exact_plan
 from hushrec.gate import Gate
-from hushrec.kernels.sparse_rows import frank_wolfe_rows, with_values
-from hushrec.kernels.symmetric import top_right_singular
+from hushrec.kernels.sparse_rows import with_values
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
 from hushrec.papers.frank_wolfe.eigensolvers import (
     CovarianceSolver,
@@ -36,6 +35,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
     clipped,
     random_block,
 )
+from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows, top_right_singular
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 
 Array = NDArray[Any]

@@ -1,7 +1,7 @@
 """One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees mended.
 
 Ratings become likes (above a declared threshold) and dislikes; a low-rank matrix of log-odds is fitted to
-them by maximum likelihood (:mod:`hushrec.kernels.one_bit`). Privacy is for the value of one rating: which
+them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value of one rating: which
 cells are observed is public. Everything that follows the noisy release of a mechanism is post-processing, so
 the released matrix may be published, and so may the item factors that new users are served from.
 
@@ -24,19 +24,17 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
 from hushrec.gate import Gate, LocalGate
-from hushrec.kernels.one_bit import (
-    CURVATURE,
+from hushrec.kernels.one_bit import CURVATURE, likelihood, solve_rows
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.papers.one_bit.flips import check_cost, check_flips, garbled, pure_epsilon_share
+from hushrec.papers.one_bit.maximum_likelihood import (
     barzilai_borwein,
     cell_scores,
     label_sensitivity,
-    likelihood,
     project_nuclear,
     solve_dense,
     solve_factored,
-    solve_rows,
 )
-from hushrec.kernels.threads import one_blas_thread
-from hushrec.papers.one_bit.flips import check_cost, check_flips, garbled, pure_epsilon_share
 from hushrec.privacy import (
     Accountant,
     Bounded,
