@@ -1,5 +1,6 @@
 """Private training by nodes: equal to the central run, with dropouts at every step, and nothing else seen."""
 
+import json
 import math
 import threading
 import time
@@ -14,8 +15,17 @@ from hushrec.engines.secure import agreement as agreements
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.engines.secure.gate import SecureGate
 from hushrec.engines.secure.graph import _apart, _at_least, choose_graph
-from hushrec.engines.secure.messages import Enrolment, Envelopes, Masked, Prepared, Survivors, Unmasking
+from hushrec.engines.secure.messages import (
+    Enrolment,
+    Envelopes,
+    Masked,
+    Neighbours,
+    Prepared,
+    Survivors,
+    Unmasking,
+)
 from hushrec.errors import HushrecError, InputError
+from hushrec.network.messages import from_json
 from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
@@ -372,6 +382,16 @@ def test_a_node_never_gives_both_shares():
         with pytest.raises(HushrecError, match=words):
             member._add(0, "a", np.zeros(5, dtype=np.uint64), np.ones(5))
         assert not any(isinstance(message, Unmasking) for message in member.connection.sent)
+
+
+def test_what_a_server_left_out_is_refused():
+    """Killed: an unexpected KeyError, which says nothing to whom a server lies."""
+    for kind, whole in (
+        (Neighbours, {"session": "s", "agreement": "a", "names": ["n1"], "envelope_keys": {}}),
+        (Envelopes, {"mask_keys": {"n1": "AAAA"}, "shares": {}, "signatures": {}}),
+    ):
+        with pytest.raises(InputError, match="comes with"):
+            from_json(kind, json.dumps(whole).encode())
 
 
 def test_another_agreement_is_refused():

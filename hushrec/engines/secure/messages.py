@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hushrec.network.messages import Message, Name, Secret, Words, secret
+from hushrec.network.messages import Message, Name, Secret, Words, check, secret
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Neighbours(Message):
     names: tuple[str, ...]
     envelope_keys: dict[str, bytes]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.envelope_keys.keys() == set(self.names), "Each neighbour comes with its envelope key.")
+
 
 @dataclass(frozen=True)
 class Prepared(Message):
@@ -55,6 +59,9 @@ class Envelopes(Message):
     mask_keys: dict[str, bytes]
     shares: dict[str, bytes]
     signatures: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self.shares.keys() == self.mask_keys.keys(), "Each mask key comes with a share.")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -49,6 +50,18 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.network.messages import Message, Refusal, check_token, from_json
 
 _WITHOUT = "This release goes on without this node."
+
+
+@dataclass
+class _Step:
+    """One step of one release: who is expected, who has come, and since when nobody has."""
+
+    expected: set[str]
+    fewest: int
+    sent: dict[str, Any] = field(default_factory=dict)
+    closed: bool = False
+    opened: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
 
 
 class AggregationServer:
@@ -264,7 +277,8 @@ class AggregationServer:
 
     def _close(self, step: _Step, then: Callable[[dict[str, Any]], None] | None) -> bool:
         """End a step if nobody else has to be waited for; whether it is over."""
-        if not step.complete and not (step.enough and time.monotonic() - step.last >= self._quiet):
+        silent = time.monotonic() - step.last >= self._quiet
+        if len(step.sent) < step.fewest or not (silent or step.expected <= step.sent.keys()):
             return False
         step.closed = True
         try:
@@ -307,23 +321,3 @@ class AggregationServer:
 
 def _signatures(sent: dict[str, Any], names: Iterable[str]) -> dict[str, bytes]:
     return {name: sent[name].signature for name in names}
-
-
-class _Step:
-    """One step of one release: who is expected, who has come, and since when nobody has."""
-
-    def __init__(self, expected: set[str], fewest: int) -> None:
-        self.expected, self.fewest = expected, fewest
-        self.sent: dict[str, Any] = {}
-        self.closed = False
-        self.opened = self.last = time.monotonic()
-
-    @property
-    def enough(self) -> bool:
-        """Whether the step may go on without those who are missing."""
-        return len(self.sent) >= self.fewest
-
-    @property
-    def complete(self) -> bool:
-        """Whether all who are expected have come."""
-        return self.enough and self.expected <= self.sent.keys()
