@@ -17,7 +17,7 @@ MUTANTS   ?= 60
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -67,6 +67,9 @@ mutants: $(VENV)/.test
 
 bench-quality: $(VENV)/.test
 	$(BIN)/python -m benchmarks.bench_quality
+
+bench-both: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.bench_both
 
 bench-implicit: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_implicit

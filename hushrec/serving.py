@@ -465,17 +465,25 @@ def similarities(arrays: Mapping[str, Array], column: int) -> Array:
         if len(place):
             found[learned] = factors[:, place[0]]
     else:
-        found = cosines_with(factors[:, : int(arrays.get("directions", factors.shape[1]))], column)
+        found = cosines_with(factors.astype(np.float64), column, arrays.get("directions"))
     found[column] = -np.inf
     return found
 
 
-def cosines_with(item_factors: Array, column: int) -> Array:
-    """Cosines between one item's factors and those of all; -inf where there is no angle."""
-    norms = np.linalg.norm(item_factors, axis=1)
+def cosines_with(item_factors: Array, column: int, directions: Any = None) -> Array:
+    """Cosines between one item's factors and those of all; -inf where there is no angle.
+
+    Where only so many first directions are known, an item's taste has one more, of usual length, that it
+    shares with no other: few directions would else call all items alike.
+    """
+    known = item_factors if directions is None else item_factors[:, : int(directions)]
+    squares = (known**2).sum(axis=1)
+    present = squares > 0
+    unknown = 0.0 if directions is None else squares[present].sum() / max(present.sum(), 1) / int(directions)
+    lengths = np.sqrt(squares + unknown)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = item_factors @ item_factors[column] / (norms * norms[column])
-    return np.where(np.isfinite(found), found, -np.inf)
+        found = known @ known[column] / (lengths * lengths[column])
+    return np.where(present & present[column] & np.isfinite(found), found, -np.inf)
 
 
 def _count(n: int) -> int:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from hushrec.algorithms.private_als import PrivateALS
 from hushrec.algorithms.private_eigenrec import PrivateEigenRec
@@ -21,17 +23,22 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate, LabelledGate
-from hushrec.privacy import Budget, Plan, Release, epsilon_of
+from hushrec.privacy import Bounded, Budget, Plan, Release, epsilon_of
 from hushrec.registry import ESTIMATORS, best
 from hushrec.users import Users
 
 Array = NDArray[Any]
 
-#: Part of the budget (of mu squared) for the model that recommends; where the rating model just begins to
-#: learn factors, which is where mu times the users an item is in this range, a larger one.
-_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.5, 0.6, (1.0, 3.0)
+#: Part of the budget (of mu squared) for the model that recommends.
+_LISTS_SHARE = 0.47
 #: Smallest epsilon for which a part is planned.
 _SMALLEST_EPSILON = 1e-6
+#: The release of both models that tells how much an item is rated, or liked.
+_WEIGHTS = "item weights"
+#: Part of its usual share that the likes' item weights need beside those of the ratings.
+_WEIGHTS_LEFT = 0.3
+#: Squared deviation from what is expected, in variances, from which on it is believed less.
+_USUAL_SURPRISE = 4.0
 
 
 class BothUsers(Users):
@@ -48,6 +55,52 @@ class BothUsers(Users):
     def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
         super().__init__(rows)
         self.ratings, self.lists = ratings.users(rows), lists.users(rows)
+
+
+class _Weights(LabelledGate):
+    """The gate of one model, which keeps the released item weights, or joins them with what is expected.
+
+    Parameters
+    ----------
+    gate, prefix
+        As of a LabelledGate.
+    expected : (ndarray, float), optional
+        Expected item weights up to a factor, and their noise. Released weights are then drawn to them, each
+        by its precision: what the expectation misses beside its noise, in proportion to a weight, shows in
+        the released weights themselves.
+    """
+
+    def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, float] | None = None) -> None:
+        super().__init__(gate, prefix)
+        self.weights: Array | None = None
+        self._expected, self._noise_sd = expected, 0.0
+
+    def release(self, label: str, bounded: Bounded) -> Array:
+        """As `Gate.release`, but for the item weights."""
+        released = super().release(label, bounded)
+        if label != _WEIGHTS:
+            return released
+        self.weights, self._noise_sd = released, super().noise_sd(label)
+        if self._expected is not None and self.private:
+            self.weights, self._noise_sd = _joined(released, self._noise_sd, *self._expected)
+        return self.weights
+
+    def noise_sd(self, label: str) -> float:
+        """As `Gate.noise_sd`; of the item weights, once they are released, what is left of it."""
+        return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
+
+
+def _joined(released: Array, noise_sd: float, expected: Array, expected_sd: float) -> tuple[Array, float]:
+    """Released numbers and what was expected up to a factor, each by its precision; and the noise left."""
+    factor = max(float(released @ expected), 0.0) / max(float(expected @ expected), 1e-300)
+    expected, own = factor * expected, (factor * expected_sd) ** 2
+    missed = max(float(((released - expected) ** 2).mean()) - noise_sd**2 - own, 0.0)
+    variance = own + missed * expected**2 / max(float((expected**2).mean()), 1e-300)
+    total = np.maximum(noise_sd**2 + variance, 1e-300)
+    surprise = (released - expected) ** 2 / total  # what is not to be expected is not drawn to it
+    gain = noise_sd**2 / total / np.maximum(surprise / _USUAL_SURPRISE, 1.0)
+    left = noise_sd * math.sqrt(own / max(noise_sd**2 + own, 1e-300))
+    return released + gain * (expected - released), left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +157,14 @@ class Both(Estimator[BothUsers]):
         """
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
-        signal = budget.mu * n_users / domain.n_items
-        begins = _FACTORS_BEGIN[0] <= signal < _FACTORS_BEGIN[1]
-        share = _LARGER_SHARE if begins else _LISTS_SHARE
-        shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
+        shares = cls(lists_share=changes.get("lists_share", _LISTS_SHARE))  # refused where it is out of range
         settings: dict[str, Any] = {"like_from": domain.like_from, "lists_share": shares.lists_share}
         for job in ("ratings", "lists"):
             model = ESTIMATORS[best(job, budget.private)]
             settings[job] = model.planned(shares.part(budget, job), domain, n_users)
+        if budget.private:
+            lists = settings["lists"]
+            settings["lists"] = replace(lists, weights_share=_WEIGHTS_LEFT * lists.weights_share)
         return cls(**(settings | changes))
 
     def part(self, budget: Budget, job: str) -> Budget:
@@ -135,9 +188,26 @@ class Both(Estimator[BothUsers]):
 
     def train(self, users: BothUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """One model after the other; the arrays of the one that recommends are called ``lists/...``."""
-        arrays = self.ratings.train(users.ratings, LabelledGate(gate, "ratings: "), seed)
-        lists = self.lists.train(users.lists, LabelledGate(gate, "lists: "), seed)
+        ratings_gate = _Weights(gate, "ratings: ")
+        arrays = self.ratings.train(users.ratings, ratings_gate, seed)
+        lists_gate = _Weights(gate, "lists: ", self._expected_weights(ratings_gate, arrays, users.domain))
+        lists = self.lists.train(users.lists, lists_gate, seed)
         return arrays | {f"lists/{name}": array for name, array in lists.items()}
+
+    def _expected_weights(
+        self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
+    ) -> tuple[Array, float] | None:
+        """What the released model of ratings says of the likes' item weights, up to a factor; and its noise.
+
+        An item's weight among all ratings, times the chance that a rating of it is a like.
+        """
+        if gate.weights is None:
+            return None
+        chance = np.ones(domain.n_items)
+        if self.like_from is not None:
+            above = (float(arrays["center"]) + arrays["item_bias"] - self.like_from) / (domain.half_width / 2)
+            chance = ndtr(above)
+        return gate.weights * chance, gate.noise_sd(_WEIGHTS) * float(np.sqrt((chance**2).mean()))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return self.ratings.fold_in(arrays, history)

@@ -58,7 +58,8 @@ class Taste:
             return ""
         if self.directions:
             number = f"{'about ' * self.about}{self.directions} direction{'s' * (self.directions > 1)}"
-            return f"Personal taste: {number} {'will ' * self.about}stand out of the noise."
+            verb = "will stand" if self.about else "stands" if self.directions == 1 else "stand"
+            return f"Personal taste: {number} {verb} out of the noise."
         if not self.ways:
             return "Personal taste: 0 directions: everybody gets nearly the same list."
         spelled = {"users": "about {:,} users at this epsilon", "epsilon": "epsilon {:.3g} with these users"}
