@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pyarrow as pa
 
 from hushrec.data.ids import as_text, compact, encode_ids, join_ids, parse_rating
 from hushrec.data.readers import ROLES, Columns, columns_of, find_columns, marks_of
-from hushrec.data.textfiles import MAX_LINE_BYTES, lines_of, read_fields, read_header
+from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import encode_times, join_times
 from hushrec.errors import InputError
 
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
-N_JOKES = 100
-_MISSING_JOKE = 99.0
-_BATCH_ROWS = 1 << 20
+WITH_HEADER = ("csv", "tsv")
+N_JOKES = 100  # of Jester's published matrix
+_MISSING_JOKE = 99.0  # how Jester writes "not rated"
+_BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB beside the columns that are kept
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _TABLES = (".parquet", ".pq", ".csv", ".tsv")
 
@@ -99,15 +101,18 @@ def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> 
         ) from None
 
 
+def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[bytes]]:
+    """Column names, delimiter and the blocks of lines after any header."""
+    if kind in WITH_HEADER:
+        return read_header(stream, "\t" if kind == "tsv" else None)
+    return list(ROLES), "\t" if kind == "movielens-100k" else "::", lines_of(stream)
+
+
 def _read_text(stream: Any, kind: str, columns: Any, implicit: bool) -> Columns:
-    if kind in ("movielens-100k", "movielens-dat"):
-        names, delimiter = list(ROLES), "\t" if kind == "movielens-100k" else "::"
-        blocks = lines_of(stream)
-    else:
-        names, delimiter, blocks = read_header(stream, "\t" if kind == "tsv" else None)
+    names, delimiter, blocks = open_text(stream, kind)
     chosen = find_columns(names, columns, implicit)
     wanted = [names.index(name) for name in chosen.values()]
-    quoted = kind in ("csv", "tsv") and delimiter != "::"
+    quoted = kind in WITH_HEADER and delimiter != "::"
     cells = dict(zip(chosen, read_fields(blocks, len(names), wanted, delimiter, quoted)))
     users, items = as_text(cells["user"]), as_text(cells["item"])
     return columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)

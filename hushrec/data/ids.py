@@ -24,6 +24,7 @@ from hushrec.errors import InputError
 
 _PART = 1 << 20  # rows handled at a time, where a whole column would double the memory
 _LARGEST = 1 << 53  # from here on floats skip integers
+# the forms in which Python, pandas and CSV files write floats that may have been integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
 _NO_TEXT = "\ufffd"  # begins the canonical text of what is no text

@@ -14,8 +14,8 @@ import numpy as np
 
 from hushrec.errors import InputError
 
-_PERSON = b"hushrec.user.v1"
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_PERSON = b"hushrec.user.v1"  # BLAKE2b's personalisation: a hash of ids made elsewhere gives other keys
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment, 2^64 over the golden ratio
 _CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over all ratings
 
 

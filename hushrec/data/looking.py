@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from hushrec.data.building import build, within_range
 from hushrec.data.domain import Domain
-from hushrec.data.files import file_format, files_at
+from hushrec.data.files import WITH_HEADER, file_format, files_at, open_text
 from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
-from hushrec.data.readers import ROLES, Columns, columns_of, find_columns, read_columns
-from hushrec.data.textfiles import ByteStream, lines_of, read_fields, read_header
+from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
+from hushrec.data.textfiles import ByteStream, read_fields
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
 _ADVICE = (
@@ -32,7 +32,7 @@ _ADVICE = (
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 #: So many lines of each kind are named, so many different ratings are shown before they are put in bins.
 _NAMED, _SHOWN = 5, 21
-_BAR = 40
+_BAR = 40  # characters of the longest bar: half a terminal
 
 
 @dataclass(frozen=True)
@@ -204,18 +204,15 @@ class _Read:
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> None:
         """As `hushrec.data.files` reads it, with the number of each line put before its fields."""
-        header, quoted = int(self.format in ("csv", "tsv")), False
-        if header:
-            names, delimiter, blocks = read_header(stream, "\t" if self.format == "tsv" else None)
-            quoted = delimiter != "::"
-        else:
-            names, delimiter = list(ROLES), "\t" if self.format == "movielens-100k" else "::"
-            blocks = lines_of(stream)
+        names, delimiter, blocks = open_text(stream, str(self.format))
+        header = int(self.format in WITH_HEADER)
         chosen = find_columns(names, columns, implicit)
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
         numbered = _Numbered(blocks, header + 1, delimiter.encode())
         wanted = [0, *(1 + names.index(name) for name in chosen.values())]
-        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, quoted)
+        number, *fields = read_fields(
+            numbered, len(names) + 1, wanted, delimiter, quoted=bool(header) and delimiter != "::"
+        )
         cells = dict(zip(chosen, fields))
         users, items = as_text(cells["user"]), as_text(cells["item"])
         self.table = columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)

@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-MAX_LINE_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 24
+MAX_LINE_BYTES = 1 << 16  # a longer line is no rating, and what is held of it must have an end
+_BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory beside the columns that are kept
 _CELL = pa.dictionary(pa.int32(), pa.binary())
 _DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -16,6 +16,7 @@ from hushrec.data.ids import as_arrow_or_objects, check_scalar_type, dictionary,
 #: Of a rating whose time is not known: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
 
+#: Half of what int64 holds: no float64 within it is rounded past int64 or to `NO_TIME`.
 _FURTHEST = 1 << 62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 604_800}

@@ -21,8 +21,8 @@ from hushrec.kernels.arrays import Array, check_csr, column_terms, float_type, p
 from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, load4, scratch
 from hushrec.kernels.fixed_point import truncated
 
-TILE = 8  # rows of a Gramian that are accumulated in registers together
-BLOCK_BYTES = 24576  # gathered factor rows: they stay in the first-level cache
+TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
+BLOCK_BYTES = 24576  # gathered factor rows: they stay in a first-level cache of 32 KB
 
 
 def normal_equations(

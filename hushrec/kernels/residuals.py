@@ -17,7 +17,7 @@ from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
 from hushrec.kernels.least_squares import combine, combine_truncated
 
-BLOCK = 64  # entries gathered at a time
+BLOCK = 64  # entries gathered at a time: 32 KB at rank 64, a first-level cache
 
 
 def residual_sums(

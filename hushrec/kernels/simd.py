@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from numba import extending, njit, types
 from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 
-BYTES = 64
+BYTES = 64  # of AVX-512's registers, and of a cache line
 SHARED = (
     "simd.py",
     "cholesky.py",
@@ -77,7 +78,12 @@ def _splat(builder: Any, scalar: Any, vector: ir.VectorType) -> Any:
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
 
 
-def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
+def _emitted(emit: Callable[..., Any]) -> Any:
+    """The code generator that numba asks for, of a function of the builder and the arguments alone."""
+    return lambda context, builder, signature, arguments: emit(builder, *arguments)
+
+
+def _call(builder: Any, name: str, arguments: Sequence[Any]) -> Any:
     """The LLVM intrinsic `name` on vectors of one type."""
     vector = arguments[0].type
     suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
@@ -93,12 +99,8 @@ def _zero(vector: ir.VectorType) -> ir.Constant:
 @intrinsic
 def lanes(typingctx: Any, array: Any) -> Any:
     """How many of the array's numbers fit a register."""
-    count = Register(array.dtype).lanes
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return context.get_constant(types.int64, count)
-
-    return types.int64(array), codegen
+    count = ir.Constant(ir.IntType(64), Register(array.dtype).lanes)
+    return types.int64(array), _emitted(lambda builder, array: count)
 
 
 @intrinsic
@@ -158,50 +160,35 @@ def splat(typingctx: Any, array: Any, index: Any) -> Any:
 def multiply(typingctx: Any, left: Any, right: Any) -> Any:
     """left * right."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fmul(*arguments)
-
-    return left(left, right), codegen
+    return left(left, right), _emitted(ir.IRBuilder.fmul)
 
 
 @intrinsic
 def add(typingctx: Any, left: Any, right: Any) -> Any:
     """left + right."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments)
-
-    return left(left, right), codegen
+    return left(left, right), _emitted(ir.IRBuilder.fadd)
 
 
 @intrinsic
 def multiply_add(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
     """total + left * right, rounded once."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, "fma", list(arguments))
-
-    return total(left, right, total), codegen
+    return total(left, right, total), _emitted(lambda builder, *terms: _call(builder, "fma", terms))
 
 
 @intrinsic
 def subtract_product(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
     """total - left * right, rounded once."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, "fma", [builder.fneg(arguments[1]), arguments[2], arguments[0]])
-
-    return total(total, left, right), codegen
+    return total(total, left, right), _emitted(lambda b, sum, x, y: _call(b, "fma", [b.fneg(x), y, sum]))
 
 
 @intrinsic
 def truncate(typingctx: Any, value: Any) -> Any:
     """The integer next to each lane, towards zero."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, "trunc", list(arguments))
-
-    return value(value), codegen
+    return value(value), _emitted(lambda builder, value: _call(builder, "trunc", [value]))
 
 
 @intrinsic

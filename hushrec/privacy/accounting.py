@@ -20,12 +20,12 @@ from hushrec.errors import InputError
 from hushrec.privacy._validate import number
 
 LARGEST_MU = 1e4  # beyond it the formula loses digits, and nothing is private anyway
-SMALLEST_DELTA = 1e-300
+SMALLEST_DELTA = 1e-300  # the formula's error is bounded down to it, and float64 ends not far below
 SMALLEST_MU = 1e-40  # of a budget: fourth powers of noise of 1e40 ranges of up to 1e30 are numbers still
 ROUNDING = 1e-12  # relative slack of the budget filter in mu^2; mu_of leaves room for it
 
 _SAFETY = 1e-10  # relative: more than the error of delta_of anywhere in its range
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)  # docs/proofs/accounting.md bounds their error
 
 
 def delta_of(mu: float, epsilon: float) -> float:

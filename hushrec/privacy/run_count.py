@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from hushrec.privacy.exact import Uniform, exp_minus, log
 
-_PRECISION = 192  # bits of the first bounds
+_PRECISION = 192  # bits of the first bounds: 64 that are drawn and 128 beyond, so that few draws need more
 _LEAST_BITS = 64  # of the first mass, so that its relative error is small
 
 

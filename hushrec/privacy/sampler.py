@@ -35,15 +35,16 @@ GRID_BITS = 25
 #: The largest scale in grid steps: beyond it too many draws would be done in Python.
 LARGEST_SCALE = 2.0**40
 
+# docs/proofs/noise.md says what each of these decides
 _THRESHOLD_BITS = 128
 _GUARD_BITS = 128  # that thresholds are computed with and cut
 _WIDTH_BITS = 5  # cells are 2^-5 wide
 _CELL_BITS, _COIN_BITS, _GUIDE_BITS = 32, 31, 12
-_TERMS = 12
+_TERMS = 12  # of the series of exp(-t): the rest is below 2^-62
 _FAR = 2.0**110  # a value of so many grid steps is an integer of them, and noise is below its last bit
-_HALF_EXPONENT = 600
+_HALF_EXPONENT = 600  # two powers of two up to 2^600 have every power that float64 holds as their product
 _POWERS = np.ldexp(1.0, np.arange(-_HALF_EXPONENT, _HALF_EXPONENT + 1))
-_PENDING = 256  # undecided draws that are kept before they are done
+_PENDING = 256  # undecided draws that are kept before they are done: far more than a chunk has
 
 
 def _compiled(function: Any) -> Any:

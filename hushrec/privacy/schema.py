@@ -9,7 +9,7 @@ from typing import Any
 
 APPLICATION = 0x68757368  # "hush" in SQLite's application_id
 VERSION = 4
-GENESIS = "0" * 64
+GENESIS = "0" * 64  # in the place of the hash before the first charge
 
 _COLUMNS = """
 CREATE TABLE datasets (

@@ -19,8 +19,10 @@ from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_eps
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.run_count import draw_number_of_runs, log_mean, success_rate
 
+#: Renyi orders of which the best counts; any is valid (docs/proofs/selection.md).
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
+#: A mean of 1 is no choice, and a million runs are more than anybody makes.
 _LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
 _LARGEST_SHAPE = 100.0
 _SLACK = 1e-12  # of log_mean

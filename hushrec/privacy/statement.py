@@ -13,7 +13,7 @@ from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_eps
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.release import Release
 
-_WIDTH = 80
+_WIDTH = 80  # of a terminal
 
 _PROMISE = ("unit", "relation", "epsilon", "delta")
 
