@@ -25,6 +25,8 @@ from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget
 from hushrec.registry import best
 
+#: Where directions are counted.
+SAMPLED = (0.25, 1.0, 5.0, 20.0)
 #: By epsilon: RMSE at most so many times that of the model alone, Recall at least.
 TARGETS = {1.0: (1.015, 0.94), 5.0: (1.01, 0.96), 20.0: (1.01, 0.96)}
 
@@ -44,12 +46,16 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, choices=TARGETS, help="one of them")
     parser.add_argument("--share", type=float, action="append", help="part for lists; planned by default")
     parser.add_argument("--validation", action="store_true")
+    parser.add_argument("--directions", action="store_true", help="how many lists learn, by users; no more")
     options = parser.parse_args()
     if not available("ml-1m"):
         print("MovieLens-1M skipped: set HUSHREC_DATA to a folder that holds ml-1m.parquet.")
         return
     domain = Domain(items=range(1, 3953), rating_range=(1, 5))
     ratings = Ratings.read(folder() / "ml-1m.parquet", domain)  # type: ignore[operator]
+    if options.directions:
+        directions(ratings)
+        return
     tasks = {
         "ratings": of_errors(ratings, options.validation),
         "lists": of_lists(ratings, options.validation),
@@ -73,6 +79,20 @@ def main() -> None:
                 flush=True,
             )
     sys.exit(short)
+
+
+def directions(ratings: Ratings) -> None:
+    """Directions of taste that the model of lists learns, of those that it looks for."""
+    print("| users | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in SAMPLED) + " |")
+    print("|---" * (1 + len(SAMPLED)) + "|", flush=True)
+    for n_users in (100, 300, 900, 2500, 6000):
+        chosen = np.random.default_rng(0).choice(ratings.n_users, n_users, replace=False)
+        part, cells = ratings.rows(chosen, keyed=True), []
+        for epsilon in SAMPLED:
+            accountant = Accountant(Budget(epsilon, DELTA), data_is_public=True)
+            model = train(best("lists", True), part, accountant, n_users=n_users)
+            cells.append(f"{model.directions} of {model.estimator.hyper_parameters()['rank']}")
+        print(f"| {n_users:,} | {' | '.join(cells)} |", flush=True)
 
 
 def of_errors(ratings: Ratings, validation: bool) -> Task:
