@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import ALS, Estimator, Gate, Popular, PrivateEigenRec
-from hushrec.algorithms.private_eigenrec import LikingUsers
+from hushrec.algorithms.private_eigenrec import LikingUsers, _Taste
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.data.splits import HeldOutUsers
 from hushrec.estimator import Round, plan_of
@@ -196,17 +196,9 @@ class NoisyItemMatrix(PrivateEigenRec):
         return Plan(budget, (weights, *matrix.releases))
 
     def _power_iteration(
-        self,
-        users: LikingUsers,
-        scales: Any,
-        first: Any,
-        popularity: Any,
-        learned: Any,
-        rank: int,
-        n_users: float,
-        gate: Gate,
-        seed: int,
-    ) -> Any:
+        self, users: LikingUsers, known: Any, rank: int, gate: Gate, seed: int
+    ) -> tuple[_Taste, Any, float]:
+        learned, scales = known.learned, known.scale
         rows = sp.csr_array(users._ratings.matrix, dtype=np.float64, copy=True)
         rows.data = scales[rows.indices]
         rows.data = clipped_rows(rows.indptr, rows.data / max(scales[learned].min(), 1e-9), 1.0)
@@ -217,14 +209,12 @@ class NoisyItemMatrix(PrivateEigenRec):
         matrix = unpacked(
             gate.release("matrix", Bounded(packed, positive(1.0), weight=frobenius_scale(order)))
         )
-        first = first[learned] / np.linalg.norm(first)
+        first = known.first[learned] / np.linalg.norm(known.first)
         apart = np.eye(order) - np.outer(first, first)
         values, columns = top_eigenpairs(apart @ matrix @ apart, rank)
         noise = order * gate.noise_sd("matrix") ** 2 / 2
         above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0) * (values > 0)
-        vectors = np.zeros((len(learned), rank))
-        vectors[learned] = columns * np.sqrt(above)
-        return vectors, int((values > 2 * math.sqrt(noise)).sum())
+        return _Taste(columns, values, above, above), known.noisy, known.noise_sd
 
 
 def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,14 +32,14 @@ from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing, truncated
 from hushrec.kernels.residuals import residual_sums
 from hushrec.kernels.sparse_rows import weight_sums
-from hushrec.privacy import Bounded, Budget, Plan, counted, positive, signed
+from hushrec.privacy import Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.users import Users, norms
 
 Array = NDArray[Any]
 
 #: Planned rank: so much of the root of (mu times the number of users), less so much; the most, and the least
 #: that is worth the budget it takes from the item weights.
-_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.35, 3.2, 64, 2
+_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 #: Share of the item weights, in parts of (rank + 1).
 _WEIGHTS_SHARES = 1.5
 #: Share of the number of users.
@@ -52,8 +52,12 @@ _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 _LONGEST = 4.0
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 7
-#: Noise alone has singular values up to its sd times (root of rows + root of columns + about this).
-_EDGE_MARGIN = 1.0
+#: A direction stands out where so much of it is beyond doubt.
+_STANDS_OUT = 0.5
+#: What of all directions together must be beyond doubt for half of a round to go on looking.
+_SOME = 0.1
+#: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
+_LISTED, _DOUBTFUL = 30, 5.0
 #: Released item weights are not taken for smaller than this, nor than their noise.
 _SMALLEST_WEIGHT = 1e-2
 
@@ -98,7 +102,9 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     computed from it and her own likes. Gaussian releases, whose mu squared adds up to the budget's: the item
     weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in every
     round the sum of the outer products of her row, without popularity, and her factors, each of norm 1 (1 and
-    2). No clip is chosen: nearly every user is at the bound. Proof: docs/proofs/private-eigenrec.md.
+    2). Where earlier releases show no taste, a round is for the item weights in part or whole, at the same
+    sensitivity and charge. No clip is chosen: nearly every user is at the bound. Proof:
+    docs/proofs/private-eigenrec.md.
     """
 
     name: ClassVar[str] = "private-eigenrec"
@@ -190,32 +196,39 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         n_users, n_items = float(self.n_users or 1), users.domain.n_items
         if gate.is_planned("number of users"):
             n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
-        noisy = gate.release("item weights", users.item_weights())
-        noise_sd = gate.noise_sd("item weights")
-        weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
-        popularity = weights / weights.max()
+        noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         rank = self._rank(users.domain)
+        known = self._known(n_users, noisy, noise_sd, rank)
+        supported, taste = known.learned, _NOTHING
+        if rank:
+            users.scale(known.scale, known.first)
+            taste, noisy, noise_sd = self._power_iteration(users, known, rank, gate, seed)
+            supported = supported | self._learned(noisy, noise_sd, rank)
+        popularity = _popularity(noisy, noise_sd)
+        # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
+        length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.popularity_gain)
+        factors = np.zeros((n_items, rank), dtype=np.float32)
+        if rank:
+            vectors = taste.vectors * np.sqrt(taste.gains)
+            factors[known.learned] = length * vectors / known.scale[known.learned, None]
+        return {
+            "center": np.float64(0.0),
+            "item_bias": np.where(
+                supported, popularity, noisy / max(noisy.max(), noise_sd, _SMALLEST_WEIGHT)
+            ),
+            "item_factors": factors,
+            "history_weight": known.scale**2,
+            "supported": supported.astype(np.uint8),
+            "directions": np.int64((taste.certain > _STANDS_OUT).sum()),
+        }
+
+    def _known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> _Known:
         learned = self._learned(noisy, noise_sd, rank)
+        popularity = _popularity(noisy, noise_sd)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
         first = np.rint(first / _grid(first)) * _grid(first)
-        vectors, directions = np.zeros((n_items, 0)), 0
-        if rank:
-            users.scale(scale, first)
-            vectors, directions = self._power_iteration(
-                users, scale, first, popularity, learned, rank, n_users, gate, seed
-            )
-        # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
-        length = np.linalg.norm(popularity * scale) / math.sqrt(self.popularity_gain)
-        factors = length * np.divide(vectors, scale[:, None], out=vectors, where=learned[:, None])
-        return {
-            "center": np.float64(0.0),
-            "item_bias": np.where(learned, popularity, noisy / weights.max()),
-            "item_factors": factors.astype(np.float32),
-            "history_weight": scale**2,
-            "supported": learned.astype(np.uint8),
-            "directions": np.int64(directions),
-        }
+        return _Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
 
     def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
         """The items of largest released weight; more than the rank."""
@@ -226,40 +239,41 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return learned
 
     def _power_iteration(
-        self,
-        users: LikingUsers,
-        scales: Array,
-        first: Array,
-        popularity: Array,
-        learned: Array,
-        rank: int,
-        n_users: float,
-        gate: Gate,
-        seed: int,
-    ) -> tuple[Array, int]:
-        """Item vectors beside popularity, as long as the root of what they count; shape (n_items, rank).
+        self, users: LikingUsers, known: _Known, rank: int, gate: Gate, seed: int
+    ) -> tuple[_Taste, Array, float]:
+        """What was found of taste, and the item weights with their noise, which may be less by now.
 
-        And how many of them stand out of the noise.
+        Where nothing stands out yet and the heaviest items are not well known, a round releases the weights
+        again, beside its sums or instead of them.
         """
-        scale, first = scales[learned], first[learned]
-        block = _apart(np.random.default_rng(seed).standard_normal((len(scale), rank)), first)
-        vectors = np.zeros((len(learned), rank))
+        first = known.first[known.learned]
+        probe = _apart(np.random.default_rng(seed).standard_normal((len(first), rank)), first)
+        vectors, taste = np.zeros((len(known.learned), rank)), _NOTHING
+        weights, weights_sd, part = known.noisy, known.noise_sd, 0.0
         for step in range(1, self.iterations + 1):
             label = f"item sums {step}"
-            vectors[learned] = probe = block
-            noisy = _apart(gate.release(label, users.item_sums(vectors, learned)), first)
-            left, values, right = svd(noisy, full_matrices=False, lapack_driver="gesvd")
-            values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-300))
-            block = left * (values / values[0]) ** -self.equalization
-        # of a singular value: the part above the noise, and the part that items do not owe to themselves
-        above = np.maximum(1 - len(left) * gate.noise_sd(label) ** 2 / values**2, 0.0)
-        spread = popularity[learned] * scale**2
-        lengths = max(float((probe * noisy).sum()), 1e-9)  # sum of the users' norms of factors
-        own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
-        vectors[learned] = left * np.sqrt(above * np.clip(1 - own / values, 0.0, 1.0))
-        edge = gate.noise_sd(label) * (math.sqrt(len(left)) + math.sqrt(rank) + _EDGE_MARGIN)
-        by_chance = own * (1 + math.sqrt(len(left) / n_users)) ** 2  # of so many users without any taste
-        return vectors, int((values > edge + by_chance).sum())
+            vectors[known.learned] = probe
+            noisy = gate.release(label, users.contributions(vectors, known.learned, part))
+            noise_sd = gate.noise_sd(label)
+            if part > 0:
+                again, noisy = np.split(noisy, [len(weights)])
+                variance = noise_sd**2 / part
+                weights = weights + (again - weights) * weights_sd**2 / (weights_sd**2 + variance)
+                weights_sd *= math.sqrt(variance / (weights_sd**2 + variance))
+            if part < 1:
+                sums = _apart(noisy.reshape(probe.shape), first)
+                taste = known.taste(probe, sums, noise_sd / math.sqrt(1 - part))
+                probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
+            if step > 1:
+                part = self._part_of_weights(taste.certain.sum(), weights, weights_sd)
+        return taste, weights, weights_sd
+
+    @staticmethod
+    def _part_of_weights(certain: float, noisy: Array, noise_sd: float) -> float:
+        """The part of a round that is for the item weights: where taste is doubtful, and they are too."""
+        heavy = float(np.sort(noisy)[-_LISTED:].mean())
+        part = min(1.0, _DOUBTFUL * noise_sd / max(heavy, noise_sd, 1e-100)) / (1 + (certain / _SOME) ** 2)
+        return float(np.rint(100 * part) / 100)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: weighted sum of her items' factors, over that of their popularity.
@@ -302,8 +316,8 @@ class LikingUsers(Users):
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
         """Sum over users of (her row less its popularity, at norm 1) x (her factors, at norm 1): norm <= 1.
 
-        At the learned items, shape (number of learned items, rank). Two sums of integers, of her row and of
-        its part along popularity, and an integer combination of them.
+        At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of her row
+        and of its part along popularity, and an integer combination of them.
         """
         users, likes, step = self._factors(vectors), self._ratings.transposed, spacing(_LONGEST)
         along_step = step / _grid(self._first)
@@ -319,7 +333,17 @@ class LikingUsers(Users):
             step=step,
         )
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
-        return Bounded((sums - np.outer(self._first, along))[learned], signed(1.0), step=step)
+        return Bounded((sums - np.outer(self._first, along))[learned].ravel(), signed(1.0), step=step)
+
+    def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
+        """A round's release: the sums of :meth:`item_sums` and, for ``part`` of it, the item weights before.
+
+        A vector; counting for the roots of (1 - part) and part, they have norm 1 a user together.
+        """
+        weights, sums = self.item_weights(), self.item_sums(vectors, learned)
+        parts = [weights.times(math.sqrt(part))] if part > 0 else []
+        parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
+        return together(parts, signed(1.0))
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
         """The norm that each user's contribution may have before truncation, which can lengthen it here."""
@@ -333,6 +357,83 @@ class LikingUsers(Users):
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
         products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
+
+
+class _Taste(NamedTuple):
+    """Directions of taste, and what of each is taken for real.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (number of learned items, rank)
+        Orthonormal, in the order of `certain`.
+    values : ndarray of shape (rank,)
+        Their singular values.
+    gains, certain : ndarrays of shape (rank,)
+        From 0 to 1: what a direction counts in the scores, and what of it is beyond doubt.
+    """
+
+    vectors: Array
+    values: Array
+    gains: Array
+    certain: Array
+
+
+class _Known(NamedTuple):
+    """What was released of the items before the rounds: their weights and what follows from them."""
+
+    n_users: float
+    noisy: Array
+    noise_sd: float
+    learned: NDArray[np.bool_]
+    popularity: Array
+    scale: Array
+    first: Array
+
+    def taste(self, probe: Array, sums: Array, noise_sd: float) -> _Taste:
+        """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
+
+        A direction is held against three things that are no taste: the noise; what items owe to themselves,
+        as a user's row meets itself; and what so many users would show by chance.
+        """
+        (height, rank), n_users = sums.shape, self.n_users
+        left, values, right = svd(sums, full_matrices=False, lapack_driver="gesvd")
+        values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
+        spread = (self.popularity * self.scale**2)[self.learned]
+        lengths = max(float((probe * sums).sum()), 1e-9)  # sum of the users' norms of factors
+        own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
+        own = np.maximum(own, 1e-9 * values)
+        ratio = np.einsum("jk,jk->k", left, probe @ right.T) * n_users / lengths / own  # users a dimension
+        ratio = np.clip(ratio, 1 / n_users, height)
+        above = np.maximum(1 - height * (noise_sd / values) ** 2, 0.0)
+        clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
+        certain = clear * _beyond_chance(values * clear / own, ratio)
+        trust = certain.sum() ** 2 / (1 + certain.sum() ** 2)
+        gains = trust * above * _beyond_chance(values / own, ratio) + (1 - trust) * certain
+        order = np.argsort(-certain, kind="stable")
+        return _Taste(left[:, order], values[order], gains[order], certain[order])
+
+
+_NOTHING = _Taste(np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _beyond_chance(size: Array, ratio: Array) -> Array:
+    """Part of an eigenvector's share that is no chance, 0 to 1, from its eigenvalue in units of the noise.
+
+    Of a covariance matrix that is the identity but for some spikes, from a sample of 1 / ``ratio`` rows a
+    dimension: the square of the cosine between the sample's vector and the true one (Donoho, Gavish and
+    Johnstone 2018, table 2), times the spike's share of the true eigenvalue. 0 up to the edge of what there
+    is without spikes.
+    """
+    shifted = size + 1 - ratio
+    spike = np.maximum((shifted + np.sqrt(np.maximum(shifted**2 - 4 * size, 0.0))) / 2, 1 + 1e-9)
+    cosine = np.maximum(1 - ratio / (spike - 1) ** 2, 0.0) / (1 + ratio / (spike - 1))
+    return np.where(size > (1 + np.sqrt(ratio)) ** 2, cosine * (1 - 1 / spike), 0.0)
+
+
+def _popularity(noisy: Array, noise_sd: float) -> Array:
+    """Item weights over the largest, none smaller than its noise."""
+    weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
+    return weights / weights.max()
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:

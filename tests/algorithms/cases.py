@@ -67,6 +67,15 @@ class InformedALS(PrivateALS):
             return super().train(users, gate, seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DividedEigenRec(PrivateEigenRec):
+    """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
+
+    @staticmethod
+    def _part_of_weights(certain: float, noisy: np.ndarray, noise_sd: float) -> float:
+        return 0.4
+
+
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}
 ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularization": 0.1}
 
@@ -213,6 +222,8 @@ CASES += [
 
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
+    Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
+    Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
     Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0), pairs=400),

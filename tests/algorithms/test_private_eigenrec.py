@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Popular, PrivateEigenRec
+from hushrec.algorithms import Popular, PrivateEigenRec, private_eigenrec
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.errors import InputError
@@ -14,21 +14,23 @@ from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import run, small
 
 
-@pytest.mark.parametrize(("support", "most"), [(13.6, 12), (5.0, 9)])
-def test_it_matches_a_slow_twin(support: float, most: int) -> None:
-    """Two rounds, then the scores of everybody by the definition: project her row, undo the scales."""
+@pytest.mark.parametrize(("support", "most", "some"), [(13.6, 12, 0.1), (5.0, 9, 10.0)])
+def test_it_matches_a_slow_twin(
+    support: float, most: int, some: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rounds, then the scores of everybody by the definition: project her row, undo the scales."""
+    monkeypatch.setattr(private_eigenrec, "_SOME", some)
     ratings = likes_of_groups(90, 16, 2, 3)
-    estimator = PrivateEigenRec(
-        rank=2, iterations=2, weight_exponent=-0.4, support=support, learned_items=most
-    )
-    model, noise, noise_sd = run(estimator, ratings)
+    settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}
+    model, noise, noise_sd = run(PrivateEigenRec(rank=2, iterations=3, **settings), ratings)
     likes = (ratings.matrix.toarray() > 0).astype(np.float64)
 
-    weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
+    exact = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0)
+    weights, weights_sd = exact + noise["item weights"], noise_sd["item weights"]
     ranked = np.argsort(-weights)[:most]
-    learned = np.sort(ranked[weights[ranked] > support * noise_sd["item weights"]])
+    learned = np.sort(ranked[weights[ranked] > support * weights_sd])
     assert 4 <= len(learned) <= most < 16 and (len(learned) < most) == (support > 10)
-    popularity = np.maximum(weights, noise_sd["item weights"])
+    popularity = np.maximum(weights, weights_sd)
     popularity /= popularity.max()
     scale = popularity[learned] ** -0.4
     rows = likes[:, learned] * scale
@@ -38,38 +40,112 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     grid = 2.0 ** (np.ceil(np.log2(first.max())) - 7)  # so that the largest entry is 65 to 128 steps
     rounded = np.rint(first / grid)
     apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
+    n_users = 90 + noise["number of users"][0]
+    own = n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum()
 
-    vectors = apart @ np.random.default_rng(4).standard_normal((len(learned), 2))
-    for step in (1, 2):
-        sums = noise[f"item sums {step}"].copy()
+    vectors, part, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), 0.0, []
+    for step in (1, 2, 3):
+        sums, drawn = np.zeros((len(learned), 2)), noise[f"item sums {step}"]
         for row in rows:
             factors = vectors.T @ row
             if factors.any():
                 beside = apart @ row
                 beside /= max(np.linalg.norm(beside), 0.25)
                 sums += np.outer(beside, factors / np.linalg.norm(factors))
-        probe, noisy = vectors, apart @ sums
+        if part > 0:
+            variances = weights_sd**2, noise_sd[f"item sums {step}"] ** 2 / part
+            weights = np.average([weights, exact + drawn[:16]], axis=0, weights=1 / np.array(variances))
+            weights_sd = (1 / variances[0] + 1 / variances[1]) ** -0.5
+            drawn = drawn[16:]
+        sd = noise_sd[f"item sums {step}"] / math.sqrt(1 - part)
+        probe, noisy = vectors, apart @ (sums + drawn.reshape(sums.shape))
         left, values, right = np.linalg.svd(noisy, full_matrices=False)
         vectors = left * (values / values[0]) ** -0.5
-    above = np.maximum(0.0, 1 - len(learned) * noise_sd["item sums 2"] ** 2 / values**2)
-    n_users = 90 + noise["number of users"][0]
-    mean_length = np.trace(probe.T @ noisy) / n_users
-    diagonal = np.diag(n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum())
-    own = np.diag(left.T @ diagonal @ probe @ right.T) / mean_length
-    gains = above * np.clip(1 - own / values, 0, 1)
+        users_a_length = n_users / np.trace(probe.T @ noisy)
+        gains, certain = [], []
+        for k in range(2):
+            reach = probe @ right[k]
+            alone = (left[:, k] * own) @ reach * users_a_length
+            ratio = left[:, k] @ reach * users_a_length / alone
+            clear = max(0.0, 1 - (math.sqrt(len(learned)) + math.sqrt(2)) ** 2 * sd**2 / values[k] ** 2)
+            certain.append(clear * beyond_chance(values[k] * clear / alone, ratio))
+            gains.append(1 - len(learned) * sd**2 / values[k] ** 2)
+            gains[k] *= beyond_chance(values[k] / alone, ratio)
+        trust = sum(certain) ** 2 / (1 + sum(certain) ** 2)
+        gains = np.array([trust * gain + (1 - trust) * sure for gain, sure in zip(gains, certain)])
+        if step > 1:
+            doubt = 5 * weights_sd / np.sort(weights)[-30:].mean()
+            part = round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2)
+            parts.append(part)
     assert 0 < gains.max() < 1, "the test needs a direction that counts"
+    assert (0 < parts[0] < 1) == (some > 1), "the test needs rounds of both kinds"
+    assert model.arrays["directions"] == sum(sure > 0.5 for sure in certain)
 
+    final = np.maximum(weights, weights_sd) / weights.max()
+    supported = np.argsort(-weights)[:most]
+    supported = np.union1d(learned, supported[weights[supported] > support * weights_sd])
     for user, row in enumerate(rows):
         if not row.any():
             continue
-        taste = left @ (gains * (left.T @ row)) / 0.7
-        scores = (first * (first @ row) + taste) / scale
-        rest = np.setdiff1d(np.arange(16), learned)
-        expected = np.empty(16)
-        expected[learned] = scores / (first @ row) * np.linalg.norm(popularity[learned] * scale)
-        expected[rest] = popularity[rest]
+        taste = left @ (gains * (left.T @ row)) / 0.7 / scale
+        expected = np.where(np.isin(np.arange(16), supported), final, weights / weights.max())
+        length = np.linalg.norm(popularity[learned] * scale)
+        own_scale = np.linalg.norm(likes[user, learned] * scale)
+        expected[learned] += (
+            taste * length**2 * own_scale / (likes[user, learned] * scale**2 @ final[learned])
+        )
         history = ratings.rows(np.arange(ratings.n_users) == user)
         np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-4)
+
+
+def beyond_chance(size: float, ratio: float) -> float:
+    """The spike whose sample eigenvalue is this, found by bisection; then its cosine and its share."""
+    low, high = 1 + math.sqrt(ratio), 1e6
+    if size <= low**2:
+        return 0.0
+    for _ in range(200):
+        spike = (low + high) / 2
+        low, high = (spike, high) if spike * (1 + ratio / (spike - 1)) < size else (low, spike)
+    cosine = (1 - ratio / (low - 1) ** 2) / (1 + ratio / (low - 1))
+    return cosine * (1 - 1 / low)
+
+
+def test_what_of_a_sample_eigenvector_is_no_chance() -> None:
+    """Against samples of a covariance matrix with one spike; without any, the largest is nearly nothing."""
+    rng = np.random.default_rng(0)
+    for n_rows, spike in [(2000, 3.0), (1000, 4.0), (4000, 5.0)]:
+        sample = rng.standard_normal((n_rows, 500))
+        sample[:, 0] *= math.sqrt(spike)
+        values, vectors = np.linalg.eigh(sample.T @ sample / n_rows)
+        found = private_eigenrec._beyond_chance(values[-1:], 500 / n_rows)[0]
+        assert abs(found - vectors[0, -1] ** 2 * (1 - 1 / spike)) < 0.06
+        assert found == pytest.approx(beyond_chance(values[-1], 500 / n_rows), abs=1e-6)
+    assert private_eigenrec._beyond_chance(np.array([0.0, 1.0, 2.25, 1e9]), 0.25)[:3].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("certain", "sd", "expected"), [(0.0, 1.0, 1.0), (1e9, 1.0, 0.0), (0.0, 0.0, 0.0), (0.1, 0.1, 0.12)]
+)
+def test_weights_get_of_a_round_what_taste_does_not_need(certain: float, sd: float, expected: float) -> None:
+    weights = np.r_[np.full(30, 2.0), np.zeros(70)]
+    assert PrivateEigenRec._part_of_weights(certain, weights, sd) == expected
+
+
+@pytest.mark.parametrize(("n_items", "epsilon"), [(200, 0.5), (2000, 2.0), (2000, 20.0)])
+def test_without_taste_it_is_the_popular_model(n_items: int, epsilon: float) -> None:
+    """Likes that are drawn by popularity alone: lists hit as often as those of `popular`."""
+    rng = np.random.default_rng(n_items)
+    weight = 1 / np.arange(5, n_items + 5)
+    liked = np.argsort(np.log(weight) + rng.gumbel(size=(2400, n_items)), axis=1)[:, -12:]
+    cells = np.repeat(np.arange(2400), 12), liked.ravel()
+    ratings = Ratings.from_any((*cells, None), Domain(range(n_items), (0, 1)), implicit=True)
+    parts = strong_generalization(ratings, 0.5, seed=1)
+    budget, figures = Budget(epsilon, 1e-5), []
+    for model in (PrivateEigenRec.planned(budget, ratings.domain, 1200), Popular()):
+        fits = [model.fit(parts.train, Accountant(budget), seed=seed) for seed in range(6)]
+        found = [evaluate(fit, parts.fold_in, parts.target, k=20, resamples=0) for fit in fits]
+        figures.append(np.mean([each["recall@20"].value for each in found]))
+    assert figures[0] > figures[1] - 0.01
 
 
 def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:
@@ -156,7 +232,7 @@ def test_planned_rank_grows_with_what_noise_leaves() -> None:
         PrivateEigenRec.planned(Budget(epsilon, 1e-5), domain, n_users).rank
         for epsilon, n_users in [(0.1, 10), (1, 6000), (20, 6000), (20, 10**6), (math.inf, 100)]
     ]
-    assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == 64
+    assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == 100
 
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:

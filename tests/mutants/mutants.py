@@ -78,7 +78,9 @@ from hushrec.privacy import (
     run_count,
     sampler,
     schema,
+    signed,
     statement as statement_module,
+    together,
 )
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.users import FittedUsers, Users
@@ -1250,6 +1252,17 @@ MUTANTS = [
         "popularity counted in the norm of a row, and left in the sum (EigenRec)",
         popularity_left_in_the_sum,
         sensitivity("private-eigenrec"),
+    ),
+    Mutant(
+        "item weights released beside a round's sums, both at full size (EigenRec)",
+        set_to(
+            private_eigenrec.LikingUsers,
+            "contributions",
+            lambda self, vectors, learned, part: together(
+                [self.item_weights(), self.item_sums(vectors, learned)][part == 0 :], signed(1.0)
+            ),
+        ),
+        sensitivity("private-eigenrec, sums and weights"),
     ),
     Mutant(
         "items learned by their exact weights (EigenRec)",
