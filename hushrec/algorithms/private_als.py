@@ -359,6 +359,7 @@ class PrivateALS(Estimator[FittedUsers]):
             "supported": supported.astype(np.uint8),
             "regularization": np.float64(ridge.regularization),
             "bias_regularization": np.float64(level.bias_regularization),
+            **({} if self._iterates else {"directions": np.int64(0)}),  # features alone are no one's taste
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

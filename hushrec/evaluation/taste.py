@@ -81,46 +81,55 @@ def taste(model: Recommender, budget: Budget) -> Taste:
         What it was trained under.
     """
     estimator: Any = model.estimator
-    if model.directions == 0 and budget.private and estimator.uses_user_count:
+    planned = hasattr(getattr(estimator, "lists", estimator), "n_users")
+    if model.directions == 0 and budget.private and planned:
         return Taste(0, _ways(estimator, budget, model.domain))
     return Taste(model.directions if budget.private else None, {})
 
 
 def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) -> Taste:
     """What a training with these settings may be expected to learn."""
-    lists: Any = getattr(estimator, "lists", estimator)
-    if not budget.private or lists.name != best("lists", True):
+    model: Any = getattr(estimator, "lists", estimator)
+    if not budget.private or model.name not in (best("lists", True), best("ratings", True)):
         return Taste(None, {})
-    directions = round(_LEARNED * min(lists.rank, domain.n_items - 1))
-    return Taste(directions, {} if directions else _ways(estimator, budget, domain), about=True)
+    if not _looks(model):
+        return Taste(0, _ways(estimator, budget, domain), about=True)
+    if model.scores != "likes":
+        return Taste(None, {})
+    return Taste(round(_LEARNED * min(model.rank, domain.n_items - 1)), {}, about=True)
 
 
 def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
     """The cheapest ways to some taste."""
-    lists = getattr(estimator, "lists", estimator)
-    n_users, for_lists = lists.n_users, lists.scores == "likes"
-    share = getattr(estimator, "lists_share", 1.0)
-    needed = wanted = _SURELY * _looks_from(budget, domain)
+    model, share = getattr(estimator, "lists", estimator), getattr(estimator, "lists_share", 1.0)
     found: dict[str, Any] = {}
-    if n_users is not None and for_lists:
-        wanted = max(wanted, _MORE * budget.mu * math.sqrt(share) * n_users)
-    if wanted / budget.mu / math.sqrt(share) <= _MOST_USERS:
-        found["users"] = _rounded(wanted / budget.mu / math.sqrt(share))
-    if n_users is not None:
-        epsilon = epsilon_of(wanted / n_users / math.sqrt(share), budget.delta)
-        if epsilon <= _MOST_EPSILON:
-            found["epsilon"] = epsilon
-        if not domain.likes and (share < 1 or not for_lists) and budget.mu * n_users >= needed:
+    mu = budget.mu * math.sqrt(share)
+    wanted = _SURELY * _looks_from(type(model), budget, domain)
+    if model.n_users is not None and _looks(model):
+        wanted = max(wanted, _MORE * mu * model.n_users)
+    if wanted / mu <= _MOST_USERS:
+        found["users"] = _rounded(wanted / mu)
+    if model.n_users is not None:
+        epsilon = epsilon_of(wanted / model.n_users / math.sqrt(share), budget.delta)
+        found |= {"epsilon": epsilon} if epsilon <= _MOST_EPSILON else {}
+        lists = ESTIMATORS[best("lists", True)]
+        other = share < 1 or not isinstance(model, lists)
+        if other and budget.mu * model.n_users >= _SURELY * _looks_from(lists, budget, domain):
             found["for"] = "lists"
     return found
 
 
-def _looks_from(budget: Budget, domain: Domain) -> float:
+def _looks(model: Any) -> bool:
+    """Whether a model looks for directions of taste at all."""
+    return bool(model.rank > 0 and model.iterations > 0)
+
+
+def _looks_from(cls: type[Estimator[Any]], budget: Budget, domain: Domain) -> float:
     """mu times the number of users from which on the rule looks for a direction of taste."""
-    model, low, high = ESTIMATORS[best("lists", True)], 0, _MOST_USERS
+    low, high = 0, _MOST_USERS
     while high - low > 1 + low // 100:
         middle = (low + high) // 2
-        low, high = (low, middle) if model.planned(budget, domain, middle).rank else (middle, high)
+        low, high = (low, middle) if _looks(cls.planned(budget, domain, middle)) else (middle, high)
     return high * budget.mu
 
 

@@ -87,10 +87,11 @@ def test_no_users_at_all() -> None:
 
 
 def test_similar_items_by_cosine() -> None:
-    factors = MODEL.item_factors.astype(float)
+    model = PrivateALS(rank=3, iterations=1).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
+    factors = model.item_factors.astype(float)
     cosines = factors @ factors[4] / (np.linalg.norm(factors, axis=1) * np.linalg.norm(factors[4]))
     cosines[4] = -9
-    found = MODEL.similar_items(ITEMS[4], 3)
+    found = model.similar_items(ITEMS[4], 3)
     assert [item for item, _ in found] == [ITEMS[i] for i in np.argsort(-cosines)[:3]]
     with pytest.raises(InputError, match="stands out of the noise"):
         GlobalMean().fit(RATINGS, Accountant(Budget(1.0, 1e-6))).similar_items(ITEMS[0])

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Both, ItemBias, PrivateEigenRec
+from hushrec.algorithms import Both, ItemBias, PrivateALS, PrivateEigenRec
 from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
 from hushrec.evaluation.runs import train
 from hushrec.evaluation.taste import expected_taste, taste
 from hushrec.privacy import Accountant, Budget
@@ -68,6 +69,18 @@ def test_lists_alone_are_advised_where_they_would_do() -> None:
         expected_taste(Both.planned(budget, domain, users), budget, domain).ways for users in (100, 850, 2000)
     ]
     assert [each.get("for") for each in ways] == [None, "lists", None]
+
+
+def test_a_model_of_ratings_that_stops_after_the_biases_knows_no_taste() -> None:
+    """Its two factors are bias and popularity, by which unrelated items are alike; it says what it takes."""
+    model, found = trained(with_tastes(60, DOMAIN), 1.0, "private-als")
+    assert model.estimator.iterations == 0 and found.directions == 0
+    with pytest.raises(InputError, match="stands out of the noise"):
+        model.similar_items(0)
+    budget = Budget(1.0, 1e-6)
+    assert PrivateALS.planned(budget, DOMAIN, found.ways["users"]).iterations > 0
+    assert PrivateALS.planned(Budget(found.ways["epsilon"], 1e-6), DOMAIN, 60).iterations > 0
+    assert expected_taste(PrivateALS.planned(budget, DOMAIN, 60), budget, DOMAIN).ways == found.ways
 
 
 def test_models_that_look_for_no_taste_say_so_and_others_nothing() -> None:
