@@ -7,7 +7,6 @@ noise is drawn is the gate's business: in this process (:class:`LocalGate`), ove
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -20,7 +19,6 @@ from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, RandomizedResp
 
 Array = NDArray[Any]
 
-_LOG = logging.getLogger("hushrec")
 #: Bound times scale and planned sensitivity are equal but for rounding.
 _ROUNDING = 1e-9
 
@@ -172,11 +170,4 @@ class LocalGate(PlannedGate):
         noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)
         if self._bar is not None:
             self._bar.update()
-        _LOG.info(
-            "released %r: mu = %.6g, unit: %s, relation: %s",
-            label,
-            planned.mu,
-            planned.unit,
-            planned.relation,
-        )
         return noisy

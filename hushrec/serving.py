@@ -278,7 +278,7 @@ class Recommender:
         From released values alone. With 0 everybody gets nearly the same list.
         """
         arrays = (self.lists or self).arrays
-        if "directions" in arrays:
+        if "directions" in arrays and np.ndim(arrays["directions"]) == 0:
             return int(arrays["directions"])
         return None if arrays["item_factors"].shape[1] else 0
 

@@ -115,7 +115,7 @@ def test_the_log_tells_releases(caplog: pytest.LogCaptureFixture) -> None:
             ItemBias().fit(ratings, Accountant(BUDGET))
         texts.append(caplog.text)
     assert texts[0] == texts[1]
-    assert texts[0].count("released") == len(MODEL.privacy.releases)
+    assert texts[0].count("charged for") == len(MODEL.privacy.releases)
 
 
 def test_every_public_name_is_at_the_top() -> None:

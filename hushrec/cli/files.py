@@ -16,8 +16,8 @@ _LONGEST_NAME = 120
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 
-def output_file(path: str, inputs: Iterable[str | None]) -> Path:
-    """A path that can be written and is none of the inputs."""
+def output_file(path: str, inputs: Iterable[str | None], replace: bool = True) -> Path:
+    """A path that can be written, is none of the inputs and, unless it may be replaced, is not there yet."""
     if not path:
         raise InputError("The name of the file to write is empty; pass one.")
     target = Path(path)
@@ -30,6 +30,8 @@ def output_file(path: str, inputs: Iterable[str | None]) -> Path:
     others = [Path(other) for other in inputs if other]
     if target.exists() and any(other.exists() and target.samefile(other) for other in others):
         raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
+    if target.exists() and not replace:
+        raise InputError(f"{path!r} is there already; pass another name, or --force to replace it.")
     _check_writable(target.parent)
     return target
 

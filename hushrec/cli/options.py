@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
+from hushrec.cli import show
 from hushrec.errors import InputError
 from hushrec.registry import ESTIMATORS, best
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 SHOWN_DELTA = 1e-6
+#: A larger epsilon is warned of: the tables of docs/frontier.md end there.
+_WEAK = 20.0
 _ROLES = ("user", "item", "rating", "time")
 
 
@@ -95,6 +98,7 @@ NoProgress = Annotated[bool, Parameter(help="No progress bar (none without a ter
 Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
+Force = Annotated[bool, Parameter(help="Replace the file of --out if it is there.")]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
 Key = Annotated[File, Parameter(help=_KEY)]
 
@@ -123,6 +127,11 @@ class _Protected:
             raise InputError(
                 "--delta is missing: pass a number well below one over the number of users,"
                 " for example --delta 1e-6."
+            )
+        if _WEAK < epsilon < math.inf:
+            show.note(
+                f"Warning: epsilon = {epsilon:g} promises next to nothing: whoever suspects what a user rated"
+                " can be all but sure of it afterwards; 10 or less is usual."
             )
         delta = SHOWN_DELTA if self.delta is None else self.delta
         relation = self.relation or ("replace" if unit == "rating" else "add-remove")

@@ -11,6 +11,7 @@ from hushrec.cli.options import (
     Charging,
     Declared,
     File,
+    Force,
     Job,
     Json,
     Model,
@@ -41,6 +42,7 @@ def train(
     declared: Declared,
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    force: Force = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
     **settings: Any,
@@ -73,7 +75,7 @@ def train(
     check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
-    target = output_file(out, inputs)
+    target = output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
     accountant = Accountant(budget, **charging.arguments())
     billboard = run(

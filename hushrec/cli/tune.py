@@ -15,6 +15,7 @@ from hushrec.cli.options import (
     Declared,
     Failure,
     File,
+    Force,
     Json,
     Model,
     Promise,
@@ -47,6 +48,7 @@ def tune(
     declared: Declared,
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
@@ -94,7 +96,7 @@ def tune(
         return
     assert ratings is not None
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
-    target = None if out is None else output_file(out, inputs)
+    target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
     if target is None:
         _list(try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)

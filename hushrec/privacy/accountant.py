@@ -1,5 +1,6 @@
 """The gate: `Accountant.release` is the only way out for anything computed from private rows."""
 
+import logging
 import math
 import os
 import threading
@@ -22,6 +23,7 @@ from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement, library_version
 
 Result = TypeVar("Result")
+_LOG = logging.getLogger("hushrec")
 _ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equal but for that
 _LEFTOVER = 1e-9  # of mu^2: less is what rounding leaves, whose noise would drown anything
 
@@ -50,6 +52,7 @@ class Accountant(Single):
     since a fork could spend the same budget again.
     """
 
+    _logs = True
     _instead = "a copy could spend the same budget again; make another Accountant with the same ledger"
 
     def __init__(
@@ -245,6 +248,9 @@ class Accountant(Single):
             if self.ledger is not None:
                 self.ledger.charge(self.dataset, self.run, release)
             self._releases.append(release)
+        if self._logs:
+            where = f"unit: {release.unit}, relation: {release.relation}"
+            _LOG.info("charged for %r: mu = %.6g (%s)", release.label, release.mu, where)
         return value
 
     def _check_process(self) -> None:
@@ -342,6 +348,8 @@ class _Outcome(Generic[Result]):
 
 class _RunAccountant(Accountant):
     """Of one run of a selection, whose price holds for runs that are mu-GDP (docs/proofs/selection.md)."""
+
+    _logs = False  # how many runs there are is secret
 
     def _check_fit(self, coming: Iterable[Release]) -> None:
         releases = (*self._releases, *coming)

@@ -31,7 +31,7 @@ def parsed(result):
 
 def train(run, files, *more, model="item-bias", epsilon="5", out="model.hush"):
     line = ["train", files.train, "--model", model, "--epsilon", epsilon, "--delta", "1e-6", *files.domain]
-    return run(*line, "--out", out, *more)
+    return run(*line, "--out", out, "--force", *more)
 
 
 def test_train_writes_a_model_and_charges(run, files):
@@ -87,14 +87,14 @@ def test_a_link_is_written_through(run, files):
     Path("real.hush").write_bytes(b"before")
     Path("link.hush").symlink_to("real.hush")
     line = ["train", files.train, "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", *files.domain]
-    assert run(*line, "--out", "link.hush").exit_code == 0
+    assert run(*line, "--out", "link.hush", "--force").exit_code == 0
     assert Path("link.hush").is_symlink() and hushrec.load("real.hush").estimator.name == "item-bias"
 
 
 def test_a_run_that_found_nobody_and_a_large_delta_are_told_of(run, files):
     """From what was declared or released alone; on fitting ratings nothing is said."""
     Path("nobody.csv").write_text("user,item,rating\n")
-    line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush"]
+    line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush", "--force"]
     result = run("train", "nobody.csv", *line)
     assert result.exit_code == 0 and "`hushrec check`" in result.stderr
     assert run("train", files.train, *line).stderr == ""
@@ -490,3 +490,20 @@ def test_evaluate_of_nothing_fails(run, files, tmp_path):
     refused = run("evaluate", model, files.train, nobody)
     assert refused.exit_code == 2 and "no usable rating" in refused.stderr
     assert run("evaluate", model, files.train, files.test, "--metrics", "rmse,f1").exit_code == 2
+
+
+def test_a_model_is_replaced_only_where_that_is_asked_for(run, files):
+    line = ["train", files.train, *files.domain, "--epsilon", "5", "--delta", "1e-6", "--model", "item-bias"]
+    assert run(*line, "--out", "once.hush").exit_code == 0
+    before = run.ledger.read_bytes()
+    again = run(*line, "--out", "once.hush")
+    assert again.exit_code == 2 and "--force" in again.stderr and run.ledger.read_bytes() == before
+    assert run(*line, "--out", "once.hush", "--force").exit_code == 0
+
+
+def test_a_weak_promise_is_warned_of(run, files):
+    def said(epsilon):
+        return run("plan", *files.domain, "--users", "50", "--epsilon", epsilon, "--delta", "1e-6").stderr
+
+    assert "epsilon = 1000 promises next to nothing" in said("1000")
+    assert said("20") == said("inf") == ""

@@ -371,7 +371,7 @@ def test_what_rows_hold_changes_nothing(files, run, tmp_path):
     for name, table in tables.items():
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table(table), path)
-        result = run(*arguments(files, ratings=str(path), dataset=name))
+        result = run(*arguments(files, ratings=str(path), dataset=name), "--force")
         outcomes.add((result.exit_code, result.stderr, result.stdout.replace(name, "NAME")))
     assert len(outcomes) == 1
     assert next(iter(outcomes))[:2] == (0, "")

@@ -29,7 +29,7 @@ RANGE = ["--rating-range", "1", "5"]
 
 
 def trained(run, shop, *words, table="ratings.parquet", epsilon="5"):
-    done = run("train", table, "--epsilon", epsilon, *shop, *words, "--out", "m.hush", "--json")
+    done = run("train", table, "--epsilon", epsilon, *shop, *words, "--out", "m.hush", "--force", "--json")
     assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -22,7 +22,7 @@ def environment(tmp_path):
 
 def train_line(files, tmp_path, *more):
     line = ["train", files.train, "--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", *files.domain]
-    return [*HUSHREC, *line, "--out", str(tmp_path / "model.hush"), *more]
+    return [*HUSHREC, *line, "--out", str(tmp_path / "model.hush"), "--force", *more]
 
 
 def test_import_is_light():

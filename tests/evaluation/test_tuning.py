@@ -165,5 +165,5 @@ def test_commands(tmp_path, monkeypatch):
     show = json.loads(invoke("ledger", "show", "--json").stdout)
     assert [round(entry["epsilon"], 3) for entry in show["history"]] == [10.0]
     assert invoke("ledger", "close").exit_code == 0
-    again = run("ratings.parquet", "--out", "best.hush", "--mean-runs", "3")
+    again = run("ratings.parquet", "--out", "best.hush", "--force", "--mean-runs", "3")
     assert again.exit_code == 1 and "closed" in again.stderr
