@@ -117,4 +117,4 @@ def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) 
 
 
 def _label_domain(domain: Domain) -> Domain:
-    return replace(domain, rating_range=(-1.0, 1.0))
+    return replace(domain, rating_range=(-1.0, 1.0), likes=False)

@@ -144,3 +144,11 @@ def test_plan_says_what_to_expect(run, shop, job):
         assert "directions will stand out of the noise" in run(*line).stdout
         few = ["plan", "--epsilon", "0.1", "--delta", "1e-6", "--users", "100", "--items", "4000"]
         assert "everybody gets nearly the same list" in " ".join(run(*few).stdout.split())
+
+
+@pytest.mark.parametrize("model", ["one-bit-user", "private-projected-gradient", "projected-gradient"])
+def test_every_model_takes_likes_without_a_range(run, shop, model):
+    epsilon = "inf" if model == "projected-gradient" else "20"
+    line = ["train", "likes.parquet", "--implicit", "--model", model, "--epsilon", epsilon, *shop]
+    done = run(*line, "--out", "any.hush", "--force", "--json")
+    assert done.exit_code == 0, done.stderr
