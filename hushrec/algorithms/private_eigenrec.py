@@ -10,7 +10,10 @@ released; no Gramian is.
 User side (local): her row without its part along popularity, at norm 1, and her factors at norm 1, whose
 outer product is her contribution.
 Server side (global): the left singular vectors of the noisy sum are the next item vectors. The first of all
-vectors, popularity, is known from the released item weights. Sensitivities: docs/proofs/private-eigenrec.md.
+vectors, popularity, is known from the released item weights.
+Where a first release of the item x item matrix has more of pairs of items than of tastes, the matrix is
+released again instead, and items recommend items (:mod:`hushrec.algorithms.item_matrix`). Sensitivities:
+docs/proofs/private-eigenrec.md.
 """
 
 from __future__ import annotations
@@ -25,14 +28,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
+from hushrec.algorithms.ease import MOST_ITEMS, own_likes
+from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.checks import check_numbers, check_threshold, check_within
 from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
-from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing, truncated
+from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
+from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import residual_sums
 from hushrec.kernels.sparse_rows import weight_sums
-from hushrec.privacy import Bounded, Budget, Plan, counted, positive, signed, together
+from hushrec.kernels.symmetric import outer_sums
+from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.users import Users, norms
 
 Array = NDArray[Any]
@@ -51,7 +59,13 @@ _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 #: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
 _LONGEST = 4.0
 #: Steps in the largest entry of the popularity vector, as a power of two.
-_POPULARITY_BITS = 7
+_POPULARITY_BITS = 5
+#: The item x item matrix is released first where (mu times the number of users) is within these; its share.
+_MATRIX_FROM, _MATRIX_TO, _MATRIX_SHARE = 3500.0, 250_000.0, 0.15
+#: For that matrix a user's row less its popularity is made longer by less than this factor.
+_LONGEST_IN_MATRIX = 2.0
+#: What the matrix has along popularity, a user.
+_ALONG_POPULARITY = 0.1
 #: A direction stands out where so much of it is beyond doubt.
 _STANDS_OUT = 0.5
 #: What of all directions together must be beyond doubt for half of a round to go on looking.
@@ -87,6 +101,10 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
     share_growth : float
         A round's budget as a multiple of the one before, > 0.
+    matrix_share : float
+        Part of the rounds' budget for a release of the item x item matrix before them, in [0, 0.99]. The
+        rounds begin with its directions; where it has more of pairs of items than of directions, they release
+        the matrix again, and items recommend items.
     equalization : float
         Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that the
         strong ones do not use up the users' norm.
@@ -102,9 +120,10 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     computed from it and her own likes. Gaussian releases, whose mu squared adds up to the budget's: the item
     weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in every
     round the sum of the outer products of her row, without popularity, and her factors, each of norm 1 (1 and
-    2). Where earlier releases show no taste, a round is for the item weights in part or whole, at the same
-    sensitivity and charge. No clip is chosen: nearly every user is at the bound. Proof:
-    docs/proofs/private-eigenrec.md.
+    2). If planned, there is the item matrix before, the sum of that row times itself (1 and sqrt(2)). Where
+    earlier releases show no taste, a round is for the item weights in part or whole, and where they show
+    pairs of items for the item matrix, at the same sensitivity and charge. No clip is chosen: nearly every
+    user is at the bound. Proof: docs/proofs/private-eigenrec.md.
     """
 
     name: ClassVar[str] = "private-eigenrec"
@@ -119,6 +138,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     popularity_gain: float = 0.7
     weights_share: float = 0.12
     share_growth: float = 2.0
+    matrix_share: float = 0.0
     equalization: float = 0.5
     like_from: float | None = None
     n_users: int | None = None
@@ -132,11 +152,16 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             weights_share=(self.weights_share, float, 0, 1),
             share_growth=(self.share_growth, float, 0, None),
         )
-        check_within(weight_exponent=(self.weight_exponent, -1, 0))
+        check_within(weight_exponent=(self.weight_exponent, -1, 0), matrix_share=(self.matrix_share, 0, 0.99))
         check_within(
             equalization=(self.equalization, 0, 1), popularity_gain=(self.popularity_gain, 0.01, 100)
         )
         check_threshold(self.like_from, "like_from")
+        if self.matrix_share and self.learned_items > MOST_ITEMS:
+            raise InputError(
+                f"An item matrix of {self.learned_items:,} items takes more than 1 GiB; set learned_items to"
+                f" at most {MOST_ITEMS:,}, or matrix_share to 0."
+            )
         if self.n_users is not None:
             check_numbers(n_users=(self.n_users, int, 1, None))
 
@@ -156,7 +181,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             Fields to set otherwise.
         """
         check_numbers(n_users=(n_users, int, 1, None))
-        root = math.sqrt(min(budget.mu * n_users, 1e9))
+        signal = min(budget.mu * n_users, 1e9)
+        root = math.sqrt(signal)
         affordable = _RANK_PER_ROOT * root - _RANK_LESS
         rank = min(round(affordable), _LARGEST_RANK)
         rank = rank if rank >= _LEAST_RANK else 0
@@ -164,6 +190,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "rank": rank,
             "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
             "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
+            "matrix_share": _MATRIX_SHARE if _MATRIX_FROM <= signal <= _MATRIX_TO else 0.0,
             "n_users": n_users,
         }
         return cls(**(chosen | changes))
@@ -178,10 +205,17 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         if self.n_users is None:
             rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
         growth = [self.share_growth**step for step in range(self.iterations)]
+        left *= 1 - self.weights_share
+        if self.matrix_share:
+            rounds.append(Round("item matrix", left * self.matrix_share, positive(1.0)))
         for step, part in enumerate(growth, 1):
-            share = left * (1 - self.weights_share) * part / math.fsum(growth)
-            rounds.append(Round(f"item sums {step}", share, signed(1.0)))
+            share = left * (1 - self.matrix_share) * part / math.fsum(growth)
+            rounds.append(Round(self._label(step), share, signed(1.0)))
         return plan_of(rounds, budget, fraction, whole=1.0)
+
+    def _label(self, step: int) -> str:
+        """Of a round; where what it releases is chosen by then, the label says so."""
+        return f"item sums {step}" + (", or the item matrix again" if self.matrix_share else "")
 
     def _rank(self, domain: Domain) -> int:
         return min(self.rank, domain.n_items - 1)
@@ -202,7 +236,14 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         supported, taste = known.learned, _NOTHING
         if rank:
             users.scale(known.scale, known.first)
-            taste, noisy, noise_sd = self._power_iteration(users, known, rank, gate, seed)
+            start = np.random.default_rng(seed).standard_normal((int(known.learned.sum()), rank))
+            if self.matrix_share:
+                matrix = gate.release("item matrix", users.item_matrix(known.learned, positive(1.0)))
+                parts = ItemMatrix.of(unpacked(matrix), gate.noise_sd("item matrix") / math.sqrt(2), rank)
+                if self._has_pairs(parts):
+                    return self._of_pairs(users, known, matrix, rank, gate)
+                start = parts.start()
+            taste, noisy, noise_sd = self._power_iteration(users, known, start, gate)
             supported = supported | self._learned(noisy, noise_sd, rank)
         popularity = _popularity(noisy, noise_sd)
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
@@ -239,7 +280,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return learned
 
     def _power_iteration(
-        self, users: LikingUsers, known: _Known, rank: int, gate: Gate, seed: int
+        self, users: LikingUsers, known: _Known, start: Array, gate: Gate
     ) -> tuple[_Taste, Array, float]:
         """What was found of taste, and the item weights with their noise, which may be less by now.
 
@@ -247,11 +288,11 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         again, beside its sums or instead of them.
         """
         first = known.first[known.learned]
-        probe = _apart(np.random.default_rng(seed).standard_normal((len(first), rank)), first)
-        vectors, taste = np.zeros((len(known.learned), rank)), _NOTHING
+        probe = _apart(start, first)
+        vectors, taste = np.zeros((len(known.learned), start.shape[1])), _NOTHING
         weights, weights_sd, part = known.noisy, known.noise_sd, 0.0
         for step in range(1, self.iterations + 1):
-            label = f"item sums {step}"
+            label = self._label(step)
             vectors[known.learned] = probe
             noisy = gate.release(label, users.contributions(vectors, known.learned, part))
             noise_sd = gate.noise_sd(label)
@@ -275,14 +316,43 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         part = min(1.0, _DOUBTFUL * noise_sd / max(heavy, noise_sd, 1e-100)) / (1 + (certain / _SOME) ** 2)
         return float(np.rint(100 * part) / 100)
 
+    def _has_pairs(self, parts: ItemMatrix) -> bool:
+        """What the rounds release: decided by the released matrix alone."""
+        return parts.has_pairs()
+
+    def _of_pairs(
+        self, users: LikingUsers, known: _Known, matrix: Array, rank: int, gate: Gate
+    ) -> dict[str, Any]:
+        """The matrix again in every round, then items that recommend items."""
+        precision = _precision(gate.noise_sd("item matrix"))
+        total = precision * matrix
+        for step in range(1, self.iterations + 1):
+            again = gate.release(self._label(step), users.item_matrix(known.learned, signed(1.0)))
+            own = _precision(gate.noise_sd(self._label(step)))
+            precision, total = precision + own, total + own * again
+        noise_sd = math.sqrt(0.5 / precision) if gate.private else 0.0
+        parts = ItemMatrix.of(unpacked(total / precision), noise_sd, rank)
+        scale, along = known.scale[known.learned], known.first[known.learned]
+        along = along / np.linalg.norm(along)
+        weights = parts.weights(along, _ALONG_POPULARITY * known.n_users) * scale[:, None] / scale
+        return {
+            "center": np.float64(0.0),
+            "item_bias": 1e-6 * known.popularity,
+            "item_factors": weights.T.astype(np.float32),
+            "learned_items": np.flatnonzero(known.learned).astype(np.int32),
+            "supported": known.learned.astype(np.uint8),
+        }
+
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: weighted sum of her items' factors, over that of their popularity.
 
         A user without a learned item has no factors, and gets the popular items.
         """
+        history = history.liked(self.like_from)
+        if "learned_items" in arrays:  # items recommend items
+            return UserState(np.zeros(history.n_users), own_likes(history, arrays["learned_items"]))
         items = arrays["item_factors"].astype(np.float64)
         weight = arrays["history_weight"]
-        history = history.liked(self.like_from)
         likes = _likes(history)
         sums = likes @ (items * weight[:, None])
         popularity = weight_sums(history.matrix.indptr, history.matrix.indices, arrays["item_bias"] * weight)
@@ -297,7 +367,7 @@ class LikingUsers(Users):
         super().__init__(ratings)
         self._scale = np.ones(ratings.n_items)
         self._first = np.zeros(ratings.n_items)
-        self._user_weight = self._along = np.zeros(ratings.n_users)
+        self._user_weight = self._along = self._longer = np.zeros(ratings.n_users)
 
     def scale(self, scale: Array, first: Array) -> None:
         """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
@@ -311,6 +381,7 @@ class LikingUsers(Users):
         along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
         apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
         self._scale, self._first = scale, first
+        self._longer = 1 / apart
         self._user_weight, self._along = unit / apart, along / (apart * square)
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
@@ -344,6 +415,27 @@ class LikingUsers(Users):
         parts = [weights.times(math.sqrt(part))] if part > 0 else []
         parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
         return together(parts, signed(1.0))
+
+    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
+        """Sum over users of (her row less its popularity, at norm 1) x the same: norm <= 1.
+
+        Between the learned items, a packed triangle. Rows are rounded to integers in units of a step, and all
+        that is computed from them is exact.
+        """
+        matrix, step = self._ratings.matrix, spacing(_LONGEST_IN_MATRIX * CLIP_MARGIN, FACTOR_BITS)
+        along_step = step / _grid(self._first)
+        room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / self._longer)
+        rows = sp.csr_array(matrix, dtype=np.float64, copy=True)
+        rows.data = np.repeat(room * self._user_weight, np.diff(rows.indptr)) * self._scale[rows.indices]
+        rows.data = truncated(rows.data + step / 2, step)
+        rows, first = rows[:, np.flatnonzero(learned)], self._first[learned]
+        along = truncated(room * self._along + along_step / 2, along_step)
+        sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
+        both, square = rows.T @ along, float(along @ along)
+        left, right = np.tril_indices(len(first))
+        sums -= first[left] * both[right]
+        sums -= (both - first * square)[left] * first[right]
+        return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
         """The norm that each user's contribution may have before truncation, which can lengthen it here."""
@@ -445,6 +537,11 @@ def _likes(ratings: Ratings) -> sp.csr_array:
 def _grid(first: Array) -> float:
     """The step, a power of two, of which a popularity vector's entries are made multiples."""
     return spacing(float(first.max()), _POPULARITY_BITS)
+
+
+def _precision(noise_sd: float) -> float:
+    """What a release counts for in a mean of several."""
+    return noise_sd**-2.0 if noise_sd else 1.0
 
 
 def _apart(block: Array, direction: Array) -> Array:

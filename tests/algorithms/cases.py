@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
@@ -24,6 +24,7 @@ from hushrec.algorithms import (
     PrivateEigenRec,
     UserLevelOneBit,
 )
+from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.data import Domain, Ratings
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
@@ -74,6 +75,20 @@ class DividedEigenRec(PrivateEigenRec):
     @staticmethod
     def _part_of_weights(certain: float, noisy: np.ndarray, noise_sd: float) -> float:
         return 0.4
+
+
+class PairedEigenRec(PrivateEigenRec):
+    """Private EigenRec that takes the item matrix to be of pairs, or not to be, whatever was released."""
+
+    paired: ClassVar[bool] = True
+
+    def _has_pairs(self, parts: ItemMatrix) -> bool:
+        super()._has_pairs(parts)
+        return self.paired
+
+
+class UnpairedEigenRec(PairedEigenRec):
+    paired = False
 
 
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}
@@ -220,11 +235,21 @@ CASES += [
     ),
 ]
 
+ROOM = {"item matrix": "0.99: what rounding may add has its room"}
+PAIRS = ROOM | {"item sums": ROOM["item matrix"]}
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
     Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
+    Case(
+        "private-eigenrec, matrix first",
+        PrivateEigenRec(rank=2, iterations=2, matrix_share=0.2),
+        loose=ROOM,
+        pairs=100,
+    ),
+    Case("private-eigenrec, pairs", PairedEigenRec(rank=2, iterations=2, matrix_share=0.2), loose=PAIRS),
+    Case("private-eigenrec, no pairs", UnpairedEigenRec(rank=2, iterations=1, matrix_share=0.5), loose=ROOM),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
     Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0), pairs=400),
     Case(

@@ -37,7 +37,7 @@ def test_it_matches_a_slow_twin(
     rows = np.array([row / max(np.linalg.norm(row), 1e-300) for row in rows])
     first = popularity[learned] * scale
     first /= np.linalg.norm(first)
-    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 7)  # so that the largest entry is 65 to 128 steps
+    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)  # so that the largest entry is 17 to 32 steps
     rounded = np.rint(first / grid)
     apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
     n_users = 90 + noise["number of users"][0]
@@ -251,7 +251,7 @@ def test_parts_of_the_users_add_up_and_nobody_passes_the_bound() -> None:
     ratings = likes_of_groups(120, 400, 5, 1)
     rng = np.random.default_rng(2)
     scale, first = rng.uniform(1, 3, 400), rng.uniform(0.01, 1, 400)
-    first = np.rint(first * 100) / 128
+    first = np.rint(first * 25) / 32
     vectors = rng.standard_normal((400, 20))
 
     def sums(chosen: np.ndarray) -> np.ndarray:

@@ -439,6 +439,27 @@ def items_learned_by_exact_weights(monkeypatch: Any) -> None:
     monkeypatch.setattr(PrivateEigenRec, "train", wrong)
 
 
+def popularity_left_in_the_matrix(monkeypatch: Any) -> None:
+    matrix = private_eigenrec.LikingUsers.item_matrix
+
+    def wrong(self: private_eigenrec.LikingUsers, learned: Array, bound: Bound) -> Bounded:
+        self._along = np.zeros_like(self._along)
+        return matrix(self, learned, bound)
+
+    monkeypatch.setattr(private_eigenrec.LikingUsers, "item_matrix", wrong)
+
+
+def pairs_found_in_the_rows(monkeypatch: Any) -> None:
+    train = PrivateEigenRec.train
+
+    def wrong(self: PrivateEigenRec, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+        odd = bool(users.count()._values[0] % 2)
+        monkeypatch.setattr(PrivateEigenRec, "_has_pairs", lambda *_: odd)
+        return train(self, users, gate, seed)
+
+    monkeypatch.setattr(PrivateEigenRec, "train", wrong)
+
+
 def quarter_of_the_sensitivity(monkeypatch: Any) -> None:
     """In the plan and in the bound of what is contributed, so that the gate finds them equal."""
     for module in (users_module, eigensolvers):
@@ -1268,6 +1289,16 @@ MUTANTS = [
         "items learned by their exact weights (EigenRec)",
         items_learned_by_exact_weights,
         replayed("private-eigenrec"),
+    ),
+    Mutant(
+        "popularity left in the item matrix, at norms for rows without it (EigenRec)",
+        popularity_left_in_the_matrix,
+        sensitivity("private-eigenrec, matrix first"),
+    ),
+    Mutant(
+        "pairs of items found in the rows, not in what was released (EigenRec)",
+        pairs_found_in_the_rows,
+        replayed("private-eigenrec, matrix first"),
     ),
     # what the accountant lets through
     Mutant(
