@@ -263,18 +263,9 @@ def compare(
         )
         charged.extend(accountant.releases)
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
-        found = {
-            key: value for key, value in result.metrics.items() if not (likes and key in ("rmse", "mae"))
-        }
-        rows.append(
-            {
-                "model": name,
-                "epsilon": budget.epsilon,
-                "draw": draw,
-                "directions": model.directions,
-                **_flat(found),
-            }
-        )
+        run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
+        shown = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
+        rows.append({**run, **_flat(shown)})
     return Comparison(
         rows=tuple(rows),
         delta=delta,
