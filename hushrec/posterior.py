@@ -19,6 +19,13 @@ Array = NDArray[Any]
 _SMALLEST_WEIGHT = 1e-2
 #: An item is recommended before others only if its released weight is this many times its noise.
 _SUPPORT = 5.0
+#: Factor of the declared variance of the item biases that is usual, and the deviation of its logarithm.
+#: Chosen on coat, ML-100K and `realistic` data: the benchmark never_loses.
+_USUAL_SCALE = 0.4, 0.8
+#: Part of the noise that stays in a weight. Same study, and the validation ratings of ML-1M.
+_NOISE_KEPT = 0.3
+#: The distribution of the weights: points, bins of what was released, rounds of the fit.
+_WEIGHT_GRID, _WEIGHT_BINS, _WEIGHT_ROUNDS = 200, 4000, 100
 
 
 def level(noisy: Array, domain: Domain) -> tuple[float, float]:
@@ -30,6 +37,31 @@ def level(noisy: Array, domain: Domain) -> tuple[float, float]:
 def usable_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.bool_]]:
     """Item weights > 0, and which items are supported, of `Users.item_weights` released."""
     return np.maximum(released, max(noise_sd, _SMALLEST_WEIGHT)), released > _SUPPORT * noise_sd
+
+
+def item_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Item weights > 0 as they are likely, and which items are supported, of `Users.item_weights` released.
+
+    Posterior means under the likeliest mixture of point masses on a grid (Kiefer and Wolfowitz 1956), of even
+    steps in the logarithm, from a flat start; what was released is binned by a fifth of its noise. Where
+    noise hides the weights, all come out as their mean; where it does not, as they were released. A part
+    of the noise is added, in squares: too large a weight costs less than too small a one.
+    """
+    supported = released > _SUPPORT * noise_sd
+    if noise_sd < _SMALLEST_WEIGHT:
+        return np.maximum(released, _SMALLEST_WEIGHT), supported
+    support = np.geomspace(_SMALLEST_WEIGHT, max(float(released.max()), 2 * _SMALLEST_WEIGHT), _WEIGHT_GRID)
+    step = max(noise_sd / 5, float(np.ptp(released)) / _WEIGHT_BINS)
+    bins, place, counts = np.unique(np.rint(released / step), return_inverse=True, return_counts=True)
+    blurred = np.hypot(noise_sd, np.gradient(support) / 2)  # a grid is as fine as the noise, or as it is
+    likelihood = -0.5 * ((step * bins[:, None] - support) / blurred) ** 2 - np.log(blurred)
+    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    masses = np.full(_WEIGHT_GRID, 1 / _WEIGHT_GRID)
+    for _ in range(_WEIGHT_ROUNDS):
+        joint = likelihood * masses
+        masses = (counts / joint.sum(axis=1)) @ joint / len(released)
+    joint = likelihood * masses
+    return np.hypot((joint @ support / joint.sum(axis=1))[place], _NOISE_KEPT * noise_sd), supported
 
 
 def adaptive_weights(weights: Array, exponent: float) -> Array:
@@ -65,11 +97,32 @@ def regression(
     return np.linalg.solve(total, scaled.T @ released), total
 
 
-def likeliest_scale(released: Array, variance: Array, noise_variance: Array) -> float:
-    """Factor of the variance under which released numbers, noise and all, are likeliest."""
-    scales = np.geomspace(1e-4, 1e2, 61)
+def likely_variance(measured: float, noise_sd: float, usual: float, spread: float) -> float:
+    """Posterior mean of a variance that was released with noise.
+
+    Beforehand its logarithm is normal, about that of a usual value and with that spread.
+    """
+    if noise_sd < 0.02 * measured:  # finer than the grid
+        return measured
+    values = usual * np.exp(spread * np.linspace(-8, 8, 401))
+    noise_sd = max(noise_sd, 1e-3 * usual)
+    surprise = ((values - measured) / noise_sd) ** 2 / 2 + (np.log(values / usual) / spread) ** 2 / 2
+    likelihood = np.exp(surprise.min() - surprise)
+    return float(values @ likelihood / likelihood.sum())
+
+
+def likely_scale(released: Array, variance: Array, noise_variance: Array) -> float:
+    """Posterior mean of the factor of the variance, from released numbers, noise and all.
+
+    Beforehand its logarithm is normal (:data:`_USUAL_SCALE`): that is what remains where noise hides the
+    numbers.
+    """
+    scales = np.geomspace(1e-4, 1e1, 51)
     totals = np.maximum(scales[:, None] * variance + noise_variance, 1e-300)
-    return float(scales[np.argmin((np.log(totals) + released**2 / totals).sum(axis=1))])
+    surprise = (np.log(totals) + released**2 / totals).sum(axis=1) / 2
+    surprise += (np.log(scales / _USUAL_SCALE[0]) / _USUAL_SCALE[1]) ** 2 / 2
+    likelihood = np.exp(surprise.min() - surprise)
+    return float(scales @ likelihood / likelihood.sum())
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:

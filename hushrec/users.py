@@ -24,13 +24,18 @@ from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import predict_pairs, residual_norms, residual_sums
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
-from hushrec.privacy import Bound, Bounded, counted, jointly, positive, signed, together
+from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
 
 Array = NDArray[Any]
 
 #: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
 #: the range and of 1: under replace either both data sets hold her ratings, or her mean goes with her.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
+#: The same for (variance about her mean, squared mean less its sampling variance), in units of the square of
+#: half the range.
+SPREADS_BOUND = Bound(math.sqrt(1.25), math.sqrt(3.25))
+#: Usual variance of a user's ratings about her own mean, in units of the square of half the range.
+USUAL_SPREAD = 0.25
 #: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
 _FAR = 1e4
 
@@ -96,19 +101,24 @@ class Users:
         return deviations, _item_weights(ratings, weight)
 
     def spreads(self) -> Bounded:
-        """Sums over users of the mean square of her ratings about her own mean, and of the square of that
-        mean about the middle of the range less its sampling variance; shape (2,)."""
+        """Sums over users of the variance of her ratings about her own mean, and of the square of that mean
+        about the middle of the range less its sampling variance; shape (2,).
+
+        A variance counts for at most the square of half the range. A single rating shows none: it is taken
+        for :data:`USUAL_SPREAD`.
+        """
         domain, matrix = self.domain, self._ratings.matrix
         counts, square = np.diff(matrix.indptr), domain.half_width**2
         users = np.repeat(np.arange(len(counts)), counts)
         means = user_means(self._ratings) - domain.midpoint
         deviations = matrix.data.astype(np.float64) - domain.midpoint - means[users]
-        within = np.bincount(users, deviations**2, minlength=len(counts)) / np.maximum(counts, 1)
-        within = np.minimum(within, square)
-        about = np.clip(means**2 - within / np.maximum(counts - 1, 1), -square, square)
+        squares = np.bincount(users, deviations**2, minlength=len(counts))
+        alone = USUAL_SPREAD * square * (counts > 0)
+        within = np.minimum(np.where(counts > 1, squares / np.maximum(counts - 1, 1), alone), square)
+        about = np.clip(means**2 - within / np.maximum(counts, 1), -square / 2, square)
         step = spacing(square)
         sums = np.array([truncated(CLIP_MARGIN * values, step).sum() for values in (within, about)])
-        return Bounded(sums, jointly(counted(square), signed(square)), scale=1 / square, step=step)
+        return Bounded(sums, SPREADS_BOUND.times(square), scale=1 / square, step=step)
 
 
 class FittedUsers(Users):

@@ -92,7 +92,7 @@ def _no_popularity(*given: Any) -> tuple[Array, Array]:
 def _declared_units(self: Any, users: Any, gate: Any) -> Any:
     """Units of half the range instead of the released spreads: those that MovieLens has."""
     level = _LEVEL(self, users, gate)
-    spread = math.sqrt(private_als._USUAL_SPREAD) * users.domain.half_width
+    spread = math.sqrt(private_als._USUAL_SPREAD[0]) * users.domain.half_width
     return level._replace(spread=spread, bias_regularization=8.0)
 
 
@@ -115,7 +115,7 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "rating clip, twice as wide": rating_clip(2.0),
     "no Wiener gain": _replaced("wiener_gain", _plain_gain),
     "no popularity": _replaced("regression", _no_popularity),
-    "bias spread declared": _replaced("likeliest_scale", lambda *given: 1.0),
+    "bias spread declared": _replaced("likely_scale", lambda *given: 1.0),
     "residual variance declared": _replaced("_residual_variance", _first_residual),
     "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
     "users certain": lambda: mock.patch.object(FittedUsers, "_uncertainty", _certain),

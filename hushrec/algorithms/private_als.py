@@ -29,54 +29,67 @@ from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.posterior import (
     adaptive_weights,
+    item_weights,
     level,
-    likeliest_scale,
+    likely_scale,
+    likely_variance,
     regression,
     shrinkage,
     standardised,
-    usable_weights,
     visible_part,
     wiener_gain,
 )
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
-from hushrec.users import LEVEL_BOUND, FittedUsers
+from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers
 
 Array = NDArray[Any]
 
-#: Usual values, in units of half the rating range: squared spread of a user's ratings about her mean, and of
-#: the users' means. Released ones are drawn to them by what their noise leaves open.
-_USUAL_SPREAD, _USUAL_OFFSETS = 0.25, 0.04
+#: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
+#: to the next: squared spread of a user's ratings about her mean, and of the users' means. Chosen on coat,
+#: ML-100K and `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
+_USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
+#: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so that
+#: users who must do without a level are not drawn to the middle.
+_USUAL_LEVEL = 1.0
 #: What biases usually leave of the squared spread.
 _USUAL_RESIDUAL = 0.75
 #: Server's model of an item's bias, in units of the spread: deviation from its regression on the log weight
-#: before the first round tells, and sampling variance of a released sum per unit of weight.
-_BIAS_PRIOR, _BIAS_SAMPLING = 0.65, 0.76
+#: before the first round tells, and sampling variance of a released sum per unit of weight and per unit of
+#: weight times a cell's usual weight. Same study, and the validation ratings of ML-1M.
+_BIAS_PRIOR, _BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.65, 0.2, 0.6
 #: Deviation of what is common to all items: their mean from the level, and a slope on the log weight.
 _COMMON_PRIOR = 0.5, 0.3
 #: The same sampling variance for the sums of the iterations, per residual variance.
 _FACTOR_SAMPLING = 0.3
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
-#: in the biases is this fraction of the released weight.
-_BIAS_SLOPE = 0.35
+#: in the biases is this fraction of the released weight. Same study.
+_BIAS_SLOPE = 0.45
 #: The same for the part of the biases that item features explain, which no Wiener gain damps.
 _FEATURE_SLOPE = 0.8
 #: Factor of the bias clip from one round to the next.
 _BIAS_CLIP_DECAY = 0.85
 #: A round's budget as a multiple of the one before.
 _BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
-#: Parts of the budget for the level, the spreads and the residual variance of an iteration.
-_LEVEL_SHARE, _SPREADS_SHARE, _RESIDUAL_SHARE = 0.01, 0.01, 0.004
+#: Part of the budget for the residual variance of an iteration.
+_RESIDUAL_SHARE = 0.004
 #: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
 _RESIDUAL_SHRINKAGE = 0.8
+#: Users' factors vary less in the model than declared where a user's root of her number of ratings is below
+#: this in the mean: what few ratings show of taste is mostly noise. Same study, epsilon 5 to 20.
+_MANY_RATINGS = 8.0
+#: Part of an item factor's prior variance that returns from one iteration to the next, since users move too.
+_DRIFT = 0.5
 #: A user's squared residual counts for at most this many times the last released one; of the squared spread
 #: at first.
 _RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
 #: The residual variance falls from one release to the next by no more than this factor.
 _SMALLEST_RESIDUAL = 1e-3
-#: Smallest and largest ridge on a user's offset, in ratings.
-_OFFSET_RIDGES = 1.0, 300.0
+#: Smallest and largest ridge on a user's offset, in ratings, and smallest squared spread.
+_OFFSET_RIDGES, _SMALLEST_SPREAD = (0.2, 300.0), 1 / 400
 #: Beyond this the number of users bounds what can be learned, not the noise.
 _LARGEST_MU = 8.0
+#: Below this number of users times mu, level and spreads get more than 1% of the budget.
+_FEW = 400.0
 #: Items up to which a planned model starts from a private item x item matrix.
 _LARGEST_SPECTRAL = 4000
 
@@ -124,9 +137,10 @@ class PrivateALS(Estimator[FittedUsers]):
     start_clip : float or None
         Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only without
         privacy.
-    weights_share, start_share, bias_share, factor_share : float
-        Parts of the budget (of mu squared) for the item weights, the spectral start, all bias rounds and all
-        iterations, in [0, 1]; what is not released gets none, and the rest is scaled to the whole.
+    level_share, weights_share, start_share, bias_share, factor_share : float
+        Parts of the budget (of mu squared) for the level and as much for the spreads, the item weights, the
+        spectral start, all bias rounds and all iterations, in [0, 1]; what is not released gets none, and the
+        rest is scaled to the whole.
     gramian_share : float
         Part of an iteration's budget for its Gramian, in (0, 1).
     n_users : int or None
@@ -162,6 +176,7 @@ class PrivateALS(Estimator[FittedUsers]):
     weight_exponent: float = -0.25
     start: str = "random"
     start_clip: float | None = 0.4
+    level_share: float = 0.01
     weights_share: float = 0.26
     start_share: float = 0.1
     bias_share: float = 0.4
@@ -179,6 +194,7 @@ class PrivateALS(Estimator[FittedUsers]):
             factor_clip_decay=(self.factor_clip_decay, float, 0, 1),
             weights_share=(self.weights_share, float, 0, 1),
             start_share=(self.start_share, float, 0, 1),
+            level_share=(self.level_share, float, 0, 1),
             bias_share=(self.bias_share, float, 0, 1),
             factor_share=(self.factor_share, float, 0, 1),
             gramian_share=(self.gramian_share, float, 0, 1),
@@ -222,7 +238,14 @@ class PrivateALS(Estimator[FittedUsers]):
         """
         check_numbers(n_users=(n_users, int, 1, None))
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
-        settings: dict[str, Any] = {"n_users": n_users, "bias_share": 0.73}
+        few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)
+        settings: dict[str, Any] = {
+            "n_users": n_users,
+            "bias_share": 0.73,
+            "level_share": 0.01 * min(max(1.0, few**2), 6.0),
+            # adaptive weights that noise hides are worse than none
+            "weight_exponent": -0.25 * signal / (signal + 0.1),
+        }
         if signal < 0.1:  # weights that noise hides spoil every round after them
             settings |= {"bias_rounds": 2, "weights_share": 0.4}
         if signal >= 1 and domain.n_items >= 8:
@@ -285,13 +308,13 @@ class PrivateALS(Estimator[FittedUsers]):
     def _first_rounds(self) -> list[Round]:
         """What is released before any item is learned."""
         rounds = [
-            Round("spreads", _SPREADS_SHARE, jointly(counted(1.0), signed(1.0))),
+            Round("spreads", self.level_share, SPREADS_BOUND),
             Round("item weights", self.weights_share, positive(1.0)),
         ]
         if self.n_users is None:
-            rounds.insert(0, Round("level", _LEVEL_SHARE, LEVEL_BOUND))
+            rounds.insert(0, Round("level", self.level_share, LEVEL_BOUND))
         elif self.scores == "ratings":  # nobody is counted again
-            rounds.insert(0, Round("level", _LEVEL_SHARE, signed(1.0)))
+            rounds.insert(0, Round("level", self.level_share, signed(1.0)))
         return rounds
 
     def _bias_rounds(self) -> list[_BiasRound]:
@@ -333,11 +356,13 @@ class PrivateALS(Estimator[FittedUsers]):
         domain = users.domain
         level = self._level(users, gate)
         noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
-        weights, supported = usable_weights(noisy, weights_sd)
+        weights, supported = item_weights(noisy, weights_sd)
         relative = adaptive_weights(weights, self.weight_exponent)
         # item weights when cells weigh that much: an estimate, since the new sum would be a new release
         slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
         users.weigh(level.center, relative)
+        root = weights.sum() / level.n_users  # of a user's number of ratings
+        level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
 
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
         items = np.zeros((domain.n_items, 1), dtype=dtype)
@@ -373,15 +398,14 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def _ridge(self, level: _Level, residual: float) -> SweepSettings:
         """Users' ridge where the model leaves that residual variance."""
-        variance = self.user_variance * level.spread**2
         return SweepSettings(
-            regularization=_RESIDUAL_SHRINKAGE * residual / variance,
+            regularization=_RESIDUAL_SHRINKAGE * residual / level.user_variance,
             bias_regularization=level.bias_regularization,
         )
 
     def _level(self, users: FittedUsers, gate: Gate) -> _Level:
         """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
-        domain, n_users, center = users.domain, float(self.n_users or 1), 0.0
+        domain, n_users, center, unsure = users.domain, float(self.n_users or 1), 0.0, 0.0
         half = domain.half_width
         if gate.is_planned("level"):
             if self.n_users is None:
@@ -389,15 +413,18 @@ class PrivateALS(Estimator[FittedUsers]):
             else:
                 noisy = np.append(gate.release("level", users.mean_sum()), n_users)
             center, n_users = level(noisy, domain)
-            center -= domain.midpoint
-            center *= float(shrinkage(half / 2, half * gate.noise_sd("level") / n_users))
+            known = float(shrinkage(_USUAL_LEVEL, gate.noise_sd("level") / n_users))
+            center = known * (center - domain.midpoint) / half
+            unsure = (1 - known) * _USUAL_LEVEL**2
         squares = gate.release("spreads", users.spreads()) / (n_users * half**2)
-        usual, noise_sd = np.array([_USUAL_SPREAD, _USUAL_OFFSETS]), gate.noise_sd("spreads") / n_users
-        within, offsets = (usual + shrinkage(usual, noise_sd) * (squares - usual)).tolist()
-        within = min(max(within, 1 / 400), 1.0)
-        ridge = float(np.clip(within / max(offsets, 1e-9), *_OFFSET_RIDGES))
-        center = domain.midpoint + center if self.scores == "ratings" else 0.0
-        return _Level(center, n_users, half * math.sqrt(within), ridge)
+        noise_sd = gate.noise_sd("spreads") / n_users
+        within = likely_variance(squares[0], noise_sd, *_USUAL_SPREAD)
+        within = min(max(within, _SMALLEST_SPREAD), 1.0)
+        offsets = likely_variance(squares[1] - center**2, noise_sd, *_USUAL_OFFSETS) + unsure
+        ridge = float(np.clip(within / offsets, *_OFFSET_RIDGES))
+        center = domain.midpoint + half * center if self.scores == "ratings" else 0.0
+        variance = self.user_variance * half**2 * within
+        return _Level(center, n_users, half * math.sqrt(within), ridge, variance)
 
     def _learn_biases(
         self,
@@ -419,14 +446,16 @@ class PrivateALS(Estimator[FittedUsers]):
         design = np.column_stack([np.ones(len(items)), popularity])
         precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
         ridge = self._ridge(level, unit**2)
+        cell = level.n_users / slopes.sum()  # a cell's usual weight
+        sampling = (_BIAS_SAMPLING * slope + _BIAS_SAMPLING_CELL * cell * slopes) * unit**2
         for step, (label, _, clip) in enumerate(self._bias_rounds()):
             users.fit(items, ridge)
             noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
-            noise_variance = (unit * gate.noise_sd(label)) ** 2 + _BIAS_SAMPLING * unit**2 * slope
+            noise_variance = (unit * gate.noise_sd(label)) ** 2 + sampling
             common, total = regression(noisy, slope, design, variance, noise_variance, precision)
             if step == 0:  # how far biases spread shows in the sums themselves
                 rest = noisy - slope * (design @ common)
-                prior = prior * likeliest_scale(rest, slope**2 * variance, noise_variance)
+                prior = prior * likely_scale(rest, slope**2 * variance, noise_variance)
                 variance = prior
                 common, total = regression(noisy, slope, design, variance, noise_variance, precision)
             precision, change = total, design @ common
@@ -476,6 +505,7 @@ class PrivateALS(Estimator[FittedUsers]):
         """Iterations with one Gramian for all items and updates by residuals; items, residual variance."""
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
+        usual, prior = self.factor_prior**2, np.full((len(items), self.rank), self.factor_prior**2)
         for step, (votes, _, gramian, sums, clip) in enumerate(self._factor_rounds()):
             users.fit(items, self._ridge(level, residual))
             released = gate.release(votes.label, users.residual_variance(items, slopes, most))
@@ -492,7 +522,7 @@ class PrivateALS(Estimator[FittedUsers]):
             gram = gate.release(gramian.label, contributions[1])
             noisy = gate.release(sums.label, contributions[0])
             # a user counts with what is not known of her factors, or they would shrink from round to round
-            variance = self.user_variance * square * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
+            variance = level.user_variance * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
             values, vectors = np.linalg.eigh(unpacked(gram[:-1]))
             values = np.maximum(values, square * gate.noise_sd(gramian.label)) / n_users + variance
             noisy = noisy - variance * slopes[:, None] * items[:, :-1]
@@ -502,10 +532,12 @@ class PrivateALS(Estimator[FittedUsers]):
                 items[:, :-1] -= guess
             slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
             noise_variance = (unit * gate.noise_sd(sums.label)) ** 2 + _FACTOR_SAMPLING * residual * slope
-            along, prior = noisy @ vectors, np.full(len(items), self.factor_prior**2)
-            change, prior = expected_from_features(scores, along, slope, prior, noise_variance)
-            gain = wiener_gain(slope, prior[:, None], noise_variance)
+            along = noisy @ vectors
+            change, rest = expected_from_features(scores, along, slope, prior.mean(axis=1), noise_variance)
+            prior *= (rest / prior.mean(axis=1))[:, None]
+            gain = wiener_gain(slope, prior, noise_variance)
             items[:, :-1] += (change + gain * (along - slope * change)) @ vectors.T
+            prior = np.minimum((1 - gain * slope) * prior + _DRIFT * usual, usual)
         return items, residual
 
 
@@ -545,13 +577,17 @@ class _Level(NamedTuple):
     spread : float
         Standard deviation of a user's ratings about her own mean.
     bias_regularization : float
-        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels.
+        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
+        this one, what is not known of it included.
+    user_variance : float
+        Prior variance of a user's factors.
     """
 
     center: float
     n_users: float
     spread: float
     bias_regularization: float
+    user_variance: float
 
 
 def _residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:

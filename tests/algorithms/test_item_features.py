@@ -12,7 +12,7 @@ from hushrec.algorithms.item_features import expected_from_features, feature_sco
 from hushrec.data import Ratings, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from tests.algorithms.twins import level, run, small, surprise
+from tests.algorithms.twins import level, likely_factor, likely_weights, run, small
 
 GRID = 2.0 ** np.arange(-6, 9)
 
@@ -100,33 +100,32 @@ def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_su
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = [np.flatnonzero(row) for row in dense]
     scores = feature_scores(features, 12)
-    center, _, unit, damping = level(dense, seen, noise, noise_sd)
+    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
     weights = noise["item weights"].copy()
     for s in seen:
         weights[s] += 1 / math.sqrt(len(s))
     visible = 1 - noise_sd["item weights"] ** 2 / np.var(weights)
+    weights = likely_weights(weights, noise_sd["item weights"])
     popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
     popularity = np.clip(popularity / math.sqrt(np.average(popularity**2, weights=weights)), -4, 4)
     design, bias = np.column_stack([np.ones(12), visible * popularity]), np.zeros(12)
     variance, known = np.full(12, (0.65 * unit) ** 2), np.diag([1 / 0.5, 1 / 0.3]) ** 2 / unit**2
-    scales = [10 ** (-4 + 0.1 * step) for step in range(61)]
     for step, clip in ((1, 0.3 * unit), (2, 0.3 * unit * 0.85)):
         sums = noise[f"item biases {step}"][:, 0].copy()
         for row, s in zip(dense, seen):
             left = row[s] - center - bias[s]
             contribution = (left - left.sum() / (len(s) + damping)) / math.sqrt(len(s))
             sums[s] += contribution * min(1.0, clip / np.linalg.norm(contribution))
-        slope = 0.35 * weights
-        error = (unit * noise_sd[f"item biases {step}"]) ** 2 + 0.76 * unit**2 * slope
+        slope = 0.45 * weights
+        error = (unit * noise_sd[f"item biases {step}"]) ** 2
+        error = error + unit**2 * (0.2 * slope + 0.6 * n_users / weights.sum() * weights)
         for again in (True, False):
             weighted = (slope / (slope**2 * variance + error))[:, None] * design
             total = known + weighted.T @ (slope[:, None] * design)
             common = design @ np.linalg.inv(total) @ weighted.T @ sums
             rest = sums - slope * common
             if again and step == 1:
-                variance = variance * min(
-                    scales, key=lambda k: surprise(rest, slope**2 * k * variance + error)
-                )
+                variance = variance * likely_factor(rest, slope**2 * variance, error)
         known = total
         sums = sums - slope * common
         columns = [a[:, None] for a in (sums, 0.8 * weights)]

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.integrate import quad
 
 from hushrec.algorithms import Estimator
 from hushrec.data import Domain, Ratings
@@ -58,13 +59,53 @@ def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[f
     half = 2.0
     deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
     n_users = len(dense) + noise["level"][1]
-    center = 3.0 + deviations / n_users * shown(half / 2, half * noise_sd["level"] / n_users)
-    spread = sum(row[s].var() for row, s in zip(dense, seen)) + noise["spreads"][0]
-    offsets = noise["spreads"][1]
+    known = shown(1.0, noise_sd["level"] / n_users)
+    center = known * deviations / n_users
+    spread, offsets = noise["spreads"]
     for row, s in zip(dense, seen):
-        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var() / (len(s) - 1)
-    spread, offsets = spread / n_users / half**2, offsets / n_users / half**2
+        spread += row[s].var(ddof=1)
+        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var(ddof=1) / len(s)
     error = noise_sd["spreads"] / n_users
-    spread = 0.25 + shown(0.25, error) * (spread - 0.25)
-    offsets = 0.04 + shown(0.04, error) * (offsets - 0.04)
-    return center, n_users, half * math.sqrt(spread), min(max(spread / max(offsets, 1e-9), 1.0), 300.0)
+    spread = likely(spread / n_users / half**2, error, 0.25, 0.6)
+    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.08, 0.8) + (1 - known)
+    return 3.0 + center, n_users, half * math.sqrt(spread), min(max(spread / offsets, 0.2), 300.0)
+
+
+def likely(measured: float, error: float, usual: float, spread: float) -> float:
+    """Posterior mean of a number of log-normal prior that was measured with normal noise, by integration."""
+
+    def weighted(power: int) -> float:
+        def density(x: float) -> float:
+            value = usual * math.exp(spread * x)
+            return value**power * math.exp(-(((value - measured) / error) ** 2 + x**2) / 2)
+
+        return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual) / spread], limit=500)[0]
+
+    return weighted(1) / weighted(0)
+
+
+def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
+    """Posterior means of weights under the mixture of 100 rounds of EM, cell by cell; a part of the noise."""
+    step = max(noise_sd / 5, (released.max() - released.min()) / 4000)
+    grid = [0.01 * (released.max() / 0.01) ** (k / 199) for k in range(200)]
+    width = np.gradient(grid) / 2
+    masses = [1 / 200] * 200
+    for _ in range(101):
+        shares = []
+        for value in released:
+            value = step * round(value / step)
+            row = [
+                mass * math.exp(-((value - at) ** 2) / (noise_sd**2 + w**2) / 2) / math.hypot(noise_sd, w)
+                for mass, at, w in zip(masses, grid, width)
+            ]
+            shares.append([cell / sum(row) for cell in row])
+        masses = np.mean(shares, axis=0)
+    return np.sqrt((np.array(shares) @ grid) ** 2 + (0.3 * noise_sd) ** 2)
+
+
+def likely_factor(values: np.ndarray, variance: np.ndarray, error: np.ndarray) -> float:
+    """Posterior mean of a variance's factor, whose log is normal about that of 0.4 with deviation 0.8."""
+    factors = [10 ** (-4 + 0.1 * step) for step in range(51)]
+    surprises = [surprise(values, f * variance + error) + (math.log(f / 0.4) / 0.8) ** 2 for f in factors]
+    chances = [math.exp((min(surprises) - each) / 2) for each in surprises]
+    return sum(map(math.prod, zip(factors, chances))) / sum(chances)

@@ -332,11 +332,11 @@ def exact_number_of_users(monkeypatch: Any) -> None:
 
 
 def exact_weights_after_the_release(monkeypatch: Any) -> None:
-    train, usable = PrivateALS.train, private_als.usable_weights
+    train, usable = PrivateALS.train, private_als.item_weights
 
     def wrong(self: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         exact = np.maximum(users.item_weights()._values, 0.01)
-        monkeypatch.setattr(private_als, "usable_weights", lambda _, noise_sd: usable(exact, noise_sd))
+        monkeypatch.setattr(private_als, "item_weights", lambda _, noise_sd: usable(exact, noise_sd))
         return train(self, users, gate, seed)
 
     monkeypatch.setattr(PrivateALS, "train", wrong)
