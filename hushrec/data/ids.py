@@ -214,32 +214,24 @@ def encode_ratings(column: Any) -> np.ndarray:
     column = as_arrow_or_objects(column)
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite; a signalling NaN stays a NaN
         if isinstance(column, np.ndarray):
-            return np.fromiter(map(parse_rating, column), dtype=np.float64, count=len(column)).astype(
-                np.float32
-            )
-        return _numbers(column)
+            return np.fromiter(map(parse_rating, column), np.float64).astype(np.float32)
+        kind = column.type
+        check_scalar_type(kind, "ratings")
+        if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+            return _numbers(column)
+        codes, values = dictionary(column)
+        parsed = np.fromiter(map(parse_rating, plain_values(values)), np.float64)
+        return np.append(parsed, math.nan).astype(np.float32)[codes]
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    kind = column.type
-    check_scalar_type(kind, "ratings")
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        ratings = np.empty(len(column), dtype=np.float32)
-        start = 0
-        for chunk in column.chunks:  # nulls become NaN
-            cells = chunk if pa.types.is_float32(kind) else chunk.cast(pa.float64(), safe=False)
-            ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
-            start += len(chunk)
-        return ratings
-    codes, values = dictionary(column)
-    parsed = np.fromiter(map(parse_rating, plain_values(values)), dtype=np.float64, count=len(values))
-    return np.append(parsed, math.nan).astype(np.float32)[codes]
-
-
-def check_lengths(*columns: Any) -> None:
-    """InputError unless all columns have the same number of rows."""
-    if len({len(column) for column in columns}) > 1:
-        raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
+    """Typed numbers chunk by chunk, null as NaN."""
+    ratings, start = np.empty(len(column), dtype=np.float32), 0
+    for chunk in column.chunks:
+        cells = chunk if pa.types.is_float32(chunk.type) else chunk.cast(pa.float64(), safe=False)
+        ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
+        start += len(chunk)
+    return ratings
 
 
 def _is_arrow(column: Any) -> bool:
@@ -323,10 +315,8 @@ def check_scalar_type(kind: pa.DataType, what: str, *, moments: bool = False) ->
     inner = kind
     while isinstance(inner, pa.BaseExtensionType) or pa.types.is_dictionary(inner):
         inner = inner.storage_type if isinstance(inner, pa.BaseExtensionType) else inner.value_type
-    temporal = pa.types.is_temporal(inner)
-    if moments and (pa.types.is_timestamp(inner) or pa.types.is_date(inner)):
-        temporal = False
-    if pa.types.is_nested(inner) or temporal:
+    moment = pa.types.is_timestamp(inner) or pa.types.is_date(inner)
+    if pa.types.is_nested(inner) or (pa.types.is_temporal(inner) and not (moments and moment)):
         raise InputError(f"The column of {what} holds {kind}; name one that holds plain {what}.")
 
 

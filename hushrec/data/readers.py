@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.ids import Encoded, check_lengths, encode_ids, encode_ratings
+from hushrec.data.ids import Encoded, encode_ids, encode_ratings
 from hushrec.data.sparse import check_sparse
 from hushrec.data.times import encode_times
 from hushrec.errors import InputError
@@ -97,7 +97,8 @@ def columns_of(users: Any, items: Any, ratings: Any, times: Any = None, *, impli
         ratings = encode_ratings(ratings)
     if times is not None:
         times = encode_times(_sized(times))
-    check_lengths(users, items, ratings, *([] if times is None else [times]))
+    if len({len(column) for column in (users, items, ratings, times) if column is not None}) > 1:
+        raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
     return Columns(users, items, ratings, times)
 
 

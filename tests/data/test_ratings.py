@@ -513,7 +513,7 @@ class TestWhatIsRefused:
         with pytest.raises(InputError, match="same number"):
             Ratings.from_any((["u"], ["1", "2"], [1.0]), CATALOGUE)
 
-    @pytest.mark.parametrize("bad", [np.ones((2, 2)), 3, "uvw"])
+    @pytest.mark.parametrize("bad", [np.ones((2, 2)), np.array([["u"], ["v"]], object), 3, "uvw"])
     def test_what_is_no_column(self, bad):
         with pytest.raises(InputError):
             Ratings.from_any((bad, ["1", "2"], [1.0, 2.0]), CATALOGUE)
