@@ -4,10 +4,13 @@ import copy
 import importlib
 import logging
 import math
+import os
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -172,3 +175,22 @@ def test_a_domain_read_from_public_data_trains_where_they_are_declared_public() 
     model = ItemBias().fit(ratings, Accountant(BUDGET, data_is_public=True))
     assert not model.privacy.private
     ALS(rank=2).fit(ratings, Accountant(Budget(math.inf, 1e-6)))
+
+
+def test_the_readme_passes_strict_type_checks(tmp_path) -> None:
+    root = Path(hushrec.__file__).parents[1]
+    (code,) = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    names = "from typing import Any\ncatalogue: list[str] = []\nframe: Any = None\n"
+    (tmp_path / "readme.py").write_text(names + code, encoding="utf-8")
+    words = [
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--cache-dir",
+        root / ".mypy_cache",
+        "readme.py",
+    ]
+    path = {**os.environ, "MYPYPATH": str(root)}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path, env=path)
+    assert done.returncode == 0, done.stdout

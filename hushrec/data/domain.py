@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +72,7 @@ class Domain:
         increasing; the cap is not a positive integer; the features are not numbers, or none is of an item.
     """
 
-    items: tuple[Any, ...]
+    items: Sequence[Any]
     rating_range: tuple[float, float] | None = None
     max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
     declared: bool = True
