@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec.kernels import packed, symmetric, threads
-from hushrec.papers.frank_wolfe.rows import top_right_singular
 
 
 def sparse(seed: int, n_rows: int = 40, n_cols: int = 13, density: float = 0.3) -> sp.csr_array:
@@ -49,12 +48,3 @@ def test_top_eigenpairs(order: int) -> None:
     values, vectors = packed.top_eigenpairs(matrix, 3)
     np.testing.assert_allclose(values, [9, 7, 3], rtol=1e-8)
     np.testing.assert_allclose(np.abs(basis[:, [0, 1, 3]].T @ vectors), np.eye(3), atol=1e-6)
-
-
-@pytest.mark.parametrize("n_cols", [20, 1400])
-def test_top_right_singular(n_cols: int) -> None:
-    matrix = sparse(4, 60, n_cols, 0.1)
-    value, vector = top_right_singular(matrix)
-    _, values, vectors = np.linalg.svd(matrix.toarray(), full_matrices=False)
-    assert value == pytest.approx(values[0], rel=1e-9)
-    assert abs(vectors[0] @ vector) == pytest.approx(1.0, abs=1e-9)

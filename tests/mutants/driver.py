@@ -38,7 +38,7 @@ ROOMS = {  # files of hushrec/
     "users and gates": r"(users|gate|estimator|engines/(parts|secure/gate))",
     "algorithms": r"(algorithms|papers/(?!masked)\w+)/.*",
     "data": r"data/(ratings|domain|readers|textfiles|ids|keys|sampling|splits)",
-    "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps|projection)",
+    "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps)",
     "secure aggregation": r"(engines/secure/(?!gate)\w+|network/messages|papers/masked/(masking|messages))",
     "plans and prints": r"(evaluation/(compare|runs|tuning|expected_loss)"
     r"|cli/(train|tune|compare|recommend|plan|show|report|files|ledger_\w+))",
