@@ -76,7 +76,7 @@ Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 File = Annotated[str, Parameter(metavar="FILE")]
 
 _MODEL = (
-    "Choose a model by hand instead of --for; hushrec train --model NAME --help lists the settings of any of"
+    "A model by its name; hushrec train --model NAME --help lists the settings of any of"
     f" {', '.join(ESTIMATORS)}."
 )
 _JOB = (
@@ -302,6 +302,11 @@ class Reading:
         """The ratings of a file, over a domain."""
         from hushrec.data import Ratings
 
+        if self.implicit and domain.high > 1:
+            raise InputError(
+                "--implicit is for a model of likes, and this one is of ratings from"
+                f" {domain.low:g} to {domain.high:g}; leave it out, and have a column of ratings."
+            )
         return Ratings.read(path, domain, **self.arguments())
 
     def arguments(self) -> dict[str, Any]:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from hushrec.privacy import Budget
     from hushrec.serving import Recommender
 
-#: Directions that are learned, as a part of the planned rank: usually half (docs/both.md).
-_LEARNED = 0.5
-#: What it takes to learn a direction, in multiples of what the rule takes to look for one, and at least of
-#: what there was where nothing was learned.
+#: Directions that are expected: so much of the planned rank, less so much (docs/both.md).
+_LEARNED, _LESS = 0.3, 0.5
+#: What it takes to learn a direction, in multiples of what it takes to expect one, and at least of what there
+#: was where nothing was learned.
 _SURELY, _MORE = 1.3, 2.0
 #: No more users and no larger epsilon are advised.
 _MOST_USERS, _MOST_EPSILON = 10**9, 50.0
@@ -92,11 +92,10 @@ def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) ->
     model: Any = getattr(estimator, "lists", estimator)
     if not budget.private or model.name not in (best("lists", True), best("ratings", True)):
         return Taste(None, {})
-    if not _looks(model):
+    directions = _expected(model, domain)
+    if not directions:
         return Taste(0, _ways(estimator, budget, domain), about=True)
-    if model.scores != "likes":
-        return Taste(None, {})
-    return Taste(round(_LEARNED * min(model.rank, domain.n_items - 1)), {}, about=True)
+    return Taste(directions if model.scores == "likes" else None, {}, about=True)
 
 
 def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
     found: dict[str, Any] = {}
     mu = budget.mu * math.sqrt(share)
     wanted = _SURELY * _looks_from(type(model), budget, domain)
-    if model.n_users is not None and _looks(model):
+    if model.n_users is not None and _expected(model, domain):
         wanted = max(wanted, _MORE * mu * model.n_users)
     if wanted / mu <= _MOST_USERS:
         found["users"] = _rounded(wanted / mu)
@@ -119,17 +118,20 @@ def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
     return found
 
 
-def _looks(model: Any) -> bool:
-    """Whether a model looks for directions of taste at all."""
-    return bool(model.rank > 0 and model.iterations > 0)
+def _expected(model: Any, domain: Domain) -> int:
+    """Directions that settings let expect; of a model of ratings, one if it looks for any."""
+    if model.scores != "likes":
+        return int(model.rank > 0 and model.iterations > 0)
+    return max(round(_LEARNED * min(model.rank, domain.n_items - 1) - _LESS), 0)
 
 
 def _looks_from(cls: type[Estimator[Any]], budget: Budget, domain: Domain) -> float:
-    """mu times the number of users from which on the rule looks for a direction of taste."""
+    """mu times the number of users from which on a direction of taste is expected."""
     low, high = 0, _MOST_USERS
     while high - low > 1 + low // 100:
         middle = (low + high) // 2
-        low, high = (low, middle) if _looks(cls.planned(budget, domain, middle)) else (middle, high)
+        found = _expected(cls.planned(budget, domain, middle), domain)
+        low, high = (low, middle) if found else (middle, high)
     return high * budget.mu
 
 

@@ -89,6 +89,12 @@ def test_likes_need_no_range_and_the_file_knows_them(run, shop):
     assert same.stdout == done.stdout, "a row is a like whatever its value"
 
 
+def test_a_model_of_ratings_takes_no_rows_for_likes(run, shop):
+    trained(run, shop, *RANGE)
+    done = run("recommend", "m.hush", "likes.parquet", "--user", "u1", "--implicit")
+    assert done.exit_code == 2 and "--implicit is for a model of likes" in done.stderr
+
+
 def test_a_threshold_of_ones_own(run, shop):
     assert trained(run, shop, *RANGE)["hyper_parameters"]["like_from"] == 4
     assert trained(run, shop, *RANGE, "--like-from", "2")["hyper_parameters"]["like_from"] == 2

@@ -1270,6 +1270,17 @@ MUTANTS = [
         sensitivity("private-eigenrec"),
     ),
     Mutant(
+        "likes are the ratings above everybody's mean",
+        set_to(
+            Ratings,
+            "liked",
+            lambda self, threshold: self.where(
+                self.matrix.data >= self.matrix.data.mean(), drop_empty=False, keyed=True
+            ),
+        ),
+        sensitivity("both"),
+    ),
+    Mutant(
         "popularity counted in the norm of a row, and left in the sum (EigenRec)",
         popularity_left_in_the_sum,
         sensitivity("private-eigenrec"),
