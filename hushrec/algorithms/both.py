@@ -30,7 +30,7 @@ from hushrec.users import Users
 Array = NDArray[Any]
 
 #: Part of the budget (of mu squared) for the model that recommends.
-_LISTS_SHARE = 0.47
+_LISTS_SHARE = 0.51
 #: Smallest epsilon for which a part is planned.
 _SMALLEST_EPSILON = 1e-6
 #: The release of both models that tells how much an item is rated, or liked.

@@ -66,7 +66,8 @@ def test_what_is_advised_is_enough_for_the_rule(name: str, n_users: int) -> None
 def test_lists_alone_are_advised_where_they_would_do() -> None:
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(5000)), rating_range=(1, 5))
     ways = [
-        expected_taste(Both.planned(budget, domain, users), budget, domain).ways for users in (100, 850, 2000)
+        expected_taste(Both.planned(budget, domain, users), budget, domain).ways
+        for users in (100, 1500, 4000)
     ]
     assert [each.get("for") for each in ways] == [None, "lists", None]
 
