@@ -200,7 +200,9 @@ def test_no_two_streams_are_equal(record_property):
     import copy
 
     draws = [draw(), draw(), SHARED.add_gaussian(np.zeros(4), 1.0, "a").tolist()]
-    draws.append(copy.deepcopy(SHARED).add_gaussian(np.zeros(4), 1.0, "a").tolist())
+    draws.append(SystemNoise().add_gaussian(np.zeros(4), 1.0, "a").tolist())
+    with pytest.raises(InputError, match="drawn twice"):
+        copy.deepcopy(SHARED)
     for method, workers in (("fork", 2), ("spawn", 1)):
         if method == "fork" and not hasattr(os, "fork"):
             continue
