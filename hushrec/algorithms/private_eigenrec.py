@@ -60,8 +60,10 @@ _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 _LONGEST = 4.0
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 5
-#: The item x item matrix is released first where (mu times the number of users) is within these; its share.
-_MATRIX_FROM, _MATRIX_TO, _MATRIX_SHARE = 3500.0, 250_000.0, 0.15
+#: The item x item matrix is released first where (mu times the number of users) is within these.
+_MATRIX_FROM, _MATRIX_TO = 4000.0, 250_000.0
+#: Its share is such that (that times the root of the share) is this; the largest, the smallest.
+_MATRIX_SIGNAL, _MATRIX_MOST, _MATRIX_LEAST = 1750.0, 0.12, 0.06
 #: For that matrix a user's row less its popularity is made longer by less than this factor.
 _LONGEST_IN_MATRIX = 2.0
 #: What the matrix has along popularity, a user.
@@ -190,7 +192,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "rank": rank,
             "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
             "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
-            "matrix_share": _MATRIX_SHARE if _MATRIX_FROM <= signal <= _MATRIX_TO else 0.0,
+            "matrix_share": _matrix_share(signal),
             "n_users": n_users,
         }
         return cls(**(chosen | changes))
@@ -537,6 +539,13 @@ def _likes(ratings: Ratings) -> sp.csr_array:
 def _grid(first: Array) -> float:
     """The step, a power of two, of which a popularity vector's entries are made multiples."""
     return spacing(float(first.max()), _POPULARITY_BITS)
+
+
+def _matrix_share(signal: float) -> float:
+    """Planned share of the item matrix: as much as it takes to see pairs of items in it."""
+    if not _MATRIX_FROM <= signal <= _MATRIX_TO:
+        return 0.0
+    return float(np.clip((_MATRIX_SIGNAL / signal) ** 2, _MATRIX_LEAST, _MATRIX_MOST))
 
 
 def _precision(noise_sd: float) -> float:
