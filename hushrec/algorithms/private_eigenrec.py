@@ -70,6 +70,8 @@ _LONGEST_IN_MATRIX = 2.0
 _ALONG_POPULARITY = 0.1
 #: A direction stands out where so much of it is beyond doubt.
 _STANDS_OUT = 0.5
+#: With so many certain directions, what chance could show of a further one is half taken for taste.
+_MANY = 5.0
 #: What of all directions together must be beyond doubt for half of a round to go on looking.
 _SOME = 0.1
 #: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
@@ -500,9 +502,13 @@ class _Known(NamedTuple):
         ratio = np.clip(ratio, 1 / n_users, height)
         above = np.maximum(1 - height * (noise_sd / values) ** 2, 0.0)
         clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
-        certain = clear * _beyond_chance(values * clear / own, ratio)
-        trust = certain.sum() ** 2 / (1 + certain.sum() ** 2)
-        gains = trust * above * _beyond_chance(values / own, ratio) + (1 - trust) * certain
+        taste = _beyond_chance(values * clear / own, ratio)
+        certain = clear * taste
+        # what is mostly chance is worth less than its part, unless there is more that is certain
+        trust = (certain * taste).sum() ** 2
+        trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
+        lenient = above * _beyond_chance(values / own, (1 - rich) * ratio)
+        gains = trust * lenient + (1 - trust) * certain * taste
         order = np.argsort(-certain, kind="stable")
         return _Taste(left[:, order], values[order], gains[order], certain[order])
 

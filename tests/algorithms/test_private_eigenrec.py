@@ -62,17 +62,25 @@ def test_it_matches_a_slow_twin(
         left, values, right = np.linalg.svd(noisy, full_matrices=False)
         vectors = left * (values / values[0]) ** -0.5
         users_a_length = n_users / np.trace(probe.T @ noisy)
-        gains, certain = [], []
+        found = []
         for k in range(2):
             reach = probe @ right[k]
             alone = (left[:, k] * own) @ reach * users_a_length
             ratio = left[:, k] @ reach * users_a_length / alone
             clear = max(0.0, 1 - (math.sqrt(len(learned)) + math.sqrt(2)) ** 2 * sd**2 / values[k] ** 2)
-            certain.append(clear * beyond_chance(values[k] * clear / alone, ratio))
-            gains.append(1 - len(learned) * sd**2 / values[k] ** 2)
-            gains[k] *= beyond_chance(values[k] / alone, ratio)
-        trust = sum(certain) ** 2 / (1 + sum(certain) ** 2)
-        gains = np.array([trust * gain + (1 - trust) * sure for gain, sure in zip(gains, certain)])
+            above = 1 - len(learned) * sd**2 / values[k] ** 2
+            found.append(
+                (beyond_chance(values[k] * clear / alone, ratio), clear, above, values[k] / alone, ratio)
+            )
+        certain = [clear * taste for taste, clear, *_ in found]
+        sure = sum(clear * taste**2 for taste, clear, *_ in found) ** 2
+        trust, rich = sure / (1 + sure), sure / (25 + sure)
+        gains = np.array(
+            [
+                trust * above * beyond_chance(size, (1 - rich) * ratio) + (1 - trust) * clear * taste**2
+                for taste, clear, above, size, ratio in found
+            ]
+        )
         if step > 1:
             doubt = 5 * weights_sd / np.sort(weights)[-30:].mean()
             part = round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2)
