@@ -40,6 +40,7 @@ def hushrec() -> None:
                     --catalogue items.txt --out model.hush
       hushrec report model.hush
       hushrec recommend model.hush history.parquet --user 42
+      hushrec similar model.hush matrix
 
     Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.
     """
