@@ -786,7 +786,8 @@ def from_file_to_screen(model: str) -> Killer:
 
 def recommended(kind: str = "csv") -> Killer:
     """B, of lists."""
-    return Killer(test_end_to_end.test_recommend, {"kind": kind, "change": "removed"}, ("tmp_path",))
+    case = {"kind": kind, "change": "removed", "estimator": PrivateALS()}
+    return Killer(test_end_to_end.test_recommend, case, ("tmp_path",))
 
 
 def before_training(look: Callable[[Ratings], Any]) -> Callable[[Any], None]:
