@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Domain
 from hushrec.data.catalogue import pack, unpack
-from hushrec.errors import ModelFileError
+from hushrec.errors import InputError, ModelFileError
 from hushrec.modelfile import BAD_HEADER, Arrays, ModelFile, encode, other_version, read, write
 from hushrec.privacy import PrivacyStatement
 from hushrec.registry import ESTIMATORS
@@ -64,6 +64,19 @@ class Billboard(Recommender):
         settings = (f"{key} = {value}" for key, value in self.estimator.hyper_parameters().items())
         heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
         return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
+
+    def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
+        """As of a :class:`~hushrec.serving.Recommender`; refused where noise may be all that items share.
+
+        That is so of private models that do not say how many of their ``directions`` stand out of it.
+        """
+        served = (self.lists or self).arrays
+        if self.directions is None and self.privacy.private and "learned_items" not in served:
+            raise InputError(
+                "This model does not know which of its directions stand out of the noise, so items cannot be"
+                " compared; train for lists, or for both."
+            )
+        return super().similar_items(item, n)
 
     def save(self, path: str | Path) -> None:
         """Write the model file (docs/format.md), whole or not at all."""

@@ -93,6 +93,9 @@ def test_similar_items_by_cosine() -> None:
     cosines[4] = -9
     found = model.similar_items(ITEMS[4], 3)
     assert [item for item, _ in found] == [ITEMS[i] for i in np.argsort(-cosines)[:3]]
+    noisy = PrivateALS(rank=3, iterations=1).fit(RATINGS, Accountant(Budget(5.0, 1e-6)))
+    with pytest.raises(InputError, match="does not know which of its directions"):
+        noisy.similar_items(ITEMS[4])
     with pytest.raises(InputError, match="stands out of the noise"):
         GlobalMean().fit(RATINGS, Accountant(Budget(1.0, 1e-6))).similar_items(ITEMS[0])
 
