@@ -42,11 +42,14 @@ class Taste:
         users, or ``for`` what to train instead; those of them that would do.
     about : bool
         Whether it is expected from public quantities only.
+    pairs : bool
+        Whether it learned pairs of items in place of directions.
     """
 
     directions: int | None
     ways: dict[str, Any]
     about: bool = False
+    pairs: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -54,6 +57,8 @@ class Taste:
 
     def text(self) -> str:
         """For a reader; empty where the model does not know."""
+        if self.pairs:
+            return "Personal taste: items that go together stand out of the noise, and recommend each other."
         if self.directions is None:
             return ""
         if self.directions:
@@ -84,7 +89,8 @@ def taste(model: Recommender, budget: Budget) -> Taste:
     planned = hasattr(getattr(estimator, "lists", estimator), "n_users")
     if model.directions == 0 and budget.private and planned:
         return Taste(0, _ways(estimator, budget, model.domain))
-    return Taste(model.directions if budget.private else None, {})
+    pairs = budget.private and "learned_items" in (model.lists or model).arrays
+    return Taste(model.directions if budget.private else None, {}, pairs=pairs)
 
 
 def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) -> Taste:
