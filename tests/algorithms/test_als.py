@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ALS
+from hushrec.algorithms import ALS, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
@@ -41,13 +41,16 @@ def test_user_means_are_summed_in_float64(rating_range: tuple[float, float]) -> 
         assert abs(mean - exact) <= 1e-13 * max(map(abs, rating_range))
 
 
-def slow_solve(
-    matrix: np.ndarray, seen: np.ndarray, center: float, other: np.ndarray, ridge: np.ndarray
-) -> np.ndarray:
-    """Row by row: ridge regression of ratings on the other side's factors and a constant."""
+def slow_solve(matrix: np.ndarray, seen: np.ndarray, center: float, other: np.ndarray) -> np.ndarray:
+    """Row by row: ridge regression of ratings on the other side's factors and a constant.
+
+    The ridge on factors grows as the root of the number of ratings, rounded to a power of two.
+    """
     solved = np.zeros((len(matrix), other.shape[1]))
     for row in range(len(matrix)):
         columns = np.flatnonzero(seen[row])
+        growth = math.sqrt(2 ** round(math.log2(len(columns))) / seen.sum(axis=1).mean())
+        ridge = np.array([2.0 * growth] * (other.shape[1] - 1) + [0.7])
         design = np.column_stack([other[columns, :-1], np.ones(len(columns))])
         target = matrix[row, columns] - center - other[columns, -1]
         solved[row] = np.linalg.solve(design.T @ design + np.diag(ridge), design.T @ target)
@@ -58,16 +61,21 @@ def test_explicit_ratings_match_a_slow_twin() -> None:
     ratings = small()
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = dense > 0
-    rank, ridge = 3, np.array([2.0, 2.0, 2.0, 0.7])
+    rank = 3
     center = np.mean([dense[user, seen[user]].mean() for user in range(len(dense))])
     items = np.zeros((25, rank + 1))
     items[:, :rank] = np.random.default_rng(4).standard_normal((25, rank)) * 0.3 / np.sqrt(rank)
+    for _ in range(6):  # biases first
+        left = np.where(seen, dense - center - items[:, rank], 0)
+        left = np.where(seen, dense - center - (left.sum(axis=1) / (seen.sum(axis=1) + 0.7))[:, None], 0)
+        items[:, rank] = left.sum(axis=0) / (seen.sum(axis=0) + 0.7)
     for _ in range(3):
-        users = slow_solve(dense, seen, center, items, ridge)
-        items = slow_solve(dense.T, seen.T, center, users, ridge)
-    users = slow_solve(dense, seen, center, items, ridge)
+        users = slow_solve(dense, seen, center, items)
+        items = slow_solve(dense.T, seen.T, center, users)
+    users = slow_solve(dense, seen, center, items)
 
-    estimator = ALS(rank=rank, iterations=3, regularization=2.0, bias_regularization=0.7, dtype="float64")
+    settings = {"regularization": 2.0, "bias_regularization": 0.7, "ridge_exponent": 0.5}
+    estimator = ALS(rank=rank, iterations=3, dtype="float64", **settings)
     model = estimator.fit(ratings, no_privacy(), seed=4)
     np.testing.assert_allclose(model.item_factors, items[:, :rank], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(model.item_bias, items[:, rank], rtol=1e-6, atol=1e-9)
@@ -141,6 +149,28 @@ def test_dpals_without_privacy_is_als_bit_for_bit(weight: float) -> None:
 def test_a_finite_budget_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon=inf"):
         ALS().fit(small(), Accountant(Budget(1.0, 1e-6)))
+
+
+@pytest.mark.parametrize("sizes", [(138, 130, 1161), (300, 300, 7000), (3000, 300, 24_000)])
+def test_it_is_no_worse_than_the_private_model_without_noise(sizes: tuple[int, int, int]) -> None:
+    train, test = split_ratings(realistic(*sizes, taste_spread=0.3, seed=1), (0.8, 0.2), seed=0)
+    planned = PrivateALS.planned(Budget(math.inf, 1e-6), train.domain, train.n_users)
+    errors = [
+        np.mean((model.fit(train, no_privacy()).predict_pairs(train, test) - test.matrix.data) ** 2)
+        for model in (ALS(), planned)
+    ]
+    assert errors[0] <= errors[1]
+
+
+def test_ridges_on_offsets_and_biases_are_those_of_the_ratings() -> None:
+    """Levels of users that differ much and items that do not: users are hardly drawn, items to one bias."""
+    rng = np.random.default_rng(0)
+    levels = rng.normal(0, 1.0, 400)
+    rows = [(u, i, 3 + levels[u] + rng.normal(0, 1)) for u in range(400) for i in rng.choice(50, 10, False)]
+    ratings = Ratings.from_any((*map(list, zip(*rows)),), Domain(range(50), (-10, 15)))
+    model = ALS(rank=0).fit(ratings, no_privacy())
+    assert float(model.arrays["bias_regularization"]) == pytest.approx(1.0, rel=0.25)
+    assert np.std(model.item_bias) < 0.05
 
 
 def test_quality_on_movielens_1m(real_data) -> None:
