@@ -28,7 +28,7 @@ from hushrec.users import user_means
 Array = NDArray[Any]
 
 #: Part of what biases leave of the ratings that is taken for noise by the ridge. This and the exponent were
-#: chosen on the validation ratings of ML-1M, tenths of coat and Yahoo! R3, and `realistic` data (seeds 0 to 5).
+#: chosen on the validation ratings of ML-1M, tenths of coat and Yahoo! R3, and `realistic` data.
 _NOISE_PART = 0.85
 #: Smallest and largest ridge on offsets and biases, in ratings.
 _RIDGES = 0.2, 200.0
