@@ -29,8 +29,9 @@ from hushrec.users import Users
 
 Array = NDArray[Any]
 
-#: Part of the budget (of mu squared) for the model that recommends.
-_LISTS_SHARE = 0.51
+#: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
+#: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
+_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.5, 0.57, (1.0, 3.0)
 #: Smallest epsilon for which a part is planned.
 _SMALLEST_EPSILON = 1e-6
 #: The release of both models that tells how much an item is rated, or liked.
@@ -157,7 +158,10 @@ class Both(Estimator[BothUsers]):
         """
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
-        shares = cls(lists_share=changes.get("lists_share", _LISTS_SHARE))  # refused where it is out of range
+        low, high = _FACTORS_BEGIN
+        begin = low <= budget.mu * n_users / domain.n_items < high
+        share = _LARGER_SHARE if begin else _LISTS_SHARE
+        shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {"like_from": domain.like_from, "lists_share": shares.lists_share}
         for job in ("ratings", "lists"):
             model = ESTIMATORS[best(job, budget.private)]
