@@ -72,6 +72,10 @@ _ALONG_POPULARITY = 0.1
 _STANDS_OUT = 0.5
 #: With so many certain directions, what chance could show of a further one is half taken for taste.
 _MANY = 5.0
+#: Dimensions a row are not taken for fewer than this: rows are not quite as the theory has them.
+_LEAST_RATIO = 0.1
+#: Learned likes a user up to which no direction counts, and from which all count in full.
+_FEWEST = 2.0, 6.0
 #: What of all directions together must be beyond doubt for half of a round to go on looking.
 _SOME = 0.1
 #: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
@@ -499,7 +503,7 @@ class _Known(NamedTuple):
         own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
         own = np.maximum(own, 1e-9 * values)
         ratio = np.einsum("jk,jk->k", left, probe @ right.T) * n_users / lengths / own  # users a dimension
-        ratio = np.clip(ratio, 1 / n_users, height)
+        ratio = np.clip(ratio, _LEAST_RATIO, height)
         above = np.maximum(1 - height * (noise_sd / values) ** 2, 0.0)
         clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
         taste = _beyond_chance(values * clear / own, ratio)
@@ -509,6 +513,8 @@ class _Known(NamedTuple):
         trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
         lenient = above * _beyond_chance(values / own, (1 - rich) * ratio)
         gains = trust * lenient + (1 - trust) * certain * taste
+        likes = (self.noisy[self.learned].sum() / n_users) ** 2  # a user, about: of so few no taste is told
+        gains *= min(max((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0.0), 1.0)
         order = np.argsort(-certain, kind="stable")
         return _Taste(left[:, order], values[order], gains[order], certain[order])
 

@@ -27,7 +27,7 @@ def test_it_matches_a_slow_twin(
 
     exact = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0)
     weights, weights_sd = exact + noise["item weights"], noise_sd["item weights"]
-    ranked = np.argsort(-weights)[:most]
+    known, ranked = weights, np.argsort(-weights)[:most]
     learned = np.sort(ranked[weights[ranked] > support * weights_sd])
     assert 4 <= len(learned) <= most < 16 and (len(learned) < most) == (support > 10)
     popularity = np.maximum(weights, weights_sd)
@@ -66,7 +66,7 @@ def test_it_matches_a_slow_twin(
         for k in range(2):
             reach = probe @ right[k]
             alone = (left[:, k] * own) @ reach * users_a_length
-            ratio = left[:, k] @ reach * users_a_length / alone
+            ratio = max(left[:, k] @ reach * users_a_length / alone, 0.1)
             clear = max(0.0, 1 - (math.sqrt(len(learned)) + math.sqrt(2)) ** 2 * sd**2 / values[k] ** 2)
             above = 1 - len(learned) * sd**2 / values[k] ** 2
             found.append(
@@ -81,6 +81,7 @@ def test_it_matches_a_slow_twin(
                 for taste, clear, above, size, ratio in found
             ]
         )
+        gains *= np.clip(((known[learned].sum() / n_users) ** 2 - 2) / 4, 0, 1)
         if step > 1:
             doubt = 5 * weights_sd / np.sort(weights)[-30:].mean()
             part = round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2)
