@@ -98,7 +98,7 @@ def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
     def one(node):
         noise = SeededNoise(node)
 
-        def total(index, label, integers, noise_sd):
+        def total(index, label, integers, noise_sd, steps):
             drawn = noise.rounded_gaussian(noise_sd, label)
             whole = [int(x) + int(z) for x, z in zip(integers.view(np.int64), drawn)]
             held[index][node] = np.array(whole, dtype=object)
@@ -256,7 +256,7 @@ def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
     (release,) = agreement.plan.releases
     drawn = {}
 
-    def total(index, label, integers, noise_sd):
+    def total(index, label, integers, noise_sd, steps):
         drawn.update(sd=noise_sd, size=len(integers))
         return integers
 
@@ -306,7 +306,7 @@ def test_nodes_add_up_to_the_central_run(case):
     plan, names = case.estimator.plan(budget, whole.domain), list(users)
     for part in (names[:4], names[4:9], names[9:]):
         rows = ratings_of({name: users[name] for name in part})
-        gate = Node(plan, 3, lambda index, label, integers, sd: integers)
+        gate = Node(plan, 3, lambda index, label, integers, *_: integers)
         case.estimator.train(case.estimator.users(rows.rated()), gate, 1)
     for label, values in exact.items():
         np.testing.assert_array_equal(sums[label], np.concatenate(values))
@@ -380,7 +380,7 @@ def test_a_node_never_gives_both_shares():
             member, {Envelopes: lambda m: envelopes, Survivors: lambda m, s=survivors: s}
         )
         with pytest.raises(HushrecError, match=words):
-            member._add(0, "a", np.zeros(5, dtype=np.uint64), np.ones(5))
+            member._add(0, "a", np.zeros(5, dtype=np.uint64), np.ones(5), np.ones(5))
         assert not any(isinstance(message, Unmasking) for message in member.connection.sent)
 
 
@@ -450,7 +450,7 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
         sums = []
         for part in rows:
 
-            def send(index, label, integers, sd):
+            def send(index, label, integers, sd, steps):
                 if index == 0:
                     sums.append(integers.copy())
                     sds.append(sd)
@@ -467,7 +467,7 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
     shown = np.linalg.norm(moved / np.sqrt(sum(sd**2 for sd in sds[:4])))
     assert 0.5 * agreement.plan.mu < shown <= agreement.plan.mu * (1 + 1e-12)
     assert agreement.plan.mu <= agreement.promise.mu * (1 + 1e-12)
-    billboard = agreement.train(nobody, lambda index, label, integers, sd: integers)
+    billboard = agreement.train(nobody, lambda index, label, integers, *_: integers)
     assert f"no user is with more than {nodes} of the nodes" in " ".join(billboard.privacy.text().split())
     assert billboard.privacy.releases == agreement.plan.releases
 
@@ -480,7 +480,7 @@ def test_the_neighbour_graph_is_paid_for():
     assert graph.degree < 199 and n_nodes == N_NODES
     chances = 200 * _at_least(graph.threshold, 199, 10, graph.degree) + 40 * _apart(200, 76, graph.degree)
     assert chances < 2.0**-39
-    text = agreement.train(PARTS[0], lambda index, label, integers, sd: integers).privacy.text()
+    text = agreement.train(PARTS[0], lambda index, label, integers, *_: integers).privacy.text()
     assert "2^-39" in text and "1.81899e-12 of delta reserved" in " ".join(text.split())
     for delta in (1e-15, 2.0**-39):
         with pytest.raises(InputError, match="not above 2\\^-39"):
@@ -555,7 +555,7 @@ def test_item_features_are_agreed_on_and_stated():
     agreement = replace(agreed(), domain=with_features(np.ones((30, 3))))
     refused(agreement, PARTS[0], "item features")
     rows = replace(PARTS[0], domain=agreement.domain)
-    billboard = agreement.train(rows, lambda index, label, integers, noise_sd: integers)
+    billboard = agreement.train(rows, lambda index, label, integers, *_: integers)
     assert "3 item features" in billboard.privacy.text()
 
 
@@ -572,9 +572,7 @@ def test_a_row_without_ratings_contributes_nothing(estimator):
 
     def sent(ratings):
         sums = []
-        agreed(estimator).train(
-            ratings, lambda index, label, integers, noise_sd: sums.append(integers) or integers
-        )
+        agreed(estimator).train(ratings, lambda index, label, integers, *_: sums.append(integers) or integers)
         return sums
 
     empty = replace(PARTS[0].for_users([*PARTS[0].users, "nobody", "nobody else"]), hand_picked=False)

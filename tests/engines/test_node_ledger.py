@@ -10,7 +10,7 @@ from hushrec.algorithms import PrivateALS
 from hushrec.data import realistic
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.engines.secure.graph import FAILURE, choose_graph
-from hushrec.engines.secure.messages import Envelopes, Masked, Prepared, Quorum, Survivors, Unmasking
+from hushrec.engines.secure.messages import Envelopes, Masked, Prepared, Quorum, Sum, Survivors, Unmasking
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.network.messages import Refusal, from_json
 from hushrec.privacy import Budget, Ledger
@@ -123,6 +123,8 @@ class Trial:
             everybody = tuple(other for other in reply.everybody if other not in gone)
             everybody += ("ghost",) * (self.attack == "foreign")
             return replace(reply, alive=alive, dropped=dropped, everybody=everybody)
+        if isinstance(reply, Sum) and self.attack == "totals" and name == self.victim:
+            return Sum(reply.values + np.uint64(1 << 40))
         if isinstance(reply, Quorum) and self.attack == "quorum":
             return Quorum(dict.fromkeys(NAMES, reply.signatures.get(name, b"")))
         return reply
@@ -142,10 +144,11 @@ class Trial:
         """Nodes whose noise hides the smallest sum that the server can compute of what it was sent."""
         here = [(key[2], message) for key, message in self.sent if key[:2] == release]
         masked = {name for name, message in here if isinstance(message, Masked)}
-        keys = {}
+        keys, states = {}, {}
         for name, message in here:
             if isinstance(message, Prepared):
                 keys.setdefault(name, set()).add(message.mask_key)
+                states[name] = message.state
         told = [message for _, message in here if isinstance(message, Unmasking)]
         seeds = {name for name, message in here if isinstance(message, Unmasking)}
         seeds |= {name for name in NAMES if sum(name in m.seeds for m in told) >= AGREED.graph.threshold}
@@ -160,7 +163,7 @@ class Trial:
                     if one in opened or other in opened or key not in keys.get(other, ()):
                         continue  # the server knows this mask
                     back = self.given.get((*release, other), {}).get(one)
-                    if other not in masked & seeds or back not in keys[one]:
+                    if other not in masked & seeds or back not in keys[one] or states[one] != states[other]:
                         hidden = True
                     elif other in free:
                         free.discard(other)
@@ -275,6 +278,16 @@ def test_no_overspend_in_a_thousand_attacks(tmp_path, record_property):
     overspent, _ = attacked(tmp_path, 1000)
     assert overspent == 0
     record_property("tries", 1000)
+
+
+def test_who_was_told_another_total_shares_no_mask(tmp_path):
+    """Units and noise of a release follow from the totals so far; another's noise hides nothing of mine."""
+    trial = Trial(ledgers_at(tmp_path), "totals", patience=2.0)
+    assert "disagree about what was released before" in str(trial.billboard)
+    releases = sorted({key[:2] for key, _ in trial.sent})
+    assert trial.fewest_opened(releases[0]) == N_NODES
+    assert len(releases) > 1 and all(trial.fewest_opened(each) is None for each in releases[1:])
+    assert trial.overspent() == 0
 
 
 def test_only_registered_nodes_enrol():

@@ -161,7 +161,7 @@ def test_patience_begins_with_the_first_trouble():
     with Service(answer) as service:
         with pytest.raises(Refusal, match="Here"):
             Connection(service.url, timeout=0.5, patience=0.3).post(
-                Prepared("n0", bytes(32), {}), Prepared, "x"
+                Prepared("n0", bytes(32), "state" * 8, {}), Prepared, "x"
             )
         assert len(asked) == 2
     with pytest.raises(TransportError, match="does not answer"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import numpy as np
 
@@ -119,6 +120,8 @@ class Member:
     _session: str = field(default="", init=False)
     _names: tuple[str, ...] = field(default=(), init=False)
     _sealing: dict[str, bytes] = field(default_factory=dict, init=False)
+    #: Digest of the totals so far, as the server told them to this node.
+    _told: bytes = field(default=b"", init=False)
 
     def __post_init__(self) -> None:
         keys = self.agreement.keys
@@ -152,17 +155,25 @@ class Member:
         theirs = {name: theirs[name] for name in names}
         self._sealing = masks.pair_keys(key, node, theirs, "hushrec envelope", self._session)
 
-    def total(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
+    def total(
+        self, index: int, label: str, integers: masks.Words, noise_sd: Array, steps: Array
+    ) -> masks.Words:
         """Add up one release with all other nodes; who drops out of it fetches what the others got."""
+        values = None
         try:
             if not self._charged(index):
-                return self._add(index, label, integers, noise_sd)
+                values = self._add(index, label, integers, noise_sd, steps)
         except Refusal as refused:
             if refused.status != LATE:
                 raise
-        return self.connection.get(Sum, "total", str(index), self.node, token=self._token).values
+        if values is None:
+            values = self.connection.get(Sum, "total", str(index), self.node, token=self._token).values
+        self._told = sha256(self._told + values.tobytes()).digest()
+        return values
 
-    def _add(self, index: int, label: str, integers: masks.Words, noise_sd: Array) -> masks.Words:
+    def _add(
+        self, index: int, label: str, integers: masks.Words, noise_sd: Array, steps: Array
+    ) -> masks.Words:
         """The steps of a release."""
         node, size, threshold = self.node, len(self._names), self.agreement.graph.threshold
         key, seed = masks.new_secret(), masks.new_secret()
@@ -172,14 +183,16 @@ class Member:
             for name, (one, other) in zip(self._names, shares, strict=True)
         }
         public = masks.public_part(key)
-        prepared = Prepared(node, public, sealed, self._sign("prepared", index, node, public.hex()))
+        # units follow from the totals so far: masks cancel among those alone who were told the same
+        state = sha256(self._told + steps.tobytes()).hexdigest()
+        prepared = Prepared(node, public, state, sealed, self._sign("prepared", index, node, public.hex()))
         envelopes = self._post(prepared, Envelopes, "prepared", index)
         theirs = {name: envelopes.mask_keys[name] for name in self._among_neighbours(envelopes.mask_keys)}
         held = {}
         for name, other in theirs.items():
             self._verify(envelopes.signatures, name, "prepared", index, name, other.hex())
             held[name] = masks.unseal(self._sealing[name], index, name, node, envelopes.shares[name])
-        seeds = masks.pair_keys(key, node, theirs, "hushrec mask", self._session, index)
+        seeds = masks.pair_keys(key, node, theirs, "hushrec mask", self._session, index, state)
         met = "".join(str(int(name in held)) for name in self._names) if self.identity else ""
         # the charge is durable: only now may noise be drawn, and the sum leave under its masks
         self._charge(index)

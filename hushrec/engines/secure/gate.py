@@ -19,9 +19,9 @@ from hushrec.gate import PlannedGate
 from hushrec.privacy import Bounded, Plan
 
 Array = NDArray[Any]
-#: ``total(index, label, integers, noise_sd)``: what all nodes' integers and noise add up to, as uint64;
-#: ``noise_sd`` is that of one node's noise, an entry each, in steps.
-Total = Callable[[int, str, NDArray[np.uint64], NDArray[np.float64]], NDArray[np.uint64]]
+#: ``total(index, label, integers, noise_sd, steps)``: what all nodes' integers and noise add up to, as uint64.
+#: An integer stands for so many ``steps``, in which a node's ``noise_sd`` is; an entry each.
+Total = Callable[[int, str, NDArray[np.uint64], Array, Array], NDArray[np.uint64]]
 
 #: One node's noise is at least this many steps, as a power of two: sums of rounded noise are rounded sums.
 _LEAST_NOISE_BITS = 20
@@ -68,5 +68,5 @@ class SecureGate(PlannedGate):
         steps = np.broadcast_to(step, value.shape).ravel()
         noise_sd = np.broadcast_to(share, value.shape).ravel() / steps
         integers = (value.ravel() / steps).astype(np.int64).view(np.uint64)
-        total = self._total(self._order[label], label, integers, noise_sd)
+        total = self._total(self._order[label], label, integers, noise_sd, steps)
         return (total.view(np.int64).astype(np.float64) * steps).reshape(value.shape)

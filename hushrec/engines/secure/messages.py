@@ -44,10 +44,14 @@ class Neighbours(Message):
 
 @dataclass(frozen=True)
 class Prepared(Message):
-    """First step of a release: a fresh mask key, signed, and shares of both secrets for each neighbour."""
+    """First step of a release: a fresh mask key, signed, and shares of both secrets for each neighbour.
+
+    ``state`` is the digest of the totals that the node was told so far and of its steps in this release.
+    """
 
     node: str
     mask_key: Secret
+    state: str
     shares: dict[str, bytes]
     signature: bytes = b""
 

@@ -113,7 +113,7 @@ class AggregationServer:
     def train(self) -> Billboard:
         """Wait for the nodes, train, and return the billboard; raises HushrecError where too few are left."""
         nobody = Ratings.from_any(([], [], []), self.agreement.domain)
-        return self.agreement.train(nobody, lambda index, label, integers, sd: self._total(index).values)
+        return self.agreement.train(nobody, lambda index, *_: self._total(index).values)
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
         """Reply to one request (see `hushrec.network.service`)."""
@@ -184,6 +184,7 @@ class AggregationServer:
         node = prepared.node
         if prepared.shares.keys() != set(self._neighbours.get(node, ())):
             raise InputError("A node sends a share to each neighbour.")
+        check_token(prepared.state)
         sent = self._gather("prepared", index, prepared)
         around = {name: sent[name] for name in self._neighbours[node] if name in sent}
         return Envelopes(
@@ -214,8 +215,10 @@ class AggregationServer:
         """The total of a release: the masked vectors, less what does not cancel."""
         prepared, masked = self._steps["prepared", index].sent, self._steps["masked", index].sent
         sizes = {len(message.values) for message in masked.values()}
-        if len(sizes) != 1:
-            raise HushrecError("The nodes' contributions differ in length.")
+        if len(sizes) != 1 or len({message.state for message in prepared.values()}) != 1:
+            raise HushrecError(
+                "The nodes disagree about what was released before, or round differently; the training stops."
+            )
         total = np.zeros(sizes.pop(), dtype=np.uint64)
         for name, message in masked.items():
             total += message.values
@@ -224,7 +227,9 @@ class AggregationServer:
         for name in prepared.keys() - masked.keys():
             key = self._secret(name, "keys", unmaskings)
             theirs = {other: prepared[other].mask_key for other in self._neighbours[name] if other in masked}
-            seeds = masks.pair_keys(key, name, theirs, "hushrec mask", self.session, index)
+            seeds = masks.pair_keys(
+                key, name, theirs, "hushrec mask", self.session, index, prepared[name].state
+            )
             total += masks.pairwise_total(name, seeds, len(total))
         self._sums[index] = Sum(total)
         self._present = set(unmaskings)
