@@ -19,7 +19,7 @@ from hushrec.gate import PlannedGate
 from hushrec.privacy import Bounded, Plan
 
 Array = NDArray[Any]
-#: ``total(index, label, integers, noise_sd, steps)``: what all nodes' integers and noise add up to, as uint64.
+#: ``total(index, label, integers, noise_sd, steps)``: what integers and noise add up to, as uint64.
 #: An integer stands for so many ``steps``, in which a node's ``noise_sd`` is; an entry each.
 Total = Callable[[int, str, NDArray[np.uint64], Array, Array], NDArray[np.uint64]]
 
