@@ -255,21 +255,30 @@ class Estimator(Generic[PrivateSide]):
         return accountant.statement(public, self.notes(budget, ratings.domain), exact_arithmetic=exact)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn asks for them: ``sklearn.base.clone`` works."""
-        return self.hyper_parameters()
+        """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        inside = {name: value for name, value in found.items() if deep and isinstance(value, Estimator)}
+        for name, model in inside.items():
+            found |= {f"{name}__{key}": value for key, value in model.get_params().items()}
+        return found
 
     def set_params(self, **settings: Any) -> Self:
-        """An estimator with these settings changed; this one stays as it is.
+        """An estimator with these fields changed; this one stays as it is.
 
         Choosing settings by private ratings costs budget: search by hand on public ones, or with
         :func:`hushrec.evaluation.tune`, which charges for it.
         """
-        unknown = sorted(set(settings) - set(self.hyper_parameters()))
-        if unknown:
-            raise InputError(
-                f"{self.name} has no setting {unknown[0]!r}; it has {', '.join(self.get_params())}."
-            )
-        return replace(self, **settings)
+        known = self.get_params()
+        if unknown := sorted(set(settings) - set(known)):
+            raise InputError(f"{self.name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
+        own = {name: value for name, value in settings.items() if "__" not in name}
+        changed = replace(self, **own)
+        for name in sorted(set(settings) - set(own)):
+            part, _, key = name.partition("__")
+            if part not in own:  # a model that is given whole has its own settings
+                inner = getattr(changed, part).set_params(**{key: settings[name]})
+                changed = replace(changed, **{part: inner})
+        return changed
 
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name, as stored in a model file."""

@@ -350,8 +350,12 @@ class Recommender:
 
 def _own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
     """One user's ratings, refused where some cannot be used: they are the caller's own, who may be told."""
+    if isinstance(history, str | bytes):
+        raise InputError(
+            f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
+        )
     pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
-    if not isinstance(pairs, str | bytes) and isinstance(pairs, Iterable):
+    if isinstance(pairs, Iterable):
         pairs = list(pairs)
         alone = [entry for entry in pairs if not isinstance(entry, tuple | list)]
         if likes and len(alone) == len(pairs):  # ids of liked items

@@ -80,6 +80,17 @@ def test_parameters_as_scikit_learn_has_them() -> None:
         model.set_params(rank=-1)
 
 
+def test_parameters_of_models_within_a_model() -> None:
+    model = hushrec.Both.planned(BUDGET, RATINGS.domain, 300)
+    assert type(model)(**model.get_params(deep=False)) == model
+    assert model.set_params(**model.get_params()) == model
+    assert model.set_params(ratings__rank=5, lists_share=0.3).ratings.rank == 5
+    with pytest.raises(InputError, match="no setting 'ratings__ranks'"):
+        model.set_params(ratings__ranks=1)
+    with pytest.raises(InputError, match="popular does not tell likes"):
+        hushrec.Both(lists=Popular())
+
+
 def test_a_table_of_users_and_items_is_predicted_in_its_order() -> None:
     users, items = list(RATINGS.users[:4]), list(RATINGS.domain.items[:3])
     rows = [(users[2], items[1]), ("nobody", items[0]), (users[0], "nothing"), (users[2], items[0])]
@@ -140,7 +151,7 @@ def test_importing_reads_nothing_heavy() -> None:
     ("history", "says"),
     [
         (["u1", "u2"], "'u1' is neither"),
-        ("u1", "pairs"),
+        ("u1", "'u1' is one id"),
         ({"nope": 5}, "Item 'nope' of these ratings is not in the model's catalogue of 40 items"),
         ({"i00001": 50}, "Rating 50 of item 'i00001' is not a number from 1 to 5"),
         ({"i00001": math.nan}, "Rating nan of item 'i00001' is not a number from 1 to 5"),

@@ -137,6 +137,10 @@ class Both(Estimator[BothUsers]):
         for name, model in (("ratings", self.ratings), ("lists", self.lists)):
             if not isinstance(model, Estimator):
                 raise InputError(f"{name} must be an estimator, not {type(model).__name__}.")
+        if not hasattr(self.lists, "like_from"):
+            raise InputError(
+                f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
+            )
         check_numbers(lists_share=(self.lists_share, float, 0, 1))
         if not self.lists_share < 1:
             raise InputError(

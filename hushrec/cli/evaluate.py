@@ -52,11 +52,14 @@ def evaluate(
     billboard = load(model)
     rows = reading.read(history, billboard.domain)
     targets = reading.read(test, billboard.domain)
+    chosen = asdict(lists)
+    if lists.relevant_from is None:  # the likes that its lists were trained on
+        chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)
     result = measure(
         billboard,
         rows,
         targets,
-        **asdict(lists),
+        **chosen,
         metrics=listed(metrics),
         resamples=resamples,
         seed=seed,

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
@@ -329,7 +330,7 @@ class Lists:
     k
         Length of the lists.
     relevant_from
-        Held-out ratings from here up are relevant; by default all are.
+        Held-out ratings from here up are relevant; by default all are, of a model for lists its likes.
     """
 
     k: Annotated[Count, Parameter(name="-k")] = 20
@@ -359,6 +360,8 @@ class Account:
         """The ledger at the path, or the account's own."""
         from hushrec.privacy import Ledger, default_path
 
+        if create and self.ledger is not None and not Path(self.ledger).exists():
+            show.note(f"A new ledger begins at {self.ledger}: what another one holds is not counted.")
         return Ledger(self.ledger or default_path(), create=create)
 
 

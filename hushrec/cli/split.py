@@ -64,7 +64,7 @@ def split(
         "--from": from_date,
     }
     if sum(each is not None for each in ways.values()) != 1:
-        raise InputError(f"Say how to split, with one of {', '.join(ways)}.")
+        raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
     domain, arguments = declared.domain(reading.implicit), reading.arguments()
     folder = output_folder(out_dir)
     if from_date is not None:

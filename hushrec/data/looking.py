@@ -167,7 +167,11 @@ def look(
         n_items=domain.n_items,
         histogram=() if implicit or domain.likes else _histogram(ratings),
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
-        hints=(*_hints(found.rating_words), *_hints_of_catalogue(domain, float((positions < 0).mean()))),
+        hints=(
+            *["the table has no rows below its header."] * (not len(numbers)),
+            *_hints(found.rating_words),
+            *_hints_of_catalogue(domain, float((positions < 0).sum()) / max(len(positions), 1)),
+        ),
     )
 
 

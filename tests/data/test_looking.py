@@ -1,6 +1,7 @@
 """The curator's look agrees with what is read, and says of each row what became of it."""
 
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,12 @@ def test_other_kinds_of_files_are_told(tmp_path: Path, content: bytes, says: str
     path.write_bytes(content)
     with pytest.raises(InputError, match=says):
         Ratings.check(path, DOMAIN)
+
+
+def test_a_table_without_rows_is_told(tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="error"):
+        found = Ratings.check(written(tmp_path, LINES[:1]), DOMAIN)
+    assert found.rows == 0 and "no rows" in found.hints[0]
 
 
 def test_pipes_and_tables_for_a_catalogue(tmp_path: Path) -> None:
