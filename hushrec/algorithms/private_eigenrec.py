@@ -198,7 +198,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "rank": rank,
             "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
             "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
-            "matrix_share": _matrix_share(signal),
+            "matrix_share": _matrix_share(signal) if changes.get("learned_items", 0) <= MOST_ITEMS else 0.0,
             "n_users": n_users,
         }
         return cls(**(chosen | changes))
@@ -276,7 +276,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         popularity = _popularity(noisy, noise_sd)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
-        first = np.rint(first / _grid(first)) * _grid(first)
+        first = np.floor(first / _grid(first)) * _grid(first)  # which leaves its grid as it is
         return _Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
 
     def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
@@ -550,7 +550,7 @@ def _likes(ratings: Ratings) -> sp.csr_array:
 
 def _grid(first: Array) -> float:
     """The step, a power of two, of which a popularity vector's entries are made multiples."""
-    return spacing(float(first.max()), _POPULARITY_BITS)
+    return 2.0 ** (math.ceil(math.log2(first.max())) - _POPULARITY_BITS)
 
 
 def _matrix_share(signal: float) -> float:

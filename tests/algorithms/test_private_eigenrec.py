@@ -38,7 +38,7 @@ def test_it_matches_a_slow_twin(
     first = popularity[learned] * scale
     first /= np.linalg.norm(first)
     grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)  # so that the largest entry is 17 to 32 steps
-    rounded = np.rint(first / grid)
+    rounded = np.floor(first / grid)
     apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
     n_users = 90 + noise["number of users"][0]
     own = n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum()
@@ -298,3 +298,26 @@ def test_parts_of_the_users_add_up_and_nobody_passes_the_bound() -> None:
 def test_settings_out_of_range_are_refused(settings: dict) -> None:
     with pytest.raises(InputError, match=next(iter(settings))):
         PrivateEigenRec(**settings)
+
+
+@pytest.mark.parametrize("top", [30.0, 600.0, 6612.0])
+def test_contributions_are_whole_steps(top: float) -> None:
+    """Also where the largest popularity is next to a power of two, and rounding could change its grid."""
+    rng, n = np.random.default_rng(0), 30
+    for _ in range(20):
+        weights = np.r_[top, rng.uniform(20, 60, n - 1)]
+        domain = Domain(range(n), rating_range=(0, 1))
+        cells = [(f"u{u}", int(i), 1.0) for u in range(9) for i in rng.choice(n, 5, replace=False)]
+        users = PrivateEigenRec(rank=3).users(Ratings.from_any(tuple(zip(*cells)), domain))
+        known = PrivateEigenRec(rank=3)._known(9.0, weights, 0.5, 3)
+        users.scale(known.scale, known.first)
+        sums = users.item_sums(rng.standard_normal((n, 3)), known.learned)
+        steps = sums._take() / sums.step
+        assert (steps == np.rint(steps)).all()
+
+
+def test_a_matrix_that_has_no_room_is_not_planned() -> None:
+    domain = Domain(range(13_000), likes=True)
+    for n_users in np.logspace(2, 7, 40).astype(int):
+        planned = PrivateEigenRec.planned(Budget(1.5, 1e-6), domain, int(n_users), learned_items=12_000)
+        assert planned.matrix_share == 0
