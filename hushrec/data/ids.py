@@ -260,7 +260,9 @@ def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
                     column = column.astype(np.float32)
                 native = column.astype(column.dtype.newbyteorder("="), copy=False)
             return pa.chunked_array([pa.array(native)])
-        if column.dtype.kind in "mM":  # among other cells they would be objects, and no ids either
+        if column.dtype.kind == "m":  # NumPy makes durations of integers beside one: refused by its type
+            raise InputError("A column holds durations; name one that holds plain ids, ratings or times.")
+        if column.dtype.kind == "M":  # among other cells they would be objects, and no ids either
             return np.full(len(column), None, dtype=object)
         return _objects(column.tolist())
     if hasattr(column, "__arrow_c_stream__"):

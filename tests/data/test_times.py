@@ -263,5 +263,19 @@ def test_no_cell_moves_anothers_time(form, honest, hostile):
         return
     if form == "pandas category" and hostile is True:
         return
+    if form in ("numpy", "pandas") and more[0].dtype.kind == "m":  # of integers NumPy made durations
+        with pytest.raises(InputError, match="durations"):
+            encode_times(more[0])
+        return
     alone, among = watched(encode_times, base[0]), watched(encode_times, more[0])
     assert among[:-1].tolist() == alone.tolist()
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_integers_that_numpy_made_durations_are_refused(column):
+    """One duration among integers makes durations of them all; read as none, it would undo everybody's."""
+    columns = [np.array([1, 2]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6])]
+    columns[column] = np.array([1, np.timedelta64(2, "s")])
+    assert columns[column].dtype.kind == "m"
+    with pytest.raises(InputError, match="durations"):
+        Ratings.from_any(tuple(columns), Domain([1, 2], rating_range=(1, 5)))
