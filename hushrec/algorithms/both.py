@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
 #: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
-_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.5, 0.57, (1.0, 3.0)
+_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
 #: Smallest epsilon for which a part is planned.
 _SMALLEST_EPSILON = 1e-6
 #: The release of both models that tells how much an item is rated, or liked.
