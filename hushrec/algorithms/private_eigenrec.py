@@ -45,6 +45,10 @@ from hushrec.users import Users, norms
 
 Array = NDArray[Any]
 
+# Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
+# (`python -m benchmarks.bench_implicit --constants`: Recall is flat about them); shares of the item matrix
+# on validation users and generated pairs; those of certainty and of chance on generated likes.
+
 #: Planned rank: so much of the root of (mu times the number of users), less so much; the most, and the least
 #: that is worth the budget it takes from the item weights.
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
