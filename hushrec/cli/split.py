@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -56,6 +57,7 @@ def split(
     from pyarrow import parquet
 
     from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
+    from hushrec.modelfile import write_atomically
 
     ways = {
         "--test-share": test_share,
@@ -83,6 +85,8 @@ def split(
     folder.mkdir(exist_ok=True)
     files = [folder / f"{name}.parquet" for name in names]
     for file, part in zip(files, parts):
-        parquet.write_table(part.to_arrow(), file)
+        buffer = io.BytesIO()
+        parquet.write_table(part.to_arrow(), buffer)
+        write_atomically(file, [buffer.getvalue()])
     written = [str(file) for file in files]
     show.result(as_json, {"files": written}, f"Wrote {', '.join(written)}; they are private, like {ratings}.")

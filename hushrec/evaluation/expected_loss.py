@@ -43,8 +43,8 @@ COLUMNS = (
 #: (these have 0.27, but users differ less in their means): chosen on MovieLens-100K, Jester and Coat. And the
 #: part of a figure by which data of one spread may differ: chosen on all data sets of docs/how-many-users.md.
 TYPICAL_SPREAD, _UNLIKENESS = 0.283, 0.09
-#: The least and the most that ratings have whose spread nobody told: those data sets have 0.23 to 0.40, an
-#: open one of books, from 1 to 10, has 0.17.
+#: The least and the most that ratings have whose spread nobody told: those data sets have 0.23 to 0.40, and
+#: wider scales may be used less.
 USUAL_SPREADS = 0.15, 0.42
 #: No ratings within a range have a larger one.
 _LARGEST_SPREAD = 0.5

@@ -184,7 +184,6 @@ class AggregationServer:
         node = prepared.node
         if prepared.shares.keys() != set(self._neighbours.get(node, ())):
             raise InputError("A node sends a share to each neighbour.")
-        check_token(prepared.state)
         sent = self._gather("prepared", index, prepared)
         around = {name: sent[name] for name in self._neighbours[node] if name in sent}
         return Envelopes(
