@@ -12,6 +12,7 @@ from hushrec.algorithms.item_features import expected_from_features, feature_sco
 from hushrec.data import Ratings, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.cases import features_for_all
 from tests.algorithms.twins import level, likely_factor, likely_weights, run, small
 
 GRID = 2.0 ** np.arange(-6, 9)
@@ -70,6 +71,17 @@ def test_it_is_the_posterior_of_a_dense_model(seed: int, strength: float) -> Non
     assert mean.any() == (strength > 0)
     assert not mean[5].any()  # no features: the plain prior
     assert variance[5] == given[3][5]
+
+
+def test_a_case_of_the_suite_leaves_no_trace_whichever_thread_ends_first() -> None:
+    """It did: partitions of the case with features, in threads, patched the constant for good."""
+    first, second = features_for_all(), features_for_all()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert math.isinf(item_features._EVIDENCE)
+    second.__exit__(None, None, None)
+    assert item_features._EVIDENCE == 3.0
 
 
 def test_scores_are_principal_components_of_the_standardised_features() -> None:
