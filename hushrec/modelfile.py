@@ -82,6 +82,10 @@ class Arrays(Mapping[str, Array]):
         """The shape of an array, which costs no look at its bytes."""
         return self._entries[self._prefix + name].array.shape
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The type of an array, which costs no look at its bytes."""
+        return self._entries[self._prefix + name].array.dtype
+
     def section(self, name: str) -> Arrays:
         """The arrays whose names begin with ``name/``, under the rest of their names."""
         return Arrays(self._entries, self._place, f"{self._prefix}{name}/")
