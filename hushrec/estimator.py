@@ -107,6 +107,9 @@ class Estimator(Generic[PrivateSide]):
     uses_user_count: ClassVar[bool] = False
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
+    #: True where its users remember nothing but the last call of each method that returns nothing, so that
+    #: they may lie in partitions (:mod:`hushrec.partitioned`).
+    streams: ClassVar[bool] = False
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:

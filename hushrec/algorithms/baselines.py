@@ -37,6 +37,7 @@ class GlobalMean(Estimator[Users]):
     """
 
     name: ClassVar[str] = "global-mean"
+    streams: ClassVar[bool] = True
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("level", 1.0, LEVEL_BOUND)], budget, fraction)
@@ -80,6 +81,7 @@ class ItemBias(Estimator[Users]):
     """
 
     name: ClassVar[str] = "item-bias"
+    streams: ClassVar[bool] = True
 
     clip: float = 0.45
     prior_sd: float = 0.25
@@ -132,6 +134,7 @@ class Popular(Estimator[Users]):
     """
 
     name: ClassVar[str] = "popular"
+    streams: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

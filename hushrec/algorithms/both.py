@@ -125,6 +125,7 @@ class Both(Estimator[BothUsers]):
     """
 
     name: ClassVar[str] = "both"
+    streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
 

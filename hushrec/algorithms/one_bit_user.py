@@ -50,6 +50,7 @@ class UserLevelOneBit(PrivateALS):
     """
 
     name: ClassVar[str] = "one-bit-user"
+    streams: ClassVar[bool] = True
     scores: ClassVar[str] = "log-odds"
     link: ClassVar[str] = "logistic"
 

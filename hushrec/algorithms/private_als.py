@@ -160,6 +160,7 @@ class PrivateALS(Estimator[FittedUsers]):
     """
 
     name: ClassVar[str] = "private-als"
+    streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
 

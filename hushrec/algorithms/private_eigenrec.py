@@ -139,6 +139,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     """
 
     name: ClassVar[str] = "private-eigenrec"
+    streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
 

@@ -1,0 +1,213 @@
+"""The users of many partitions as one private side: a contribution is the sum of the partitions', exactly.
+
+A training asks its users for bounded sums. Where the users lie in partitions, every question goes to each of
+them with the released values that users were told before, and the answers, integers in units of their step,
+are added in any order: the same bits whatever the partitions are and wherever they are asked. No partition
+remembers anything between two questions, so that one which is lost is asked again and nothing needs to hold
+all users at once.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Domain, Ratings
+from hushrec.errors import HushrecError
+from hushrec.kernels import threads
+from hushrec.privacy import Bounded
+from hushrec.users import Users
+
+Array = NDArray[Any]
+#: Makes the private side of some users' rows: an estimator's method `users`.
+Make = Callable[[Ratings], Any]
+
+
+class Call(NamedTuple):
+    """A method of a private side, dotted where it is of a part ("lists.item_weights"), and its arguments.
+
+    The arguments are released values, or public.
+    """
+
+    name: str
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def of(self, users: Any) -> Any:
+        """What the method returns."""
+        return attrgetter(self.name)(users)(*self.positional, **self.named)
+
+
+class Question(NamedTuple):
+    """What a training asks of users.
+
+    Attributes
+    ----------
+    told : tuple of Call
+        Calls that return nothing, by which they take released values; of each method the last one counts.
+    asked : Call
+        The call that returns bounded sums.
+    """
+
+    told: tuple[Call, ...]
+    asked: Call
+
+
+class Engine(Protocol):
+    """Where the partitions of a training are asked."""
+
+    def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Question], Sequence[Array]]]:
+        """A function that adds what all partitions answer, for as long as a training lasts.
+
+        Parameters
+        ----------
+        make : callable
+            The private side of some rows.
+        rows : Store
+            The rows of all users.
+        """
+
+
+def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
+    """What some users answer: partial sums, privileged, of integers in units of their step."""
+    users = make(rows)
+    for call in question.told:
+        call.of(users)
+    return [_value(each) for each in _several(question.asked.of(users))]
+
+
+def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
+    """Partial sums added up; the first may be changed in place."""
+    if totals is None:
+        return [np.array(part) for part in parts]
+    for total, part in zip(totals, parts, strict=True):
+        total += part
+    return totals
+
+
+def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Question) -> list[Array] | None:
+    """What all blocks of users answer together, each on one thread; None where there is no block.
+
+    Parameters
+    ----------
+    make : callable
+    blocks : iterable of callables
+        Each reads its rows when it is called, and they are dropped after their answer.
+    question : Question
+    """
+    waiting, lock = iter(blocks), threading.Lock()
+    single = len(workers := range(threads.count())) == 1
+
+    def work(_: int) -> list[Array] | None:
+        totals: list[Array] | None = None
+        with threads.limit(1):
+            while True:
+                with lock:
+                    read = next(waiting, None)
+                if read is None:
+                    return totals
+                totals = add(totals, answer(make, read(), question))
+
+    if single:
+        return work(0)
+    with ThreadPoolExecutor(len(workers)) as pool:
+        found = [pool.submit(contextvars.copy_context().run, work, worker) for worker in workers]
+        totals: list[Array] | None = None
+        for parts in (each.result() for each in found):
+            totals = totals if parts is None else add(totals, parts)
+    return totals
+
+
+class Streaming:
+    """The engine of one process: blocks of users one after the other, on as many threads as there are."""
+
+    @contextmanager
+    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
+        """As `Engine.asking`."""
+        yield lambda question: answer_all(make, rows.blocks(), question) or []
+
+
+class PartitionedUsers:
+    """The private side of a training whose users lie in partitions.
+
+    It has the methods of the private side that ``make`` returns. One that returns nothing is remembered, one
+    that returns :class:`~hushrec.privacy.Bounded` values is asked of all partitions. Which it is, and what
+    bounds the values, is seen on no users at all.
+
+    Parameters
+    ----------
+    make : callable
+        The private side of some rows. Of its methods that return nothing, a call replaces an earlier one of
+        the same method.
+    domain : Domain
+    ask : callable
+        As from `Engine.asking`.
+    """
+
+    def __init__(self, make: Make, domain: Domain, ask: Callable[[Question], Sequence[Array]]) -> None:
+        self._nobody = make(Ratings.from_any(([], [], []), domain))
+        self._ask = ask
+        self._told: dict[str, Call] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = attrgetter(name)(self._nobody)
+        if isinstance(found, Users):
+            return _Part(self, name)
+        return partial(self._call, name) if callable(found) else found
+
+    def _call(self, name: str, *positional: Any, **named: Any) -> Any:
+        call = Call(name, positional, named)
+        zero = call.of(self._nobody)
+        if zero is None:
+            self._told.pop(name, None)
+            self._told[name] = call
+            return None
+        sums = self._ask(Question(tuple(self._told.values()), call)) or [
+            _value(each) for each in _several(zero)
+        ]
+        whole = tuple(_with_value(each, value) for each, value in zip(_several(zero), sums, strict=True))
+        return whole if isinstance(zero, tuple) else whole[0]
+
+
+class _Part:
+    """A private side within another."""
+
+    def __init__(self, whole: PartitionedUsers, name: str) -> None:
+        self._whole, self._name = whole, name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, f"{self._name}.{name}")
+
+
+def _several(found: Any) -> tuple[Bounded, ...]:
+    several = found if isinstance(found, tuple) else (found,)
+    if not all(isinstance(each, Bounded) and not each.streamed for each in several):
+        raise HushrecError("What this estimator asks of its users cannot be added over partitions of them.")
+    return several
+
+
+def _value(bounded: Bounded) -> Array:
+    value: Array = bounded._take()
+    return value
+
+
+def _with_value(bounded: Bounded, value: Array) -> Bounded:
+    """A partition's bounds and steps hold for the sum: they are public, and a user is in one partition."""
+    return Bounded(
+        value,
+        bounded.bound,
+        scale=bounded.scale,
+        weight=bounded.weight,
+        step=bounded.step,
+        norm=bounded.norm,
+        unit=bounded.unit,
+    )
