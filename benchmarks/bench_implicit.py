@@ -387,7 +387,7 @@ def judged(parts: HeldOutUsers, scores: Any) -> Figures:
     history, target = parts.fold_in, parts.target.aligned_to(parts.fold_in)
     relevant = target.matrix.toarray() > 0
     best = np.argsort(-np.where(history.matrix.toarray() > 0, -np.inf, scores), axis=1)[:, :20]
-    recall, ndcg = rank_scores(np.take_along_axis(relevant, best, axis=1), relevant.sum(axis=1))
+    recall, ndcg = rank_scores(np.take_along_axis(relevant, best, axis=1), relevant.sum(axis=1))[:2]
     return float(np.nanmean(recall)), float(np.nanmean(ndcg))
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from benchmarks.frontier.data import DATASETS, Split, size
 from hushrec.algorithms import (
     ALS,
+    EASE,
+    Both,
     Estimator,
     Gate,
     GlobalMean,
@@ -22,6 +24,7 @@ from hushrec.algorithms import (
     UserState,
 )
 from hushrec.data import Domain, Ratings
+from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
@@ -153,6 +156,7 @@ RATINGS: dict[str, Method] = {
     "private-als-tuned": Method(
         "private ALS, tuned", _planned(PrivateALS), _VALIDATION, "tuned", short=False
     ),
+    "both": Method("both (ratings and lists)", _planned(Both), _RULE, "rival"),
     "dpals": Method("DPALS (Algorithm 1)", _published, _VALIDATION, "rival"),
     "corrective": Method("corrective Frank-Wolfe", _planned_walk(CorrectiveFrankWolfe), _RULE),
     "frank-wolfe-biases": Method(
@@ -210,7 +214,7 @@ RATINGS: dict[str, Method] = {
         "global level", lambda budget, name, parts, settings: GlobalMean(), "none", "baseline"
     ),
     "als": Method(
-        "ALS, no privacy", lambda budget, name, parts, settings: ALS(**settings), _VALIDATION, "reference"
+        "ALS, no privacy", lambda budget, name, parts, settings: ALS(), "the class's defaults", "reference"
     ),
     "plain-frank-wolfe": Method(
         "Frank-Wolfe, no privacy",
@@ -252,10 +256,14 @@ ITEMS: dict[str, Method] = {
     "popular": Method("most popular", lambda budget, name, parts, settings: Popular(), "none", "baseline"),
     "als": Method(
         "ALS, no privacy",
-        lambda budget, name, parts, settings: ALS(
-            **{"rank": 32, "regularization": 20.0, "unobserved_weight": 0.1, **settings}
-        ),
-        _VALIDATION,
+        lambda budget, name, parts, settings: ALS(**LIKES_ALS),
+        "those of `compare`",
+        "reference",
+    ),
+    "ease": Method(
+        "EASE, no privacy",
+        lambda budget, name, parts, settings: EASE(),
+        "the class's defaults",
         "reference",
     ),
 }
