@@ -1,0 +1,188 @@
+/** The item ids of a model: their texts, and where an id is among them (docs/format.md). */
+import { InputError } from "./errors.js";
+import type { ModelFile } from "./modelfile.js";
+
+/** An item id, compared as text: 7, "7" and "7.0" are one. */
+export type Id = string | number | bigint;
+
+const LARGEST = 2 ** 53; // from here on floats skip integers
+const NO_TEXT = "\ufffd"; // begins the text of what is no text
+const BLANKS = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+";
+const AROUND = new RegExp(`^${BLANKS}|${BLANKS}$`, "g");
+const [TEXT, INTEGER, FLOAT, BOOLEAN, UUID, BYTES, JSON_TEXT] = [0, 1, 2, 3, 4, 5, 6];
+
+const encoder = new TextEncoder();
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The text that identifies an id; undefined where it is none. */
+export function idText(id: unknown): string | undefined {
+  if (typeof id === "bigint") return String(id);
+  if (typeof id === "number") return Math.abs(id) < LARGEST ? decimal(id) : undefined;
+  if (typeof id !== "string") return undefined;
+  const text = id.replace(AROUND, "");
+  if (!wellFormed(text)) return `${NO_TEXT}u${surrogateHex(text)}`;
+  if (text.startsWith(NO_TEXT)) return NO_TEXT + text;
+  if (/^-?(0|[1-9][0-9]*)\.0$/.test(text)) return Math.abs(+text) < LARGEST ? String(BigInt(text.slice(0, -2))) : undefined;
+  return !text || /^-?[0-9](\.[0-9]*)?[eE]\+[0-9]+$/.test(text) ? undefined : text;
+}
+
+/** A number as Python writes it. */
+function decimal(value: number): string {
+  if (Number.isInteger(value)) return String(value || 0);
+  return Math.abs(value) < 1e-4 ? value.toExponential().replace(/-(\d)$/, "-0$1") : String(value);
+}
+
+function wellFormed(text: string): boolean {
+  return !/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(text);
+}
+
+/** UTF-8 in hexadecimal, with the surrogates that it has no place for. */
+function surrogateHex(text: string): string {
+  const octets: number[] = [];
+  for (const character of text) {
+    const code = character.codePointAt(0)!;
+    if (code >> 11 === 27) octets.push(0xe0 | (code >> 12), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+    else octets.push(...encoder.encode(character));
+  }
+  return hex(octets);
+}
+
+const hex = (octets: Iterable<number>) => Array.from(octets, (o) => o.toString(16).padStart(2, "0")).join("");
+
+/** The catalogue of a model. */
+export class Catalogue {
+  readonly length: number;
+  private readonly text: Uint8Array;
+  private readonly offsets: Uint32Array;
+  private readonly kinds: Uint8Array;
+  /** Positions of ids that are compared byte by byte, by hash; -1 where there is none. */
+  private readonly table: Int32Array;
+  /** Positions of all others, by text. */
+  private readonly others = new Map<string, number>();
+
+  /** @throws Error if the arrays are no catalogue. */
+  constructor({ arrays }: ModelFile) {
+    const [text, offsets, kinds] = ["text", "offsets", "kinds"].map((name) => arrays.get(`catalogue/${name}`)?.values);
+    if (!(text instanceof Uint8Array && offsets instanceof Uint32Array && kinds instanceof Uint8Array)) {
+      throw new Error("it has no catalogue");
+    }
+    this.length = kinds.length;
+    [this.text, this.offsets, this.kinds] = [text, offsets, kinds];
+    const fits = kinds.length && offsets.length === kinds.length + 1 && !offsets[0] && offsets.at(-1) === text.length;
+    if (!fits || offsets.some((end, i) => end < offsets[i - 1]!)) throw new Error("its catalogue does not fit its text");
+    this.table = new Int32Array(2 ** Math.ceil(Math.log2(2 * kinds.length))).fill(-1);
+    const slow: number[] = [];
+    for (let item = 0; item < kinds.length; item++) {
+      if (this.isPlain(item)) this.insert(item);
+      else slow.push(item);
+    }
+    for (const item of slow) {
+      const id = this.at(item);
+      if (this.find(id) >= 0) throw new Error(`item '${id}' occurs twice`);
+      this.others.set(id, item);
+    }
+  }
+
+  /** The id of an item, as text. */
+  at(item: number): string {
+    if (!(item >= 0 && item < this.length)) throw new InputError(`There is no item number ${item}.`);
+    const octets = this.text.subarray(this.offsets[item], this.offsets[item + 1]);
+    const kind = this.kinds[item]!;
+    let text: string;
+    try {
+      text = utf8.decode(octets);
+    } catch (error) {
+      if (kind !== BYTES) throw error;
+      const [begin, end] = [octets.findIndex((o) => !isBlank(o)), octets.findLastIndex((o) => !isBlank(o))];
+      return `${NO_TEXT}x${hex(octets.subarray(begin, end + 1))}`;
+    }
+    const id = idText(kind === FLOAT ? Number(text) : kind === JSON_TEXT ? JSON.parse(text) : text);
+    const pattern = PATTERNS[kind];
+    if (id === undefined || kind > JSON_TEXT || (pattern && !pattern.test(text))) throw new Error(`'${text}' is no id`);
+    return id;
+  }
+
+  /** The position of an id; -1 where it is not in the catalogue. */
+  indexOf(id: Id): number {
+    const text = idText(id);
+    return text === undefined ? -1 : this.find(text);
+  }
+
+  /** Whether an id is in the catalogue. */
+  has(id: Id): boolean {
+    return this.indexOf(id) >= 0;
+  }
+
+  /** The ids that hold a text, whatever the case of its letters from a to z: the first n of them. */
+  search(text: string, n = 10): string[] {
+    const found: string[] = [];
+    const wanted = encoder.encode(text).map(lower);
+    const { text: octets, offsets } = this;
+    if (!wanted.length) return found;
+    for (let at = 0, item = 0; at <= octets.length - wanted.length && found.length < n; at++) {
+      let k = 0;
+      while (k < wanted.length && lower(octets[at + k]!) === wanted[k]) k++;
+      if (k < wanted.length) continue;
+      while (offsets[item + 1]! <= at) item++;
+      if (at + k > offsets[item + 1]!) continue;
+      found.push(this.at(item));
+      at = offsets[item + 1]! - 1;
+    }
+    return found;
+  }
+
+  private find(text: string): number {
+    const octets = encoder.encode(text);
+    const slot = this.slot(octets, 0, octets.length);
+    const found = this.table[slot]!;
+    return found >= 0 ? found : this.others.get(text) ?? -1;
+  }
+
+  private insert(item: number): void {
+    const slot = this.slot(this.text, this.offsets[item]!, this.offsets[item + 1]!);
+    if (this.table[slot]! >= 0) throw new Error(`item '${this.at(item)}' occurs twice`);
+    this.table[slot] = item;
+  }
+
+  /** Where in the table these bytes are, or would be. */
+  private slot(octets: Uint8Array, begin: number, end: number): number {
+    const { table, text, offsets } = this;
+    const mask = table.length - 1;
+    let hash = 0x811c9dc5;
+    for (let k = begin; k < end; k++) hash = Math.imul(hash ^ octets[k]!, 0x01000193);
+    hash ^= hash >>> 15;
+    for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
+      const item = table[slot]!;
+      if (item < 0) return slot;
+      const first = offsets[item]!;
+      if (offsets[item + 1]! - first !== end - begin) continue;
+      let k = begin;
+      while (k < end && octets[k] === text[first + k - begin]) k++;
+      if (k === end) return slot;
+    }
+  }
+
+  /** Whether an id's bytes are its text: printable ASCII, and no number that could be written otherwise. */
+  private isPlain(item: number): boolean {
+    const { text } = this;
+    const [begin, end, kind] = [this.offsets[item]!, this.offsets[item + 1]!, this.kinds[item]!];
+    if (begin === end || text[begin] === 32 || text[end - 1] === 32 || kind > INTEGER) return false;
+    const number = text[begin]! < 58 && (text[begin]! > 47 || text[begin] === 45);
+    for (let k = begin; k < end; k++) {
+      const octet = text[k]!;
+      if (octet < 32 || octet > 126 || (number && (octet === 43 || octet === 46))) return false;
+      if (kind === INTEGER && (octet < 48 || octet > 57 || (octet === 48 && k === begin))) return false;
+    }
+    return true;
+  }
+}
+
+const PATTERNS: (RegExp | undefined)[] = [];
+PATTERNS[TEXT] = undefined;
+PATTERNS[INTEGER] = /^(0|-?[1-9][0-9]*)$/;
+PATTERNS[FLOAT] = /^-?[0-9.e+-]+$/;
+PATTERNS[BOOLEAN] = /^(true|false)$/;
+PATTERNS[UUID] = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+const isBlank = (octet: number) => octet === 32 || (octet > 8 && octet < 14);
+const lower = (octet: number) => (octet > 64 && octet < 91 ? octet + 32 : octet);

@@ -1,0 +1,161 @@
+/** Folding a user in: what she computes from the released arrays and her own ratings (docs/format.md). */
+import { Cholesky, combined, dot, normalMatrix } from "./ridge.js";
+import type { Section } from "./section.js";
+
+/** One user's own ratings: ascending positions of items, and what she gave them. */
+export interface Row {
+  items: number[];
+  values: number[];
+}
+
+/** What a user computes about herself. It is for her alone. */
+export interface UserState {
+  /** Her level: added to every score. */
+  offset: number;
+  /** Her taste, in the space of the item factors. */
+  factors: Float64Array;
+  /** What each of her items adds to an item's score; with the rest, which she has no part in, they are it. */
+  moved(item: number): number[];
+}
+
+/** Her state, by the model's own rule. Ratings are kept and compared as float32, as in training. */
+export function foldIn(section: Section, row: Row, midpoint: number): UserState {
+  const { model, settings } = section;
+  switch (model) {
+    case "popular":
+      return { offset: 0, factors: new Float64Array(section.rank), moved: () => row.items.map(() => 0) };
+    case "private-eigenrec":
+    case "ease":
+      return section.learned ? itemMatrix(section, row) : eigenrec(section, row);
+    case "one-bit-user":
+      return logistic(section, row, Math.fround(settings.threshold ?? midpoint));
+    case "item-bias":
+      return ridge(section, row, 1, settings.user_regularization);
+    case "private-als":
+      return ridge(section, row, section.number("regularization"), section.number("bias_regularization"));
+    case "dpals":
+      return ridge(section, row, settings.regularization, undefined);
+  }
+  const [regularization, offsets] = ["regularization", "bias_regularization"].map((name) => section.number(name));
+  if (settings.unobserved_weight > 0) return ridge(section, row, regularization, undefined);
+  // files of earlier versions hold no ridge on offsets, and one ridge for all users
+  const exponent = offsets === undefined || !row.items.length ? 0 : settings.ridge_exponent;
+  const factor = 2 ** (exponent * Math.round(Math.log2(row.items.length || 1)));
+  return ridge(section, row, regularization! * factor, offsets ?? (settings.bias_regularization || 5));
+}
+
+/** Ridge regression of her ratings on the item factors, with a constant where there is a ridge for it. */
+function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number): UserState {
+  const { center, itemBias, rank, settings } = section;
+  if (!(regularization! >= 0)) throw new Error("it has no ridge");
+  const tail = offsetRidge === undefined ? [] : [1];
+  const mean = settings.center === "user" ? row.values.reduce((a, b) => a + b, 0) / (row.values.length || 1) : 0;
+  const values = mean ? row.values.map((value) => Math.fround(value - mean)) : row.values;
+  const targets = row.items.map((item, i) => values[i]! - (itemBias[item]! + center));
+  const rows = row.items.map((item) => section.row(item, ...tail));
+  const size = rank + tail.length;
+  const ridges = new Float64Array(size).fill(regularization!, 0, rank).fill(offsetRidge ?? 0, rank);
+  const matrix = normalMatrix(rows, ridges);
+  const pull = settings.unobserved_weight;
+  if (pull > 0) gramian(section).forEach((entry, at) => (matrix[at]! += pull * entry));
+  const factored = new Cholesky(matrix, size);
+  const solved = factored.solve(combined(rows, targets, size));
+  return {
+    offset: mean + (tail.length ? solved[rank]! : 0),
+    factors: solved.slice(0, rank),
+    moved(item) {
+      const toward = factored.solve(section.row(item, ...tail));
+      return rows.map((own, i) => targets[i]! * dot(own, toward));
+    },
+  };
+}
+
+const gramians = new WeakMap<Section, Float64Array>();
+
+/** Sum of all items' outer products, computed once a model. */
+function gramian(section: Section): Float64Array {
+  let found = gramians.get(section);
+  if (!found) {
+    const { rank } = section;
+    found = new Float64Array(rank * rank);
+    for (let item = 0; item < section.nItems; item++) {
+      const row = section.row(item);
+      for (let a = 0; a < rank; a++) for (let b = 0; b <= a; b++) found[a * rank + b]! += row[a]! * row[b]!;
+    }
+    gramians.set(section, found);
+  }
+  return found;
+}
+
+const STEPS = 12; // each lowers the loss, by its largest curvature
+const CURVATURE = 0.25;
+
+/** Logistic regression of her likes and dislikes on the item factors. */
+function logistic(section: Section, row: Row, threshold: number): UserState {
+  const { center, itemBias, rank } = section;
+  const rows = row.items.map((item) => section.row(item, 2));
+  const offsets = row.items.map((item) => itemBias[item]! + center);
+  const likes = row.values.map((value) => (value > threshold ? 1 : 0));
+  const ridges = new Float64Array(rank + 1).fill(section.number("regularization")!, 0, rank);
+  ridges[rank] = section.number("bias_regularization")!;
+  const factored = new Cholesky(normalMatrix(rows, ridges, CURVATURE), rank + 1);
+  const solved = new Float64Array(rank + 1);
+  const missed = () => rows.map((own, i) => likes[i]! - 1 / (1 + Math.exp(-(dot(own, solved) + offsets[i]!))));
+  for (let step = 0; step < STEPS; step++) {
+    const downhill = combined(rows, missed(), rank + 1);
+    for (let k = 0; k <= rank; k++) downhill[k]! -= solved[k]! * ridges[k]!;
+    factored.solve(downhill).forEach((change, k) => (solved[k]! += change));
+  }
+  return {
+    offset: 2 * solved[rank]!,
+    factors: solved.slice(0, rank),
+    moved(item) {
+      const toward = section.row(item, 2).map((entry, k) => entry / ridges[k]!);
+      const left = missed();
+      return rows.map((own, i) => left[i]! * dot(own, toward));
+    },
+  };
+}
+
+/** Her likes: rows from the model's threshold up, or all. */
+function liked({ settings }: Section, row: Row): number[] {
+  const threshold = settings.like_from;
+  return row.items.filter((_, i) => threshold == null || row.values[i]! >= Math.fround(threshold));
+}
+
+/** Weighted sum of the factors of what she likes, over that of its popularity. */
+function eigenrec(section: Section, row: Row): UserState {
+  const weight = section.array("history_weight", section.nItems);
+  if (!weight) throw new Error("it has no weights of a history");
+  const likes = new Set(liked(section, row));
+  const popularity = [...likes].reduce((sum, item) => sum + section.itemBias[item]! * weight[item]!, 0);
+  const weights = row.items.map((item) => (likes.has(item) && popularity > 0 ? weight[item]! / popularity : 0));
+  const rows = row.items.map((item) => section.row(item));
+  return {
+    offset: 0,
+    factors: combined(rows, weights, section.rank),
+    moved(item) {
+      const toward = section.row(item);
+      return rows.map((own, i) => weights[i]! * dot(own, toward));
+    },
+  };
+}
+
+/** Items recommend items: her factors are 1 for the learned items that she likes. */
+function itemMatrix(section: Section, row: Row): UserState {
+  const likes = new Set(liked(section, row));
+  const places = row.items.map((item) => (likes.has(item) ? section.place(item) : -1));
+  const factors = new Float64Array(section.rank);
+  for (const place of places) if (place >= 0) factors[place] = 1;
+  return {
+    offset: 0,
+    factors,
+    moved(item) {
+      const at = section.place(item);
+      return places.map((place) => {
+        if (at < 0 || place < 0) return 0;
+        return (section.scale?.[at] ?? 1) * section.factors[at * section.rank + place]!;
+      });
+    },
+  };
+}

@@ -1,0 +1,47 @@
+/** Fetching a model whole, and keeping it on the device under its digest. */
+import { ModelFileError } from "./errors.js";
+import { Model } from "./model.js";
+
+export interface LoadOptions {
+  /** The digest that the model must have; one that is kept under it is read without a request. */
+  digest?: string;
+  /** Keep no copy on the device. */
+  keep?: boolean;
+}
+
+const STORE = "hushrec";
+
+/**
+ * Load a model: from the device where it is kept and still what the address holds, or where there is no
+ * network; else fetched whole, so that no request tells whose items are meant.
+ *
+ * @throws ModelFileError if it cannot be fetched, is damaged, or is none that a device can serve.
+ */
+export async function load(url: string | URL, { digest, keep = true }: LoadOptions = {}): Promise<Model> {
+  const address = new URL(url, globalThis.location?.href).href;
+  const store = keep ? await globalThis.caches?.open(STORE).catch(() => undefined) : undefined;
+  const kept = await store?.match(address);
+  const read = async (response: Response) => Model.read(new Uint8Array(await response.arrayBuffer()));
+  if (kept && digest && kept.headers.get("x-digest") === digest) {
+    const model = await read(kept.clone()).catch(() => undefined);
+    if (model?.digest === digest) return model;
+  }
+  const tag = kept?.headers.get("etag");
+  const found = await fetch(address, { cache: "no-store", headers: tag ? { "if-none-match": tag } : {} }).catch(() => undefined);
+  if (kept && (!found || found.status === 304 || found.status >= 500)) {
+    const model = await read(kept).catch(() => undefined);
+    if (model && (!digest || model.digest === digest)) return model;
+    await store?.delete(address);
+    return load(url, { keep, ...(digest && { digest }) });
+  }
+  if (!found) throw new ModelFileError(`The model at ${address} cannot be fetched; check the network and the address.`);
+  if (!found.ok) throw new ModelFileError(`The model at ${address} cannot be fetched (${found.status}); check the address.`);
+  const bytes = new Uint8Array(await found.arrayBuffer());
+  const model = await Model.read(bytes);
+  if (digest && model.digest !== digest) {
+    throw new ModelFileError(`The model at ${address} has the digest ${model.digest}, not the one asked for; ask for it by its own.`);
+  }
+  const headers = { "x-digest": model.digest, etag: found.headers.get("etag") ?? "" };
+  await store?.put(address, new Response(bytes, { headers })).catch(() => {}); // no room: it is fetched again
+  return model;
+}

@@ -1,0 +1,248 @@
+/** A trained model on the user's own device: she folds her ratings in, and nobody else sees them. */
+import { Catalogue, type Id } from "./catalogue.js";
+import { InputError, ModelFileError } from "./errors.js";
+import { foldIn, type UserState } from "./foldin.js";
+import { decode, otherVersion } from "./modelfile.js";
+import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
+import { allScores, best } from "./scoring.js";
+import { type ScoreKind, Section } from "./section.js";
+
+/** An item and its score, or how similar it is. */
+export interface Scored {
+  item: string;
+  score: number;
+}
+
+export interface ListOptions {
+  /** How many items, at most; 10 by default. */
+  n?: number;
+  /** Items to leave out; those she rated by default, none where the list is empty. */
+  exclude?: Iterable<Id>;
+  /** Recommend among these only. */
+  only?: Iterable<Id>;
+}
+
+/** Why an item has its score. */
+export interface Explanation extends Scored {
+  /** What it would be without the items below. */
+  base: number;
+  /** What each of her items adds to the score, what moves it most first. */
+  because: { item: string; moved: number }[];
+}
+
+/** One of the models of a file. */
+class Recommender {
+  /** What scores are: ratings within the range, likes that only rank, or the log-odds of a like. */
+  readonly scores: ScoreKind;
+
+  constructor(
+    protected readonly section: Section,
+    readonly items: Catalogue,
+    readonly domain: Domain,
+    protected readonly isPrivate: boolean,
+  ) {
+    this.scores = section.scores;
+    foldIn(section, { items: [], values: [] }, 0); // refused now where something is missing
+  }
+
+  /** How many directions of taste stand out of the noise; undefined where the model does not know. */
+  get directions(): number | undefined {
+    return this.section.number("directions") ?? (this.section.rank ? undefined : 0);
+  }
+
+  /** What a user computes about herself: for her alone, like all that is computed from it. */
+  foldIn(ratings: Ratings): UserState {
+    return this.folded(ratings).state;
+  }
+
+  /** The best items for a user, best first. */
+  recommend(ratings: Ratings, { n = 10, exclude, only }: ListOptions = {}): Scored[] {
+    const { state, rated } = this.folded(ratings);
+    const scores = allScores(this.section, state);
+    const among = only && new Set(this.positions(only));
+    if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
+    for (const item of exclude ? this.positions(exclude) : rated) scores[item] = -Infinity;
+    return this.named(best(scores, count(n), this.section.supported), (item) => this.clipped(scores[item]!));
+  }
+
+  /** Predicted scores of some items; ratings are clipped to the declared range. */
+  predict(ratings: Ratings, items: Iterable<Id>): number[] {
+    const scores = allScores(this.section, this.foldIn(ratings));
+    return this.positions(items).map((item) => this.clipped(scores[item]!));
+  }
+
+  /** Which of a user's items moved the score of this one. */
+  explain(ratings: Ratings, item: Id): Explanation {
+    const { state, rated } = this.folded(ratings);
+    const [at] = this.positions([item]);
+    const score = allScores(this.section, state)[at!]!;
+    const moved = state.moved(at!);
+    const because = rated.map((own, i) => ({ item: this.items.at(own), moved: moved[i]! }));
+    because.sort((a, b) => Math.abs(b.moved) - Math.abs(a.moved));
+    return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
+  }
+
+  /** Items that the same people like, most similar first; public, and the same for everybody. */
+  similarItems(item: Id, n = 10): Scored[] {
+    const [at] = this.positions([item]);
+    const { section } = this;
+    if (this.directions === undefined && this.isPrivate && !section.learned) {
+      throw new InputError(
+        "This model does not know which of its directions stand out of the noise, so items cannot be compared; train for lists, or for both.",
+      );
+    }
+    if (this.directions === 0) {
+      throw new InputError(
+        "No direction of taste stands out of the noise in this model, so items cannot be compared; train with more users, a larger epsilon, or on likes.",
+      );
+    }
+    const found = section.learned ? this.weightsFor(at!) : this.cosinesWith(at!);
+    found[at!] = -Infinity;
+    const similar = best(found, count(n));
+    if (!similar.length) {
+      throw new InputError(
+        `Too few users like item '${item}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
+      );
+    }
+    return this.named(similar, (other) => found[other]!);
+  }
+
+  /** Her ratings without those that this model cannot use, and these with the reason. */
+  usable(ratings: Ratings): { ratings: Map<string, number>; refused: Refused[] } {
+    const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
+    return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), row.values[i]!])), refused };
+  }
+
+  private pairs(ratings: Ratings): (readonly [Id, number])[] {
+    return pairsOf(ratings, this.domain, this.scores === "likes");
+  }
+
+  private folded(ratings: Ratings): { state: UserState; rated: number[] } {
+    const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
+    for (const { item, why } of refused) throw new InputError(`Item '${String(item)}' ${why}; leave it out.`);
+    const { low, high } = this.domain;
+    return { state: foldIn(this.section, row, low + (high - low) / 2), rated: row.items };
+  }
+
+  private positions(ids: Iterable<Id>): number[] {
+    if (typeof ids === "string") throw new InputError(`'${ids as string}' is one id; pass a list of ids.`);
+    return Array.from(ids, (id) => {
+      const at = this.items.indexOf(id);
+      if (at >= 0) return at;
+      const of = `the model's catalogue of ${this.items.length.toLocaleString("en-US")} items`;
+      throw new InputError(`Item '${id}' is not in ${of}; leave it out.`);
+    });
+  }
+
+  private named(items: number[], score: (item: number) => number): Scored[] {
+    return items.map((item) => ({ item: this.items.at(item), score: score(item) }));
+  }
+
+  private clipped(score: number): number {
+    return this.scores === "ratings" ? Math.min(Math.max(score, this.domain.low), this.domain.high) : score;
+  }
+
+  /** An item's own weight for all others. */
+  private weightsFor(item: number): Float64Array {
+    const { learned, factors, rank, scale, nItems } = this.section;
+    const [found, place] = [new Float64Array(nItems).fill(-Infinity), this.section.place(item)];
+    if (place >= 0) learned!.forEach((other, row) => (found[other] = (scale?.[row] ?? 1) * factors[row * rank + place]!));
+    return found;
+  }
+
+  /**
+   * Cosines between an item's factors and those of all. Where only so many first directions are known, an
+   * item's taste has one more, of usual length, that it shares with no other.
+   */
+  private cosinesWith(item: number): Float64Array {
+    const { nItems, rank, factors, scale } = this.section;
+    const width = this.section.number("directions") ?? rank;
+    const [own, squares, found] = [this.section.row(item), new Float64Array(nItems), new Float64Array(nItems)];
+    for (let other = 0; other < nItems; other++) {
+      const unit = scale ? scale[other]! : 1;
+      for (let k = 0; k < width; k++) {
+        const factor = unit * factors[other * rank + k]!;
+        squares[other]! += factor * factor;
+        found[other]! += factor * own[k]!;
+      }
+    }
+    let unknown = 0;
+    if (width < rank || this.directions !== undefined) {
+      const present = squares.filter((square) => square > 0);
+      unknown = present.reduce((a, b) => a + b, 0) / (present.length || 1) / width;
+    }
+    const length = Math.sqrt(squares[item]! + unknown);
+    for (let other = 0; other < nItems; other++) {
+      const cosine = found[other]! / (Math.sqrt(squares[other]! + unknown) * length);
+      found[other] = squares[other]! > 0 && squares[item]! > 0 && Number.isFinite(cosine) ? cosine : -Infinity;
+    }
+    return found;
+  }
+}
+
+/** A model file, read: `predict` comes from its model of ratings, all else from that of lists where it has one. */
+export class Model extends Recommender {
+  /** What recommends, explains and finds similar items in place of the model that predicts. */
+  readonly lists: Recommender | undefined;
+
+  private constructor(
+    section: Section,
+    lists: Section | undefined,
+    items: Catalogue,
+    domain: Domain,
+    /** The privacy statement: unit, relation, epsilon at delta, every release. */
+    readonly privacy: Readonly<Record<string, any>>,
+    /** SHA-256, hexadecimal: it tells this model from every other. */
+    readonly digest: string,
+  ) {
+    super(section, items, domain, privacy.private);
+    this.lists = lists && new Recommender(lists, items, domain, privacy.private);
+  }
+
+  /**
+   * Read the bytes of a model file.
+   *
+   * @throws ModelFileError if they are damaged, or no model that a device can serve.
+   */
+  static async read(bytes: Uint8Array): Promise<Model> {
+    const file = await decode(bytes);
+    try {
+      const { rating_range: [low, high], max_ratings_per_user: mostRatings, likes } = file.header.domain;
+      const domain: Domain = { low, high, likes: likes === true, mostRatings };
+      if (!(low < high && mostRatings >= 1)) throw new Error("it declares no rating range");
+      if (typeof file.header.privacy.private !== "boolean") throw new Error("it has no privacy statement");
+      const items = new Catalogue(file);
+      const sections = ["serve", "lists"].map((name) =>
+        file.header.sections[name] ? new Section(file, name, items.length) : undefined,
+      );
+      if (!sections[0]) throw new Error("it has no model");
+      return new Model(sections[0], sections[1], items, domain, file.header.privacy, file.digest);
+    } catch (error) {
+      if (error instanceof InputError) throw new ModelFileError(error.message);
+      return otherVersion((error as Error).message);
+    }
+  }
+
+  override get directions(): number | undefined {
+    return this.lists ? this.lists.directions : super.directions;
+  }
+
+  override recommend(ratings: Ratings, options?: ListOptions): Scored[] {
+    return this.lists ? this.lists.recommend(ratings, options) : super.recommend(ratings, options);
+  }
+
+  override explain(ratings: Ratings, item: Id): Explanation {
+    return this.lists ? this.lists.explain(ratings, item) : super.explain(ratings, item);
+  }
+
+  override similarItems(item: Id, n?: number): Scored[] {
+    return this.lists ? this.lists.similarItems(item, n) : super.similarItems(item, n);
+  }
+}
+
+export type { Recommender };
+
+function count(n: number): number {
+  if (!Number.isSafeInteger(n) || n < 1) throw new InputError(`n=${n} is not a positive number of items; pass for example 10.`);
+  return n;
+}

@@ -1,0 +1,85 @@
+/** One user's ratings, as she gives them, to a row of the model: which of them count, and which are refused. */
+import type { Catalogue, Id } from "./catalogue.js";
+import { InputError } from "./errors.js";
+import type { Row } from "./foldin.js";
+
+/** Ids and ratings: a mapping, pairs of both, or, where a model is of likes, ids of liked items. */
+export type Ratings = Iterable<readonly [Id, number]> | Iterable<Id> | Readonly<Record<string, number>>;
+
+/** What was declared of ratings. */
+export interface Domain {
+  low: number;
+  high: number;
+  /** True where every rating is a like of 1, whatever its value. */
+  likes: boolean;
+  mostRatings: number;
+}
+
+/** A rating that a model cannot use, and why. */
+export interface Refused {
+  item: Id;
+  rating: number;
+  why: string;
+}
+
+/** Her ratings as pairs. */
+export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): (readonly [Id, number])[] {
+  if (typeof ratings === "string" || typeof ratings !== "object" || ratings === null) {
+    throw new InputError("Ratings must be a mapping from item to rating, or pairs of both.");
+  }
+  const entries: (Id | readonly [Id, number])[] =
+    Symbol.iterator in ratings ? [...(ratings as Iterable<Id>)] : Object.entries(ratings as Record<string, number>);
+  return entries.map((entry) => {
+    if (Array.isArray(entry) && entry.length === 2) return entry as unknown as readonly [Id, number];
+    if (ofLikes && !Array.isArray(entry)) return [entry as Id, high] as const;
+    throw new InputError(`Ratings must be pairs of item and rating; '${String(entry)}' is none.`);
+  });
+}
+
+/** The row of these ratings, and what is left out of it. Of several ratings of an item the last counts. */
+export function rowOf(
+  pairs: Iterable<readonly [Id, number]>,
+  catalogue: Catalogue,
+  domain: Domain,
+): { row: Row; refused: Refused[] } {
+  const [low, high] = [Math.fround(domain.low), Math.fround(domain.high)];
+  const lowest = low >= domain.low ? low : neighbour(low, 1);
+  const highest = high <= domain.high ? high : neighbour(high, -1);
+  const [kept, refused] = [new Map<number, number>(), [] as Refused[]];
+  for (const [item, rating] of pairs) {
+    const [at, value] = [catalogue.indexOf(item), domain.likes ? 1 : Math.fround(rating)];
+    if (at < 0) {
+      const why = `is not in the model's catalogue of ${catalogue.length.toLocaleString("en-US")} items`;
+      refused.push({ item, rating, why });
+    } else if ((domain.likes || typeof rating === "number") && value >= low && value <= high) {
+      kept.set(at, Math.min(Math.max(value, lowest), highest));
+    } else {
+      refused.push({ item, rating, why: `is rated ${rating}, not from ${domain.low} to ${domain.high}` });
+    }
+  }
+  const items = sampled([...kept.keys()], domain.mostRatings).sort((a, b) => a - b);
+  return { row: { items, values: items.map((item) => kept.get(item)!) }, refused };
+}
+
+/** The float32 next to a number, up or down. */
+function neighbour(value: number, direction: number): number {
+  const [float, bits] = [new Float32Array([value]), new Int32Array(1)];
+  bits.set(new Int32Array(float.buffer));
+  bits[0]! += value > 0 ? direction : -direction;
+  return new Float32Array(bits.buffer)[0]!;
+}
+
+/** At most so many items, those of smallest hash: what Python keeps of a row beyond the cap. */
+function sampled(items: number[], most: number): number[] {
+  if (items.length <= most) return items;
+  const keys = new Map(items.map((item) => [item, mixed(0x61fe3b7caf7f47a9n + 0x9e3779b97f4a7c15n * BigInt(item + 1))]));
+  return items.sort((a, b) => (keys.get(a)! < keys.get(b)! ? -1 : 1)).slice(0, most);
+}
+
+/** The finaliser of SplitMix64 (Steele, Lea and Flood 2014). */
+function mixed(value: bigint): bigint {
+  value = BigInt.asUintN(64, value);
+  value = BigInt.asUintN(64, (value ^ (value >> 30n)) * 0xbf58476d1ce4e5b9n);
+  value = BigInt.asUintN(64, (value ^ (value >> 27n)) * 0x94d049bb133111ebn);
+  return value ^ (value >> 31n);
+}

@@ -1,0 +1,86 @@
+/** The arrays and settings of one model of a file, which fit its catalogue. */
+import { InputError } from "./errors.js";
+import type { ModelFile, Numbers } from "./modelfile.js";
+
+export type ScoreKind = "ratings" | "likes" | "log-odds";
+
+/** The models that can be served on a device. */
+const SERVED = ["private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals", "ease"];
+
+export class Section {
+  readonly model: string;
+  readonly settings: Record<string, any>;
+  readonly scores: ScoreKind;
+  readonly nItems: number;
+  readonly rank: number;
+  readonly center: number;
+  readonly itemBias: Numbers;
+  readonly factors: Numbers;
+  /** Of each item, where factors are of one byte. */
+  readonly scale: Numbers | undefined;
+  readonly supported: Numbers | undefined;
+  /** Positions of the items that there are factors of; all where undefined. */
+  readonly learned: Numbers | undefined;
+
+  /**
+   * @throws InputError if the model is none that a device can serve.
+   * @throws Error if the arrays do not fit.
+   */
+  constructor(
+    private readonly file: ModelFile,
+    private readonly name: string,
+    nItems: number,
+  ) {
+    ({ model: this.model, settings: this.settings, scores: this.scores } = file.header.sections[name]);
+    if (!SERVED.includes(this.model)) {
+      throw new InputError(`A device cannot serve '${this.model}'; train for both, for ratings or for lists.`);
+    }
+    this.nItems = nItems;
+    this.learned = this.array("learned_items", -1);
+    const learned = this.learned && Array.from(this.learned);
+    if (learned?.some((item, i) => !(item > (learned[i - 1] ?? -1) && item < nItems))) throw new Error("the learned items do not fit the catalogue");
+    const rows = this.learned?.length ?? nItems;
+    this.center = this.number("center")!;
+    this.itemBias = this.array("item_bias", nItems)!;
+    this.supported = this.array("supported", nItems);
+    const octets = file.arrays.get(`${name}/item_factors_int8`);
+    const stored = octets ?? file.arrays.get(`${name}/item_factors`);
+    this.scale = octets && this.array("item_factors_scale", rows);
+    const rank = stored?.shape[1];
+    const fits = rank !== undefined && stored!.shape.length === 2 && stored!.shape[0] === rows;
+    if (!fits || !this.itemBias || this.center === undefined || (octets && !this.scale)) {
+      throw new Error("the arrays do not fit the catalogue");
+    }
+    if (this.learned && rank !== rows) throw new Error("the learned items have no weights for one another");
+    [this.factors, this.rank] = [stored!.values, rank];
+  }
+
+  /** An array by its name; of so many numbers, or of any number where that is -1. */
+  array(name: string, count: number): Numbers | undefined {
+    const stored = this.file.arrays.get(`${this.name}/${name}`);
+    if (stored && (stored.shape.length !== 1 || (count >= 0 && stored.shape[0] !== count))) {
+      throw new Error(`array '${name}' does not fit the catalogue`);
+    }
+    return stored?.values;
+  }
+
+  /** An array of a single number. */
+  number(name: string): number | undefined {
+    const stored = this.file.arrays.get(`${this.name}/${name}`);
+    return stored?.shape.length === 0 ? stored.values[0] : undefined;
+  }
+
+  /** The factors of an item that has a row of them, with some numbers behind. */
+  row(item: number, ...tail: number[]): Float64Array {
+    const row = new Float64Array(this.rank + tail.length);
+    const unit = this.scale ? this.scale[item]! : 1;
+    for (let k = 0, at = item * this.rank; k < this.rank; k++) row[k] = unit * this.factors[at + k]!;
+    row.set(tail, this.rank);
+    return row;
+  }
+
+  /** Where an item is among the learned ones; -1 where it is not. */
+  place(item: number): number {
+    return this.learned ? this.learned.indexOf(item) : item;
+  }
+}
