@@ -65,6 +65,8 @@ from .privacy import (
     RandomizedResponse as RandomizedResponse,
     Release as Release,
     RepeatAndSelect as RepeatAndSelect,
+    Season as Season,
+    SeasonAccountant as SeasonAccountant,
     SystemNoise as SystemNoise,
     counted as counted,
     default_path as default_path,

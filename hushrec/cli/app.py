@@ -21,6 +21,7 @@ _COMMANDS = (
     "check", "split", "train", "evaluate",
     "recommend", "similar", "report", "plan", "compare", "tune", "serve-completion",
     "ledger show", "ledger open", "ledger close",
+    "season open", "season show", "season close",
     "node submit", "node fetch",
     "audit masked", "audit distinguish", "audit canaries", "audit membership",
 )  # fmt: skip
@@ -52,6 +53,15 @@ def ledger() -> None:
     hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
     hushrec ledger show --dataset shop
     hushrec ledger close --dataset shop
+    """
+
+
+def season() -> None:
+    """Spend one budget on a training a week: open a season, then hushrec train --season and hushrec retrain.
+
+    hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
+    hushrec season show --dataset shop
+    hushrec season close --dataset shop
     """
 
 
@@ -174,7 +184,7 @@ def _application() -> App:
     )
     groups = {
         each.__name__: App(name=each.__name__, help=getdoc(each), group_parameters=_OPTIONS)
-        for each in (ledger, node, audit)
+        for each in (ledger, season, node, audit)
     }
     for words in _COMMANDS:
         module = words.replace(" ", "_").replace("-", "_")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
     from hushrec.evaluation.taste import Taste
-    from hushrec.privacy import Budget, Plan
+    from hushrec.privacy import Budget, Plan, SeasonSummary
     from hushrec.privacy.ledger import RunSummary
     from hushrec.serving import Algorithm
 
@@ -283,3 +283,15 @@ def audit(found: Any, plot: Path | None, as_json: bool) -> None:
 
         save_plot(found, plot)
     result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))
+
+
+def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
+    """What several seasons of a data set promise together; nothing where there is one."""
+    from hushrec.privacy.season import together
+
+    if len(seasons) < 2:
+        return None, []
+    budget = seasons[-1].season.budget
+    epsilon = together([each.season.budget for each in seasons], budget.delta)
+    text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
+    return {"epsilon": epsilon, "delta": budget.delta}, paragraph(text)

@@ -8,6 +8,8 @@ from hushrec.privacy.ledger import Ledger, LedgerSummary, default_path
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import Plan, Release
+from hushrec.privacy.season import Season, SeasonSummary, Week
+from hushrec.privacy.season_accountant import SeasonAccountant
 from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PrivacyStatement
 
@@ -27,7 +29,11 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "RepeatAndSelect",
+    "Season",
+    "SeasonAccountant",
+    "SeasonSummary",
     "SystemNoise",
+    "Week",
     "counted",
     "default_path",
     "delta_of",

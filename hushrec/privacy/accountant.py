@@ -246,12 +246,15 @@ class Accountant(Single):
             self._check_fit((release,))
             value = take()
             if self.ledger is not None:
-                self.ledger.charge(self.dataset, self.run, release)
+                self._record(self.ledger, release)
             self._releases.append(release)
         if self._logs:
             where = f"unit: {release.unit}, relation: {release.relation}"
             _LOG.info("charged for %r: mu = %.6g (%s)", release.label, release.mu, where)
         return value
+
+    def _record(self, ledger: Ledger, release: Release) -> None:
+        ledger.charge(self.dataset, self.run, release)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -25,6 +25,8 @@ from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
+from hushrec.privacy.season import Week
+from hushrec.privacy.season_book import SeasonBook
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def default_path() -> Path:
     return state / "hushrec" / "ledger.sqlite"
 
 
-class Ledger(Single):
+class Ledger(SeasonBook, Single):
     """A file of charges, shared by runs and processes.
 
     Parameters
@@ -189,7 +191,7 @@ class Ledger(Single):
                     f'The budget of data set "{dataset}" is {current}; neither its epsilon nor its delta can '
                     "be raised: that would break what its users were promised."
                 )
-            charges = self._charges(connection, dataset)
+            charges = self._charges(connection, "dataset = ?", (dataset,))
             if (
                 current is not None
                 and charges
@@ -228,8 +230,15 @@ class Ledger(Single):
             self._check(connection, dataset, tuple(releases), failure)
 
     def charge(
-        self, dataset: str, run: str, release: Release, *, step: int | None = None, failure: float = 0.0
-    ) -> None:
+        self,
+        dataset: str,
+        run: str,
+        release: Release,
+        *,
+        step: int | None = None,
+        failure: float = 0.0,
+        week: Week | None = None,
+    ) -> str:
         """Record one release durably, or raise and record nothing.
 
         A release without noise is recorded with infinite mu where the data set has no budget, and refused
@@ -246,12 +255,20 @@ class Ledger(Single):
             Number of the release in its run, where it must not be charged, nor made, twice.
         failure : float
             Chance with which all of the run may fail, charged with its first release only.
+        week : Week, optional
+            Of a season: the release counts in its budget too.
+
+        Returns
+        -------
+        Hash of the charge.
         """
         with self._transaction("IMMEDIATE") as connection:
             begun = "SELECT 1 FROM charges WHERE dataset = ? AND run = ?"
             if connection.execute(begun, (dataset, run)).fetchone():
                 failure = 0.0
             self._check(connection, dataset, (release,), failure)
+            if week is not None:
+                self._check_week(connection, week, (release,), made=step)
             if self._charged(connection, dataset, run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
@@ -262,10 +279,12 @@ class Ledger(Single):
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
-                release.epsilon, release.failure + failure, release.unit, release.relation, None, step,
+                release.epsilon, release.failure + failure, release.unit, release.relation,
+                None if week is None else week.season.name, step,
             )  # fmt: skip
             head = schema.append(connection, row)
         self._verified = head
+        return head[1]
 
     def charged(self, dataset: str, run: str, step: int) -> bool:
         """Tell whether a numbered release of a run was charged."""
@@ -286,7 +305,7 @@ class Ledger(Single):
             if delta is None and known.budget is not None:
                 delta = known.budget.delta
             delta = valid_delta(delta)
-            charges = self._charges(connection, dataset)
+            charges = self._charges(connection, "dataset = ?", (dataset,))
             runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
             return LedgerSummary(
                 dataset=dataset,
@@ -302,7 +321,9 @@ class Ledger(Single):
         """Say what is left of a data set's budget; None where it has none."""
         with self._transaction("DEFERRED") as connection:
             budget = self._known(connection, dataset).budget
-            return None if budget is None else budget.left(self._charges(connection, dataset))
+            return (
+                None if budget is None else budget.left(self._charges(connection, "dataset = ?", (dataset,)))
+            )
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
         """Return every run on a data set, in order, with the total that it brought.
@@ -344,7 +365,7 @@ class Ledger(Single):
         budget = self._open_to(connection, dataset, releases[0].unit, releases[0].relation)
         if budget is None:
             return
-        charges = self._charges(connection, dataset)
+        charges = self._charges(connection, "dataset = ?", (dataset,))
         costs: list[Cost] = [*charges, *releases, Charge(0.0, 0.0, failure)]
         budget.check_reserve(costs)
         if not budget.allows(costs):
@@ -404,8 +425,8 @@ class Ledger(Single):
         return row is not None
 
     @staticmethod
-    def _charges(connection: sqlite3.Connection, dataset: str) -> list[Charge]:
-        rows = connection.execute("SELECT mu, epsilon, failure FROM charges WHERE dataset = ?", (dataset,))
+    def _charges(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[Charge]:
+        rows = connection.execute(f"SELECT mu, epsilon, failure FROM charges WHERE {where}", values)
         return [Charge(*row) for row in rows]
 
     def _verify(self, connection: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.release import Release
+from hushrec.privacy.season import Week
 
 _WIDTH = 80  # of a terminal
 
@@ -50,6 +51,8 @@ class PrivacyStatement:
         Whether sums are free of floating-point rounding.
     exact_noise : bool
         Whether the noise is an exact sample of the law that is charged, rounded after it was added.
+    week : Week or None
+        Of the season that the budget is for, whose releases so far are all among the releases.
     """
 
     budget: Budget
@@ -62,6 +65,7 @@ class PrivacyStatement:
     notes: tuple[str, ...] = ()
     exact_arithmetic: bool = False
     exact_noise: bool = False
+    week: Week | None = None
 
     @property
     def private(self) -> bool:
@@ -112,6 +116,9 @@ class PrivacyStatement:
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += _wrapped(self.joint_dp)
         lines += _field("Promise", f"{budget}, mu = {budget.mu:.6g}")
+        if self.week is not None:
+            what = "the promise is for all weeks together, and for all that a user rates over the season"
+            lines += _field("Season", f"{self.week}; {what}")
         if self.releases:
             spent = budget.spell(self.spent_epsilon)
             lines += _field("Charged", f"{spent}, mu = {self.spent_mu:.6g}")
@@ -162,6 +169,7 @@ class PrivacyStatement:
             "exact_noise": self.exact_noise,
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "version": self.version,
+            **({} if self.week is None else {"season": self.week.to_dict()}),
         }
         return _replaced(result, math.inf, "inf")
 
@@ -170,8 +178,9 @@ class PrivacyStatement:
         """Inverse of `to_dict`; what is derived is computed again."""
         try:
             entry = _replaced(entry, "inf", math.inf)
+            budget = Budget(**{word: entry[word] for word in _PROMISE}, failure=entry.get("failure", 0.0))
             return cls(
-                budget=Budget(**{word: entry[word] for word in _PROMISE}, failure=entry.get("failure", 0.0)),
+                budget=budget,
                 releases=tuple(Release.from_dict(release) for release in entry["releases"]),
                 public=_strings(entry["public"]),
                 notes=_strings(entry["notes"]),
@@ -181,6 +190,7 @@ class PrivacyStatement:
                 version=_strings([entry["version"]])[0],
                 exact_arithmetic=_boolean(entry["exact_arithmetic"]),
                 exact_noise=_boolean(entry.get("exact_noise", False)),
+                week=Week.from_dict(entry.get("season"), budget),
             )
         except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(

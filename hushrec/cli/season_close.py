@@ -1,0 +1,35 @@
+"""``hushrec season close``."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.options import Account, Json
+from hushrec.errors import InputError
+
+
+def season_close(
+    *,
+    account: Account = Account(),
+    name: Annotated[str, Parameter(show_default="the only open one")] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Allow no further week of a season, for good; what it was promised to cost stays promised.
+
+      hushrec season close --dataset shop
+
+    Parameters
+    ----------
+    name
+        Of the season.
+    """
+    book, dataset = account.open(), account.dataset
+    still = [each.season.name for each in book.seasons(dataset) if not each.closed]
+    if name is None:
+        if len(still) != 1:
+            raise InputError(f'Data set "{dataset}" has {len(still)} open seasons; pass --name.')
+        name = still[0]
+    book.close_season(dataset, name)
+    found = {"ledger": str(book.path), **book.season(dataset, name).to_dict()}
+    show.result(as_json, found, f"{book.season(dataset, name)}.", f"Ledger: {book.path}")

@@ -1,0 +1,46 @@
+"""``hushrec season show``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hushrec.cli import show
+from hushrec.cli.options import Account, Json
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.privacy import Season
+
+
+def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
+    """Print a data set's seasons: their plans, the weeks that were run, and what all cost together.
+
+    hushrec season show --dataset shop
+    """
+    book, dataset = account.open(), account.dataset
+    seasons = book.seasons(dataset)
+    if not seasons:
+        raise InputError(f'Data set "{dataset}" has no season in the ledger {book.path}.')
+    both, text = show.seasons_together(seasons)
+    found = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
+    lines: list[str] = []
+    for each in seasons:
+        lines += [f"{each}.", *planned(each.season), ""]
+    show.result(as_json, found | {"promised_together": both}, *lines, *text, f"Ledger: {book.path}")
+
+
+def planned(season: Season) -> list[str]:
+    """The plan of a season, in lines."""
+    lines = ["", f"{'':<14}{'part of mu^2':>14}{'mu':>10}{'noise':>10}{'alone':>16}"]
+    for each in season.plan():
+        part, alone = f"{each['part']:.3%}", f"epsilon {each['epsilon_alone']:.3g}"
+        lines.append(f"{each['weeks']:<14}{part:>14}{each['mu']:>10.4g}{each['noise']:>10.4g}{alone:>16}")
+    words = (
+        "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week that is"
+        " skipped"
+        " spends nothing, and the season lasts longer; a training that is cut short has used its week. Weeks"
+        " cannot"
+        " be added: when all are run the season is spent, and another one (--add-up) adds to what this one"
+        " costs."
+    )
+    return [*lines, *show.paragraph(words)]

@@ -1,0 +1,228 @@
+"""A season: one budget for a number of weekly trainings on the same users, who come and go.
+
+A week is any period: the ledger counts trainings and reads no clock. Proof that the weeks together cost the
+season's budget: docs/proofs/seasons.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy._validate import name, number, shown
+from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
+from hushrec.privacy.budget import Budget, Cost
+
+#: What every statement of a season says of users who leave, whether or not anybody did.
+LEAVING = (
+    "A training uses the rows that it is given, so from the week after a user leaves on nothing uses hers."
+    " What"
+    " models of earlier weeks hold of her stays in them and in what was learned from them, within this"
+    " promise."
+)
+
+
+@dataclass(frozen=True)
+class Season:
+    """A budget for a number of trainings: week 0 gets a part of mu squared, the later weeks the rest evenly.
+
+    Parameters
+    ----------
+    budget : Budget
+        Of all weeks together, for a user with all that she rates over the season.
+    weeks : int
+        Number of trainings, >= 2.
+    first_share : float
+        Part of mu squared that week 0 gets, in (0, 1).
+    name : str
+        Tells seasons of one data set apart.
+    """
+
+    budget: Budget
+    weeks: int
+    first_share: float = 0.5
+    name: str = "1"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.budget, Budget):
+            raise InputError(f"budget must be a Budget, not {shown(self.budget)}.")
+        if not self.budget.private:
+            raise InputError(
+                "An infinite epsilon is no season's budget; pass a finite one.", parameter="epsilon"
+            )
+        if not isinstance(self.weeks, int) or isinstance(self.weeks, bool) or self.weeks < 2:
+            raise InputError(
+                f"weeks must be an integer of 2 or more, not {shown(self.weeks)}.", parameter="weeks"
+            )
+        advice = "pass the part of the budget for week 0, for example 0.5"
+        share = number("first_share", self.first_share, advice)
+        if not 0 < share < 1:
+            raise InputError(
+                f"first_share must be between 0 and 1, not {share:g}; {advice}.", parameter="first_share"
+            )
+        object.__setattr__(self, "first_share", share)
+        name("name", self.name)
+
+    def fraction(self, week: int) -> float:
+        """Part of the season's mu squared that a week may spend."""
+        return self.first_share if week == 0 else (1 - self.first_share) / (self.weeks - 1)
+
+    def mu(self, week: int) -> float:
+        """Cost that a week may have in Gaussian differential privacy."""
+        return self.budget.mu * math.sqrt(self.fraction(week))
+
+    def check_week(self, week: int, costs: Iterable[Cost]) -> None:
+        """Raise BudgetError if costs do not fit the slice of a week."""
+        if week >= self.weeks:
+            raise BudgetError(
+                f"Season {shown(self.name)} is spent: all of its {self.weeks} weeks were run; open another"
+                " one,"
+                " whose budget adds to this one's."
+            )
+        spent = total_mu(cost.mu for cost in costs)
+        if spent**2 > self.mu(week) ** 2 * (1 + ROUNDING):
+            raise BudgetError(
+                f"Week {week} of season {shown(self.name)} would cost mu = {spent:.6g}, past its slice of"
+                f" {self.mu(week):.6g}; nothing was released."
+            )
+
+    def plan(self) -> list[dict[str, Any]]:
+        """What the first week and each later one may spend, and the noise of one release of sensitivity 1."""
+        rows = []
+        for week, weeks in (0, "week 0"), (1, f"weeks 1-{self.weeks - 1}"):
+            mu = self.mu(week)
+            alone = epsilon_of(mu, self.budget.delta - self.budget.failure)
+            row = {"weeks": weeks, "part": self.fraction(week), "mu": mu, "noise": 1 / mu}
+            rows.append(row | {"epsilon_alone": alone})
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, all but the budget."""
+        return {"name": self.name, "weeks": self.weeks, "first_share": self.first_share}
+
+    def __str__(self) -> str:
+        later = self.fraction(1)
+        return (
+            f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {self.first_share:.3g} of mu"
+            " squared,"
+            f" each later week {later:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class Week:
+    """A training of a season.
+
+    Attributes
+    ----------
+    season : Season
+    number : int
+        From 0.
+    dataset : str
+        Its users in the ledger.
+    run : str
+        Its training's identifier in the ledger.
+    charge : str or None
+        Hash of its last charge in the ledger, which tells the ledger's own models from others.
+    """
+
+    season: Season
+    number: int
+    dataset: str = "default"
+    run: str = ""
+    charge: str | None = None
+
+    def __str__(self) -> str:
+        return f"week {self.number} of {self.season}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        own = {"week": self.number, "dataset": self.dataset, "run": self.run, "charge": self.charge}
+        return self.season.to_dict() | own
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any] | None, budget: Budget) -> Week | None:
+        """Inverse of `to_dict`; KeyError or TypeError where it is none."""
+        if entry is None:
+            return None
+        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"])
+        number, run, charge = entry["week"], entry["run"], entry["charge"]
+        if (
+            type(number) is not int
+            or number < 0
+            or type(run) is not str
+            or not isinstance(charge, str | None)
+        ):
+            raise TypeError("not a week of a season")
+        return cls(season, number, name("dataset", entry["dataset"]), run, charge)
+
+
+def together(budgets: Iterable[Budget], delta: float) -> float:
+    """Epsilon at `delta` of seasons together, for whoever is in all of them: mu squared adds up."""
+    budgets = tuple(budgets)
+    left = delta - math.fsum(budget.failure for budget in budgets)
+    return epsilon_of(total_mu(budget.mu for budget in budgets), left) if left > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class SeasonSummary:
+    """What the ledger knows of a season.
+
+    Attributes
+    ----------
+    season : Season
+    dataset : str
+    closed : bool
+    begun : int
+        Weeks that charged anything, those cut short included.
+    mu : float
+        Of all its charges together.
+    charges : int
+    last : str or None
+        Hash of its last charge.
+    """
+
+    season: Season
+    dataset: str
+    closed: bool
+    begun: int
+    mu: float
+    charges: int
+    last: str | None
+
+    @property
+    def spent_epsilon(self) -> float:
+        """Epsilon of its charges at the season's delta: bookkeeping, the season's budget is the promise."""
+        budget = self.season.budget
+        return epsilon_of(self.mu, budget.delta - budget.failure) if self.mu else 0.0
+
+    def __str__(self) -> str:
+        budget, season = self.season.budget, self.season
+        state = "closed" if self.closed else "spent" if self.begun >= season.weeks else "open"
+        return (
+            f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.begun} of'
+            f" {season.weeks} weeks were run and charged {budget.spell(self.spent_epsilon)} together; its"
+            " budget"
+            f" is {budget}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        budget = self.season.budget
+        return self.season.to_dict() | {
+            "dataset": self.dataset,
+            "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit}
+            | {"relation": budget.relation, "mu": budget.mu},
+            "closed": self.closed,
+            "begun": self.begun,
+            "charged": {"epsilon": self.spent_epsilon, "mu": self.mu, "charges": self.charges},
+        }
+
+
+def renamed(season: Season, others: Iterable[SeasonSummary]) -> Season:
+    """The season under the first number that is no other one's name."""
+    names = {each.season.name for each in others}
+    return replace(season, name=next(str(n) for n in range(1, len(names) + 2) if str(n) not in names))

@@ -1,0 +1,150 @@
+"""An accountant for one week of a season."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy.accountant import Accountant
+from hushrec.privacy.ledger import Ledger
+from hushrec.privacy.noise import NoiseSource
+from hushrec.privacy.release import Plan, Release, check_fit
+from hushrec.privacy.season import LEAVING, Season, Week, together
+from hushrec.privacy.statement import PrivacyStatement
+
+
+class SeasonAccountant(Accountant):
+    """Spends one week's slice of a season's budget; make one for each week.
+
+    Parameters
+    ----------
+    season : Season
+        As it was opened in the ledger, where there is one.
+    after : PrivacyStatement, optional
+        Of the last week's model, `Billboard.privacy`; None before week 0.
+    skip : bool
+        Weeks of the ledger that have no model, because they were cut short, are passed over; what is left of
+        their slices is not spent.
+    ledger, dataset, noise, data_is_public
+        As of an :class:`Accountant`. Without a ledger the weeks are counted by the models alone, and a week
+        that is run twice is found out by nobody.
+
+    Privacy
+    -------
+    What it promises is the season's budget for all weeks together, whoever comes and goes between them
+    (docs/proofs/seasons.md).
+    """
+
+    _instead = "a copy could spend the same week again; make another SeasonAccountant with the same ledger"
+
+    def __init__(
+        self,
+        season: Season,
+        after: PrivacyStatement | None = None,
+        *,
+        skip: bool = False,
+        ledger: Ledger | None = None,
+        dataset: str = "default",
+        noise: NoiseSource | None = None,
+        data_is_public: bool = False,
+    ) -> None:
+        if not isinstance(season, Season):
+            raise InputError(f"season must be a Season, not {type(season).__name__}.")
+        super().__init__(
+            season.budget, ledger=ledger, dataset=dataset, noise=noise, data_is_public=data_is_public
+        )
+        self._after = None
+        number = 0
+        if after is not None:
+            self._after = last = _week_of(after, season, dataset)
+            number = last.number + 1
+            self._releases += after.releases
+            if not after.private and not (data_is_public or noise is not None):
+                raise InputError(
+                    f"This model is NOT PRIVATE ({'; '.join(after.reasons)}), so no private week can follow"
+                    " it."
+                )
+        if skip and ledger is not None:
+            number = max(number, ledger.season(dataset, season.name).begun)
+        self._before = len(self._releases)
+        self.run = f"season {season.name}, week {number}, {self.run[:16]}"
+        self.week = Week(season, number, self.dataset, self.run)
+        self._others: tuple[Any, ...] = ()
+        if ledger is not None:
+            found = ledger.season(dataset, season.name)  # refused where there is none
+            self._others = tuple(
+                each.season for each in ledger.seasons(dataset) if each.season.name != found.season.name
+            )
+
+    @classmethod
+    def following(
+        cls, after: PrivacyStatement, *, ledger: Ledger | None = None, skip: bool = False, **options: Any
+    ) -> SeasonAccountant:
+        """That of the week after a model's, whose statement says of which season and data set it is."""
+        week = after.week
+        if week is None:
+            raise InputError(
+                "This model was not trained in a season; open one with hushrec season open and train its"
+                " first"
+                " model with hushrec train --season."
+            )
+        options = {"dataset": week.dataset} | options
+        return cls(week.season, after, ledger=ledger, skip=skip, **options)
+
+    @property
+    def own(self) -> tuple[Release, ...]:
+        """The releases of this week so far."""
+        return self.releases[self._before :]
+
+    @property
+    def remaining_fraction(self) -> float:
+        """Part of the season's mu squared that is left of this week's slice."""
+        season, week = self.week.season, self.week.number
+        if week >= season.weeks:
+            season.check_week(week, ())
+        left = season.fraction(week) - (Plan(self.budget, self.own).mu / self.budget.mu) ** 2
+        return max(0.0, left) if self.own else season.fraction(week)
+
+    def check(self, plan: Plan) -> None:
+        """As `Accountant.check`; the ledger's count of weeks is looked at too."""
+        with self._lock:
+            self._check_fit(plan.releases)
+            if self.ledger is not None:
+                self.ledger.check_week(self.week, plan.releases, after=self._after, made=len(self.own))
+
+    def statement(
+        self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
+    ) -> PrivacyStatement:
+        """As `Accountant.statement`, of all weeks so far."""
+        notes = (*notes, LEAVING)
+        if self._others:
+            budgets = [self.budget, *(each.budget for each in self._others)]
+            names = ", ".join(f'"{each.name}"' for each in self._others)
+            both = self.budget.spell(together(budgets, self.budget.delta))
+            notes += (f"Whoever is also in season {names} of this data set is promised {both} together.",)
+        return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
+
+    def _record(self, ledger: Ledger, release: Release) -> None:
+        step = len(self.own)
+        charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week)
+        self.week = replace(self.week, charge=charge)
+
+    def _check_fit(self, coming: Iterable[Release]) -> None:
+        coming = tuple(coming)
+        check_fit(self.budget, self._releases, coming)
+        self.week.season.check_week(self.week.number, [*self.own, *coming])
+
+
+def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:
+    """The week of a model from which another may go on."""
+    if after.week is None:
+        raise InputError("This model was not trained in a season; go on from one that was.")
+    if after.week.season != season or after.week.dataset != dataset:
+        raise BudgetError(
+            f'This model is of season "{after.week.season.name}" of data set "{after.week.dataset}", not of'
+            " season"
+            f' "{season.name}" of "{dataset}" as it was opened; pass the last model of the latter.'
+        )
+    return after.week

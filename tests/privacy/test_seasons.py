@@ -1,0 +1,313 @@
+"""Seasons: what a week may spend, which week it is, and that no crash or rerun spends more (issue 17)."""
+
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.privacy import (
+    Bounded,
+    Budget,
+    Gaussian,
+    Ledger,
+    PrivacyStatement,
+    Season,
+    SeasonAccountant,
+    Week,
+    counted,
+    epsilon_of,
+)
+from hushrec.privacy.season import LEAVING, together
+from hushrec.privacy.testing import SeededNoise
+
+BUDGET = Budget(2.0, 1e-6)
+SEASON = Season(BUDGET, 4, 0.4)
+FORK = get_context("fork")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path):
+    book = Ledger(path)
+    book.open_season("default", SEASON)
+    return book
+
+
+def spend(accountant, share=1.0, label="sums"):
+    law = accountant.budget.share(accountant.part(share))
+    return accountant.release(Bounded(np.zeros(2), counted(1.0)), law, label)
+
+
+def week(ledger, after=None, share=1.0, **options):
+    """Run a week and return its statement."""
+    accountant = SeasonAccountant(SEASON, after, ledger=ledger, **options)
+    spend(accountant, share, f"sums, week {accountant.week.number}")
+    return accountant.statement()
+
+
+def charges(path):
+    with sqlite3.connect(path) as connection:
+        return connection.execute("SELECT label, mu, season, step, run FROM charges ORDER BY id").fetchall()
+
+
+# what a season allows
+
+
+def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
+    """Oracle: mu squared of the charges, added up here. Killed: a week that is not charged to its season."""
+    statement = None
+    for number, part in enumerate([0.4, 0.2, 0.2, 0.2]):
+        statement = week(ledger, statement)
+        assert statement.week.number == number and len(statement.releases) == number + 1
+        assert charges(path)[-1][1] ** 2 == pytest.approx(part * BUDGET.mu**2)
+        assert statement.budget == BUDGET and statement.private and LEAVING in statement.notes
+    assert math.fsum(row[1] ** 2 for row in charges(path)) == pytest.approx(BUDGET.mu**2)
+    assert {row[2] for row in charges(path)} == {"1"}
+    assert statement.spent_epsilon == pytest.approx(2.0)
+    with pytest.raises(BudgetError, match="is spent"):
+        week(ledger, statement)
+    assert len(charges(path)) == 4
+    summary = ledger.season("default", "1")
+    assert (summary.begun, summary.charges) == (4, 4) and "is spent: 4 of 4" in str(summary)
+    assert ledger.summary("default", 1e-6).charges == 4
+
+
+def test_a_week_spends_no_more_than_its_slice(ledger, path):
+    """Killed: a check of the season's total only, under which week 0 could take everything."""
+    accountant = SeasonAccountant(SEASON, ledger=ledger)
+    release = Gaussian(1 / (BUDGET.mu * math.sqrt(0.41)))
+    with pytest.raises(BudgetError, match="past its slice"):
+        accountant.release(Bounded(np.zeros(2), counted(1.0)), release, "too much")
+    spend(accountant)
+    with pytest.raises(BudgetError, match="used up"):
+        accountant.part()
+    stolen = SeasonAccountant(SEASON, ledger=None)
+    row = ("too much", Gaussian(1 / (BUDGET.mu * math.sqrt(0.01))))
+    with pytest.raises(BudgetError, match="past its slice"):  # the ledger itself looks too
+        from hushrec.privacy import Release
+
+        ledger.charge(
+            "default", stolen.run, Release(*row, 1.0, "user", "add-remove"), step=1, week=stolen.week
+        )
+    assert len(charges(path)) == 1
+
+
+def test_what_a_week_leaves_is_not_the_next_ones(ledger):
+    statement = week(ledger, share=0.5)
+    assert SeasonAccountant(SEASON, statement, ledger=ledger).part() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("first", [0.01, 0.5, 1 / 3, 0.999])
+def test_slices_fit_together(first):
+    for weeks in (2, 3, 7, 52, 1000):
+        season = Season(BUDGET, weeks, first)
+        assert BUDGET.allows([BUDGET.share(season.fraction(n)) for n in range(weeks)])
+        assert math.fsum(season.fraction(n) for n in range(weeks)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"weeks": 1}, {"weeks": 2.0}, {"first_share": 0}, {"first_share": 1}, {"name": ""}, {"budget": 1}]
+    + [{"budget": Budget(math.inf, 1e-6)}],
+)
+def test_seasons_that_are_none(wrong):
+    with pytest.raises(InputError):
+        Season(**({"budget": BUDGET, "weeks": 4} | wrong))
+
+
+# which week it is
+
+
+def test_a_week_is_run_once(ledger, path):
+    """Killed: weeks counted by the model alone, so that an old one could be gone on from twice."""
+    first = week(ledger)
+    second = week(ledger, first)
+    for stale in (None, first):
+        accountant = SeasonAccountant(SEASON, stale, ledger=ledger)
+        with pytest.raises(BudgetError, match="was run already"):
+            spend(accountant)
+    assert len(charges(path)) == 2
+    week(ledger, second)
+
+
+def test_of_two_at_once_one_is_refused(ledger, path):
+    first = week(ledger)
+    one, other = (SeasonAccountant(SEASON, first, ledger=ledger) for _ in range(2))
+    spend(one, 0.5)
+    with pytest.raises(BudgetError, match="was run already"):
+        spend(other, 0.5)
+    spend(one, 1.0)
+    assert len(charges(path)) == 3
+
+
+def test_a_week_that_was_cut_short_is_passed_over_in_words_only(ledger, path):
+    first = week(ledger)
+    spend(SeasonAccountant(SEASON, first, ledger=ledger), 0.1)  # and no model
+    with pytest.raises(BudgetError, match="--skip-week"):
+        SeasonAccountant(SEASON, first, ledger=ledger).check(_plan(SEASON))
+    statement = week(ledger, first, skip=True)
+    assert statement.week.number == 2 and len(statement.releases) == 2
+    assert week(ledger, statement).week.number == 3
+    total = math.fsum(row[1] ** 2 for row in charges(path))
+    assert total == pytest.approx((0.4 + 0.02 + 0.2 + 0.2) * BUDGET.mu**2)
+
+
+def _plan(season):
+    from hushrec.privacy import Plan, Release
+
+    law = season.budget.share(season.fraction(1))
+    return Plan(season.budget, [Release("sums", law, 1.0, "user", "add-remove")])
+
+
+def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, ledger):
+    """The state copied to two machines: found out where the ledger is shared, or differs by then."""
+    first = week(ledger)
+    shutil.copy(path, tmp_path / "copy.sqlite")
+    here, there = week(ledger, first), week(Ledger(tmp_path / "copy.sqlite"), first)  # cannot be found out
+    with pytest.raises(InputError, match="is not in the ledger"):
+        SeasonAccountant(SEASON, there, ledger=ledger).check(_plan(SEASON))
+    other = Ledger(tmp_path / "other.sqlite")
+    other.open_season("default", SEASON)
+    with pytest.raises(InputError, match="is not in the ledger"):
+        SeasonAccountant(SEASON, here, ledger=other).check(_plan(SEASON))
+    other.open_season("shop", Season(BUDGET, 5), add_up=False)
+    with pytest.raises(InputError, match="another one in the ledger"):
+        SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(_plan(SEASON))
+
+
+def test_models_of_another_season_or_data_set_are_refused(ledger):
+    first = week(ledger)
+    second = Season(BUDGET, 4, 0.4, "2")
+    with pytest.raises(BudgetError, match="adds to it"):
+        ledger.open_season("default", second)
+    ledger.open_season("default", second, add_up=True)
+    for season, dataset in ((second, "default"), (SEASON, "other")):
+        with pytest.raises(BudgetError, match="This model is of season"):
+            SeasonAccountant(season, first, dataset=dataset)
+    with pytest.raises(InputError, match="not trained in a season"):
+        SeasonAccountant.following(_outside())
+    with pytest.raises(InputError, match="has no season"):
+        SeasonAccountant(Season(BUDGET, 4, 0.4, "3"), ledger=ledger)
+
+
+def _outside():
+    from hushrec.privacy import Accountant
+
+    return Accountant(BUDGET).statement()
+
+
+def test_a_closed_season_charges_nothing(ledger, path):
+    first = week(ledger)
+    ledger.close_season("default", "1")
+    with pytest.raises(BudgetError, match="was closed"):
+        week(ledger, first)
+    assert len(charges(path)) == 1 and ledger.season("default", "1").closed
+
+
+# several seasons
+
+
+def test_seasons_add_up_in_words(ledger):
+    """Oracle: the mu of both, by hand."""
+    week(ledger)
+    other = Season(Budget(1.0, 1e-6), 3, name="next")
+    ledger.open_season("default", other, add_up=True)
+    both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
+    assert together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
+    accountant = SeasonAccountant(other, ledger=ledger)
+    spend(accountant)
+    assert f"epsilon = {both:.6g}" in " ".join(accountant.statement().text().split())
+
+
+def test_a_data_set_with_a_budget_has_room_for_its_seasons_only(path):
+    ledger = Ledger(path)
+    ledger.open_dataset("default", Budget(2.5, 1e-6))
+    ledger.open_season("default", SEASON)
+    with pytest.raises(BudgetError, match="no room"):
+        ledger.open_season("default", Season(BUDGET, 4, name="2"), add_up=True)
+    with pytest.raises(InputError, match="another name"):
+        ledger.open_season("default", SEASON, add_up=True)
+    with pytest.raises(InputError, match="counts unit"):
+        ledger.open_season("default", Season(Budget(2.0, 1e-6, relation="replace"), 4, name="2"))
+
+
+# statement, damage, crashes
+
+
+def test_a_statement_keeps_its_week(ledger, path):
+    statement = week(ledger)
+    again = PrivacyStatement.from_dict(statement.to_dict())
+    assert again == statement and again.week.charge is not None
+    assert 'week 0 of season "1"' in " ".join(again.text().split()).replace("'", '"')
+    following = week(ledger, again).week
+    last = ledger.season("default", "1").last
+    assert following == Week(SEASON, 1, "default", charges(path)[-1][4], last)
+
+
+def test_models_that_are_not_private_lead_to_no_private_week():
+    accountant = SeasonAccountant(SEASON, noise=SeededNoise(1))
+    spend(accountant)
+    with pytest.raises(InputError, match="NOT PRIVATE"):
+        SeasonAccountant(SEASON, accountant.statement())
+    SeasonAccountant(SEASON, accountant.statement(), noise=SeededNoise(2))
+
+
+def test_a_changed_season_is_found(ledger, path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE seasons SET weeks = 2")
+    connection.close()
+    with pytest.raises(LedgerError, match="changed or damaged"):
+        Ledger(path)
+
+
+def _run_weeks(path, seen, season):
+    """What a shop does, week after week; every noisy value that came back is written down."""
+    ledger, statement = Ledger(path), None
+    with open(seen, "a", buffering=1) as out:
+        while True:
+            accountant = SeasonAccountant(season, statement, ledger=ledger, skip=True)
+            for step in range(3):
+                label = f"release {step}, week {accountant.week.number}"
+                law = accountant.budget.share(season.fraction(accountant.week.number) / 3)
+                accountant.release(Bounded(np.zeros(2), counted(1.0)), law, label)
+                out.write(label + "\n")
+            statement = accountant.statement()
+
+
+@pytest.mark.parametrize("kills", [50, pytest.param(1000, marks=pytest.mark.full)])
+def test_kills_over_weeks(tmp_path, kills):
+    """No overspending and no release that is not recorded, wherever a week is cut short."""
+    path, seen, season = tmp_path / "ledger.sqlite", tmp_path / "seen", Season(BUDGET, 100_000)
+    Ledger(path).open_season("default", season)
+    seen.touch()
+    chance = random.Random(17)
+    for _ in range(kills):
+        child = FORK.Process(target=_run_weeks, args=(path, seen, season))
+        child.start()
+        time.sleep(chance.uniform(0.005, 0.06))
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+    rows = charges(path)
+    released = [line for line in seen.read_text().split("\n")[:-1] if line]
+    assert set(released) <= {row[0] for row in rows} and len(released) == len(set(released))
+    spent = {}
+    for label, mu, _, _, run in rows:
+        assert label.rpartition(", ")[2] == run.split(", ")[1]
+        spent[run] = spent.get(run, 0.0) + mu**2
+    for run, square in spent.items():
+        number = int(run.split(", ")[1].removeprefix("week "))
+        assert square <= season.mu(number) ** 2 * (1 + 1e-9)
+    assert math.fsum(spent.values()) <= BUDGET.mu**2 * (1 + 1e-9)
+    assert Ledger(path).season("default", "1").begun == len(spent)
