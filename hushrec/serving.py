@@ -128,6 +128,8 @@ class Recommender:
                 "These ratings were read with another catalogue or rating range than the model's;"
                 " read them with the model's own domain (billboard.domain)."
             )
+        if history.n_users == 1:  # nothing to share among threads, whose number takes a millisecond to set
+            return self.estimator.fold_in(self.arrays, history)
         with one_blas_thread():
             return self.estimator.fold_in(self.arrays, history)
 
@@ -383,7 +385,11 @@ def _own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
     """The score of every item for every user, shape (n_users, n_items)."""
+    from hushrec.kernels.topk import row_scores
+
     scores = state.offset[:, None] + (float(arrays["center"]) + arrays["item_bias"])
+    if len(scores) == 1 and "learned_items" not in arrays:  # no copy of the factors for one user
+        return row_scores(np.asarray(state.factors)[0], arrays["item_factors"], scores[0])[None]
     with_factors = arrays.get("learned_items", slice(None))
     scores[:, with_factors] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
     return scores

@@ -21,6 +21,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
+from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.users import user_means
@@ -135,15 +136,18 @@ class ALS(Estimator[Ratings]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Ridge regression of a user's own ratings on the item factors (equation 1)."""
-        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
+        matrix, tables = history.matrix, [arrays["item_factors"], arrays["item_bias"]]
+        if self.scores != "likes":
+            matrix, tables = used_columns(matrix, *tables)
+        items = np.column_stack(tables).astype(np.float64)
         center, ridge = float(arrays["center"]), float(arrays["regularization"])
         if self.scores == "likes":
-            users = half_sweep(csr(history.matrix), center, items, self._of_likes(ridge))
+            users = half_sweep(csr(matrix), center, items, self._of_likes(ridge))
         else:
             # files of earlier versions hold no ridge on offsets, and one ridge for all users
             exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
             offset_ridge = float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
-            users = _Side(history.matrix, offset_ridge, exponent).solve(center, items, ridge)
+            users = _Side(matrix, offset_ridge, exponent).solve(center, items, ridge)
         return UserState(offset=users[:, self.rank], factors=users[:, : self.rank])
 
     def _regularization(self, ratings: Ratings, noise: float) -> float:

@@ -16,6 +16,7 @@ from hushrec.checks import CLIPS, check_numbers, check_users, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate, LocalGate
+from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.posterior import level
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
@@ -116,9 +117,10 @@ class ItemBias(Estimator[Users]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        items = arrays["item_bias"][:, None].astype(np.float64)
+        matrix, (biases,) = used_columns(history.matrix, arrays["item_bias"])
+        items = biases[:, None].astype(np.float64)
         settings = SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
-        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, settings)
+        users = half_sweep(csr(matrix), float(arrays["center"]), items, settings)
         return UserState(offset=users[:, 0], factors=users[:, :0])
 
 

@@ -23,7 +23,7 @@ from hushrec.estimator import UserState
 from hushrec.gate import Gate
 from hushrec.kernels.one_bit import solve_rows, with_ones
 from hushrec.kernels.residuals import predict_pairs
-from hushrec.kernels.sparse_rows import with_values
+from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Budget, Plan
 from hushrec.users import FittedUsers, finite_or_zero, likes
@@ -76,8 +76,9 @@ class UserLevelOneBit(PrivateALS):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of her own labels on the released item factors."""
-        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]) / 2
-        labels, center = likes(history, self.threshold), float(arrays["center"]) / 2
+        labels = likes(history, self.threshold)
+        labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
+        items, center = np.column_stack(tables) / 2, float(arrays["center"]) / 2
         users = _regression(labels, center, items, stored_ridge(arrays))
         return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
 

@@ -26,6 +26,7 @@ from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.packed import top_eigenpairs, unpacked
+from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.posterior import (
     adaptive_weights,
@@ -392,9 +393,10 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
-        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
+        matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
+        items = np.column_stack(tables).astype(np.float64)
         ridge = stored_ridge(arrays)
-        users = half_sweep(csr(history.matrix), float(arrays["center"]), items, ridge)
+        users = half_sweep(csr(matrix), float(arrays["center"]), items, ridge)
         return UserState(offset=users[:, -1], factors=users[:, :-1])
 
     # ------------------------------------------------------------------ server's steps

@@ -38,7 +38,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import residual_sums
-from hushrec.kernels.sparse_rows import weight_sums
+from hushrec.kernels.sparse_rows import used_columns, weight_sums
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.users import Users, norms
@@ -364,11 +364,10 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         history = history.liked(self.like_from)
         if "learned_items" in arrays:  # items recommend items
             return UserState(np.zeros(history.n_users), own_likes(history, arrays["learned_items"]))
-        items = arrays["item_factors"].astype(np.float64)
-        weight = arrays["history_weight"]
-        likes = _likes(history)
-        sums = likes @ (items * weight[:, None])
-        popularity = weight_sums(history.matrix.indptr, history.matrix.indices, arrays["item_bias"] * weight)
+        tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
+        likes, (items, weight, popularity) = used_columns(_likes(history), *tables)
+        sums = likes @ (items.astype(np.float64) * weight[:, None])
+        popularity = weight_sums(likes.indptr, likes.indices, popularity * weight)
         factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
         return UserState(np.zeros(history.n_users), factors)
 

@@ -39,8 +39,8 @@ class _Entries(NamedTuple):
 
 def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
     """Rows of any source; see `hushrec.data.Ratings.from_any`."""
-    if implicit and not domain.low <= 1.0 <= domain.high:
-        raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
+    if implicit:
+        check_implicit(domain)
     users, items, ratings, times, marks = read_columns(source, columns, format, implicit, domain)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
@@ -52,6 +52,12 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
     pool.release_unused()
     rows = build(domain, encoded, positions, ratings, times)
     return rows._replace(hand_picked="hand_picked" in marks, by_position="by_position" in marks)
+
+
+def check_implicit(domain: Domain) -> None:
+    """Refuse likes where a rating of 1 would be dropped."""
+    if not domain.low <= 1.0 <= domain.high:
+        raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
 
 
 def build(
@@ -71,6 +77,16 @@ def build(
     present = np.flatnonzero(found.counts)
     matrix = csr(found.values, found.items, running_total(found.counts[present]), domain.n_items)
     return Rows(matrix, take(users.values, present), take(users.texts, present), found.times)
+
+
+def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_array:
+    """The matrix of one user within the cap, who has a row also without a usable rating; see `build`."""
+    values = within_range(ratings, domain)
+    usable = np.flatnonzero((items >= 0) & ~np.isnan(values))
+    order = usable[np.argsort(items[usable], kind="stable")]
+    found = items[order]
+    last = order[np.append(found[1:] != found[:-1], True)[: len(found)]]
+    return csr(values[last], items[last], np.array([0, len(last)]), domain.n_items)
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:

@@ -161,6 +161,14 @@ class Domain:
         """
         return lookup(ids, self._texts)
 
+    def position(self, item: Any) -> int:
+        """The position of one item id in the catalogue, or -1: as `index` says, but at once."""
+        return self._places.get(canonical_text(item), -1)
+
+    @cached_property
+    def _places(self) -> dict[str | None, int]:
+        return {text: place for place, text in enumerate(self._texts.to_pylist())}
+
     @classmethod
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
         """The ids in a text file, one a line: UTF-8 with or without a byte-order mark, blank lines ignored.

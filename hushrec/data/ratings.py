@@ -12,15 +12,19 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.data import readers
-from hushrec.data.building import build, csr, read_rows, running_total
+from hushrec.data.building import build, check_implicit, csr, one_row, read_rows, running_total
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.ids import Encoded, encode_ids, given_ids, join_ids, lookup, places, take
+from hushrec.data.ids import Encoded, encode_ids, encode_ratings, given_ids, join_ids, lookup, places, take
 from hushrec.data.keys import text_keys
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
     from hushrec.data.looking import Look
+
+
+#: The ids, given and canonical, of a user who is alone.
+_ONE_USER = np.array(["user"], dtype=object), pa.array(["user"], pa.large_string())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -186,8 +190,15 @@ class Ratings:
             raise InputError(
                 "A user's ratings must be a mapping from item to rating, or pairs of both."
             ) from None
-        hers = cls.from_any((["user"] * len(items), items, values), domain, implicit=implicit)
-        return replace(hers.for_users(["user"]), hand_picked=False)
+        if implicit or domain.likes:
+            check_implicit(domain)
+        cells = np.ones(len(items), np.float32) if values is None else encode_ratings(values)
+        places = np.fromiter(map(domain.position, items), np.int32, len(items))
+        if len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
+            rows = build(domain, Encoded(np.zeros(len(items), np.int32), *_ONE_USER), places, cells)
+            if rows.matrix.shape[0]:
+                return cls(domain, *rows)
+        return cls(domain, one_row(domain, places, cells), *_ONE_USER)
 
     # ---- looking
 

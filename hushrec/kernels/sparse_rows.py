@@ -24,6 +24,18 @@ def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:
     return matrix
 
 
+def used_columns(rows: sp.csr_array, *tables: Array) -> tuple[sp.csr_array, list[Array]]:
+    """Rows over the columns that occur in them, and these columns' rows of each table.
+
+    Few users of many items need no more. As they are where there are as many entries as columns.
+    """
+    if rows.nnz >= rows.shape[1]:
+        return rows, list(tables)
+    columns, places = np.unique(rows.indices, return_inverse=True)
+    data = rows.data, places.astype(rows.indices.dtype), rows.indptr
+    return sp.csr_array(data, shape=(rows.shape[0], len(columns))), [table[columns] for table in tables]
+
+
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
     """Values with every row scaled down to Euclidean norm ``bound * CLIP_MARGIN`` where it is longer.
 

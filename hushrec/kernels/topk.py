@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
+
+Array = NDArray[Any]
 
 
 def top_k(
@@ -92,3 +96,36 @@ def _choose_range(scores, indptr, indices, leading, start, stop, items, best):
                     lowest = best[row, count - 1]
         for entry in range(indptr[row], indptr[row + 1]):
             excluded[np.int64(indices[entry])] = False
+
+
+def row_scores(user: Array, items: Array, base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``base + items @ user`` in float64, without a copy of the items: what one user's list costs.
+
+    Parameters
+    ----------
+    user : (d,) array
+    items : (n_items, d) array
+        float32 or float64.
+    base : (n_items,) float64 array
+    """
+    if items.shape != (len(base), len(user)):
+        raise ValueError(f"items have shape {items.shape} instead of {(len(base), len(user))}.")
+    found = np.empty(len(base))
+    flat = np.ascontiguousarray(items).reshape(-1)
+    _score_range(np.ascontiguousarray(user, np.float64), flat, np.ascontiguousarray(base, np.float64), found)
+    return found
+
+
+@simd.compiled
+def _score_range(user, items, base, scores):
+    lanes, width = simd.lanes(scores), len(user)
+    whole = width - width % lanes
+    for item in range(len(scores)):
+        product = simd.zeros(scores, 1)[0]
+        for c in range(0, whole, lanes):
+            column = simd.load_wide(items, item * width + c)
+            product = simd.multiply_add(simd.load(user, c), column, product)
+        score = base[item] + simd.lane_sum(product)
+        for c in range(whole, width):
+            score += user[c] * items[item * width + c]
+        scores[item] = score

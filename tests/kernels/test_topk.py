@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.kernels import threads
-from hushrec.kernels.topk import top_k
+from hushrec.kernels.topk import row_scores, top_k
 from tests.kernels.random_csr import random_csr
 
 
@@ -62,3 +62,18 @@ def test_bad_arguments_are_refused():
         top_k(np.ones((1, 3)), 1, np.array([0, 1]), np.array([3]))
     with pytest.raises(ValueError):
         top_k(np.ones((1, 3), np.int64), 1)
+
+
+@pytest.mark.parametrize("width", [0, 1, 7, 8, 9, 32, 37])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_of_one_row_are_those_of_the_product(width: int, dtype) -> None:
+    rng = np.random.default_rng(width)
+    items = rng.standard_normal((301, width)).astype(dtype)
+    user, base = rng.standard_normal(width), rng.standard_normal(301)
+    items.setflags(write=False)
+    np.testing.assert_allclose(row_scores(user, items, base), base + items.astype(float) @ user, atol=1e-13)
+    np.testing.assert_allclose(
+        row_scores(user, items[::-1], base), base + items[::-1].astype(float) @ user, atol=1e-13
+    )
+    with pytest.raises(ValueError, match="shape"):
+        row_scores(user, items, base[:-1])

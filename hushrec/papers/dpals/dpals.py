@@ -28,6 +28,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
+from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items, solve_statistics, statistics
 from hushrec.papers.dpals.projection import project_psd
 from hushrec.posterior import adaptive_weights, level, usable_weights
@@ -253,11 +254,14 @@ class DPALS(Estimator["SampledUsers"]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors (equation 1)."""
-        items = np.column_stack([arrays["item_factors"], arrays["item_bias"]]).astype(np.float64)
         means, rows = np.zeros(history.n_users), history
         if self.center == "user":
             means, rows = user_means(history), less_user_means(history)
-        users = half_sweep(csr(rows.matrix), float(arrays["center"]), items, self._ridge)
+        matrix, tables = rows.matrix, [arrays["item_factors"], arrays["item_bias"]]
+        if not self.unobserved_weight:
+            matrix, tables = used_columns(matrix, *tables)
+        items = np.column_stack(tables).astype(np.float64)
+        users = half_sweep(csr(matrix), float(arrays["center"]), items, self._ridge)
         return UserState(offset=users[:, -1] + means, factors=users[:, :-1])
 
     @property
