@@ -3,7 +3,7 @@ import { InputError } from "./errors.js";
 import type { ModelFile } from "./modelfile.js";
 
 /** An item id, compared as text: 7, "7" and "7.0" are one. */
-export type Id = string | number | bigint;
+export type Id = string | number | bigint | boolean;
 
 const LARGEST = 2 ** 53; // from here on floats skip integers
 const NO_TEXT = "\ufffd"; // begins the text of what is no text
@@ -16,7 +16,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The text that identifies an id; undefined where it is none. */
 export function idText(id: unknown): string | undefined {
-  if (typeof id === "bigint") return String(id);
+  if (typeof id === "bigint" || typeof id === "boolean") return String(id);
   if (typeof id === "number") return Math.abs(id) < LARGEST ? decimal(id) : undefined;
   if (typeof id !== "string") return undefined;
   const text = id.replace(AROUND, "");
@@ -77,7 +77,7 @@ export class Catalogue {
       else slow.push(item);
     }
     for (const item of slow) {
-      const id = this.at(item);
+      const { id } = this.read(item);
       if (this.find(id) >= 0) throw new Error(`item '${id}' occurs twice`);
       this.others.set(id, item);
     }
@@ -86,6 +86,11 @@ export class Catalogue {
   /** The id of an item, as text. */
   at(item: number): string {
     if (!(item >= 0 && item < this.length)) throw new InputError(`There is no item number ${item}.`);
+    return this.read(item).shown;
+  }
+
+  /** An id as it is shown, and as it is compared. */
+  private read(item: number): { shown: string; id: string } {
     const octets = this.text.subarray(this.offsets[item], this.offsets[item + 1]);
     const kind = this.kinds[item]!;
     let text: string;
@@ -94,18 +99,21 @@ export class Catalogue {
     } catch (error) {
       if (kind !== BYTES) throw error;
       const [begin, end] = [octets.findIndex((o) => !isBlank(o)), octets.findLastIndex((o) => !isBlank(o))];
-      return `${NO_TEXT}x${hex(octets.subarray(begin, end + 1))}`;
+      const id = `${NO_TEXT}x${hex(octets.subarray(begin, end + 1))}`;
+      return { shown: id, id };
     }
-    const id = idText(kind === FLOAT ? Number(text) : kind === JSON_TEXT ? JSON.parse(text) : text);
+    const value: unknown = kind === FLOAT ? Number(text) : kind === JSON_TEXT ? JSON.parse(text) : text;
+    const id = idText(value);
     const pattern = PATTERNS[kind];
     if (id === undefined || kind > JSON_TEXT || (pattern && !pattern.test(text))) throw new Error(`'${text}' is no id`);
-    return id;
+    return { shown: id.startsWith(NO_TEXT) ? String(value) : id, id };
   }
 
   /** The position of an id; -1 where it is not in the catalogue. */
   indexOf(id: Id): number {
     const text = idText(id);
-    return text === undefined ? -1 : this.find(text);
+    const found = text === undefined ? -1 : this.find(text);
+    return found < 0 && String(id).startsWith(NO_TEXT) ? this.find(String(id)) : found; // bytes, as they are shown
   }
 
   /** Whether an id is in the catalogue. */
@@ -166,7 +174,9 @@ export class Catalogue {
   private isPlain(item: number): boolean {
     const { text } = this;
     const [begin, end, kind] = [this.offsets[item]!, this.offsets[item + 1]!, this.kinds[item]!];
-    if (begin === end || text[begin] === 32 || text[end - 1] === 32 || kind > INTEGER) return false;
+    if (begin === end || text[begin] === 32 || text[end - 1] === 32) return false;
+    if (kind === UUID) return PATTERNS[UUID]!.test(String.fromCharCode(...text.subarray(begin, end)));
+    if (kind > INTEGER) return false;
     const number = text[begin]! < 58 && (text[begin]! > 47 || text[begin] === 45);
     for (let k = begin; k < end; k++) {
       const octet = text[k]!;

@@ -34,10 +34,10 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
     case "private-als":
       return ridge(section, row, section.number("regularization"), section.number("bias_regularization"));
     case "dpals":
-      return ridge(section, row, settings.regularization, undefined);
+      return ridge(section, row, settings.regularization, null);
   }
   const [regularization, offsets] = ["regularization", "bias_regularization"].map((name) => section.number(name));
-  if (settings.unobserved_weight > 0) return ridge(section, row, regularization, undefined);
+  if (settings.unobserved_weight > 0) return ridge(section, row, regularization, null);
   // files of earlier versions hold no ridge on offsets, and one ridge for all users
   const exponent = offsets === undefined || !row.items.length ? 0 : settings.ridge_exponent;
   const factor = 2 ** (exponent * Math.round(Math.log2(row.items.length || 1)));
@@ -45,16 +45,15 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
 }
 
 /** Ridge regression of her ratings on the item factors, with a constant where there is a ridge for it. */
-function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number): UserState {
+function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number | null): UserState {
   const { center, itemBias, rank, settings } = section;
-  if (!(regularization! >= 0)) throw new Error("it has no ridge");
-  const tail = offsetRidge === undefined ? [] : [1];
+  const ridges = ridgesOf(rank, regularization, offsetRidge);
+  const tail = offsetRidge === null ? [] : [1];
   const mean = settings.center === "user" ? row.values.reduce((a, b) => a + b, 0) / (row.values.length || 1) : 0;
   const values = mean ? row.values.map((value) => Math.fround(value - mean)) : row.values;
   const targets = row.items.map((item, i) => values[i]! - (itemBias[item]! + center));
   const rows = row.items.map((item) => section.row(item, ...tail));
-  const size = rank + tail.length;
-  const ridges = new Float64Array(size).fill(regularization!, 0, rank).fill(offsetRidge ?? 0, rank);
+  const size = ridges.length;
   const matrix = normalMatrix(rows, ridges);
   const pull = settings.unobserved_weight;
   if (pull > 0) gramian(section).forEach((entry, at) => (matrix[at]! += pull * entry));
@@ -68,6 +67,12 @@ function ridge(section: Section, row: Row, regularization?: number, offsetRidge?
       return rows.map((own, i) => targets[i]! * dot(own, toward));
     },
   };
+}
+
+/** A ridge for each factor, and one for the constant unless there is none. */
+function ridgesOf(rank: number, regularization?: number, offsetRidge?: number | null): Float64Array {
+  if (!(regularization! >= 0 && (offsetRidge === null || offsetRidge! >= 0))) throw new Error("it has no ridge");
+  return Float64Array.of(...new Array<number>(rank).fill(regularization!), ...(offsetRidge === null ? [] : [offsetRidge!]));
 }
 
 const gramians = new WeakMap<Section, Float64Array>();
@@ -96,8 +101,7 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
   const rows = row.items.map((item) => section.row(item, 2));
   const offsets = row.items.map((item) => itemBias[item]! + center);
   const likes = row.values.map((value) => (value > threshold ? 1 : 0));
-  const ridges = new Float64Array(rank + 1).fill(section.number("regularization")!, 0, rank);
-  ridges[rank] = section.number("bias_regularization")!;
+  const ridges = ridgesOf(rank, section.number("regularization"), section.number("bias_regularization"));
   const factored = new Cholesky(normalMatrix(rows, ridges, CURVATURE), rank + 1);
   const solved = new Float64Array(rank + 1);
   const missed = () => rows.map((own, i) => likes[i]! - 1 / (1 + Math.exp(-(dot(own, solved) + offsets[i]!))));

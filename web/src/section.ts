@@ -43,14 +43,16 @@ export class Section {
     this.center = this.number("center")!;
     this.itemBias = this.array("item_bias", nItems)!;
     this.supported = this.array("supported", nItems);
-    const octets = file.arrays.get(`${name}/item_factors_int8`);
-    const stored = octets ?? file.arrays.get(`${name}/item_factors`);
+    const [octets, floats] = ["item_factors_int8", "item_factors"].map((each) => file.arrays.get(`${name}/${each}`));
+    const stored = octets ?? floats;
     this.scale = octets && this.array("item_factors_scale", rows);
     const rank = stored?.shape[1];
     const fits = rank !== undefined && stored!.shape.length === 2 && stored!.shape[0] === rows;
-    if (!fits || !this.itemBias || this.center === undefined || (octets && !this.scale)) {
+    if (!fits || !this.itemBias || this.center === undefined || (octets && (floats || !this.scale))) {
       throw new Error("the arrays do not fit the catalogue");
     }
+    if (octets ? !(octets.values instanceof Int8Array) : !isFloat(stored!.values)) throw new Error("arrays are of another type");
+    if (!isFloat(this.itemBias) || (this.scale && !isFloat(this.scale))) throw new Error("arrays are of another type");
     if (this.learned && rank !== rows) throw new Error("the learned items have no weights for one another");
     [this.factors, this.rank] = [stored!.values, rank];
   }
@@ -84,3 +86,5 @@ export class Section {
     return this.learned ? this.learned.indexOf(item) : item;
   }
 }
+
+const isFloat = (values: Numbers) => values instanceof Float32Array || values instanceof Float64Array;

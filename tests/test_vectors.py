@@ -1,0 +1,39 @@
+"""The parity vectors are what Python computes; `make test-web` holds the client to the same file."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import Billboard
+from tests.vectors.__main__ import PATH
+from tests.vectors.answers import answers, similar_to
+
+VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
+MODELS = {entry["name"]: entry for entry in VECTORS["models"]}
+#: What the client of `web/` serves (issue: every model that a device can serve).
+SERVED = {"both", "private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals"}
+HOSTILE = {"none", "one item", "all", "duplicates", "unknown ids", "out of range"}
+
+
+def test_every_model_and_every_hostile_history_is_there() -> None:
+    assert {name.split(" ")[0] for name in MODELS} >= SERVED
+    assert all(entry["histories"].keys() >= HOSTILE for entry in MODELS.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_python_computes_the_vectors(name: str) -> None:
+    entry = MODELS[name]
+    model = Billboard.from_bytes(base64.b64decode(entry["file"]))
+    assert model.directions == entry["directions"]
+    for history, expected in entry["histories"].items():
+        found = answers(model, [tuple(pair) for pair in expected["ratings"]])
+        for numbers in ("predicted", "scores"):
+            np.testing.assert_allclose(found[numbers], expected[numbers], atol=1e-7, err_msg=history)
+        for exact in ("refused", "ranked", "list"):
+            assert found[exact] == expected[exact], history
+    for expected in entry["similar"]:
+        found = similar_to(model, expected["item"])
+        np.testing.assert_allclose(found.pop("cosines", []), expected.get("cosines", []), atol=1e-7)
+        assert found == {key: value for key, value in expected.items() if key != "cosines"}

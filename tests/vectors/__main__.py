@@ -1,0 +1,165 @@
+"""Write the parity vectors: ``python -m tests.vectors``.
+
+Trains the small models anew (their noise is the operating system's, so every file differs) and writes what
+Python computes from each, and for which histories, to ``vectors.json``. `tests/test_vectors.py` holds Python
+to it, and `make test-web` the client of ``web/``.
+"""
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushrec import Accountant, Budget, Domain, Ratings
+from hushrec.algorithms import (
+    ALS,
+    EASE,
+    Billboard,
+    Both,
+    Estimator,
+    GlobalMean,
+    ItemBias,
+    Popular,
+    PrivateALS,
+    PrivateEigenRec,
+    UserLevelOneBit,
+)
+from hushrec.data import realistic
+from hushrec.modelfile import read as decode
+from hushrec.papers.dpals import DPALS
+from tests.algorithms.cases import PairedEigenRec
+from tests.vectors.answers import answers, similar_to
+
+PATH = Path(__file__).with_name("vectors.json")
+
+DOMAIN = realistic(2, 30, 4, seed=0).domain
+#: Ids of every kind that a catalogue can hold, some of which are written in several ways.
+HOSTILE_IDS = (
+    *(7, -3, 2.5, 1e-5, True, "Ünï côdé", "a b", " edges ", "12.0", "007", "0.10", "\ud800 lone"),
+    *("\ufffdmark", uuid.UUID(int=5), b"bytes", b"\xff\xfe", 2**60, "x" * 300, "日本", "e\u0301", '"quoted"'),
+    *("-0.0", "+5", *(f"i{number}" for number in range(7))),
+)
+
+PRIVATE = {"rank": 4, "iterations": 2, "bias_rounds": 2, "n_users": 120}
+LIKES = {"rank": 3, "iterations": 2, "n_users": 120}
+DPALS_SMALL = {"rank": 3, "iterations": 2, "max_ratings_per_user": 8, "regularization": 0.1}
+
+
+def trained(
+    estimator: Estimator[Any], domain: Domain = DOMAIN, epsilon: float = 20.0, *, seed: int = 1
+) -> Billboard:
+    """A model of generated ratings over a domain, private or not."""
+    drawn = realistic(120, domain.n_items, 1500, rating_range=(domain.low, domain.high), step=1.0, seed=seed)
+    cells = drawn.matrix.tocoo()
+    items = [domain.items[column] for column in cells.coords[1]]
+    ratings = Ratings.from_any(([f"u{row}" for row in cells.coords[0]], items, cells.data), domain)
+    return estimator.fit(ratings, Accountant(Budget(epsilon, 1e-5)))
+
+
+def models() -> Iterable[tuple[str, Billboard, bool]]:
+    """Small models by name; and whether in bytes."""
+    likes = Domain(DOMAIN.items, likes=True)
+    awkward = Domain(DOMAIN.items, rating_range=(0.1, 4.1))
+    private_als = trained(PrivateALS(**PRIVATE))
+    pairs = trained(PairedEigenRec(rank=2, iterations=2, matrix_share=0.2, like_from=4.0))
+    yield "item-bias", trained(ItemBias()), False
+    yield "popular", trained(Popular()), False
+    yield "private-als", private_als, False
+    yield "private-als of one byte", private_als, True
+    yield "private-als of biases", trained(PrivateALS(n_users=120)), False
+    yield (
+        "private-als of few ratings a user",
+        trained(PrivateALS(**PRIVATE), replace(DOMAIN, max_ratings_per_user=6)),
+        False,
+    )
+    yield "private-als of an awkward range", trained(PrivateALS(**PRIVATE), awkward), False
+    yield "private-als of hostile ids", trained(PrivateALS(**PRIVATE), Domain(HOSTILE_IDS, (1, 5))), False
+    yield "private-eigenrec", trained(PrivateEigenRec(**LIKES, like_from=4.0)), False
+    yield "private-eigenrec of likes", trained(PrivateEigenRec(**LIKES), likes), True
+    yield "private-eigenrec of pairs", pairs, False
+    yield "private-eigenrec of pairs of one byte", pairs, True
+    yield (
+        "both",
+        trained(Both(ratings=PrivateALS(**PRIVATE), lists=PrivateEigenRec(**LIKES), like_from=4.0)),
+        False,
+    )
+    yield (
+        "both without privacy",
+        trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
+        False,
+    )
+    yield "one-bit-user", trained(UserLevelOneBit(**PRIVATE, threshold=3.5)), False
+    yield "als", trained(ALS(rank=5), epsilon=math.inf), False
+    yield "als of likes", trained(ALS(rank=5, unobserved_weight=0.1), epsilon=math.inf), True
+    yield "dpals", trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5)), False
+    yield (
+        "dpals of users' means",
+        trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5, center="user")),
+        False,
+    )
+    yield (
+        "dpals of likes",
+        trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5, unobserved_weight=0.1)),
+        False,
+    )
+
+
+def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
+    """What users bring along, by name: ordinary rows and hostile ones, as JSON can hold them."""
+    rng = np.random.default_rng(3)
+    ids = [item if is_json(item) else str(item) for item in domain.items]
+    ids = [item for item in ids if domain.index([item])[0] >= 0]  # not bytes that are no text
+    low, high = domain.low, domain.high
+    grades = [low + (high - low) * part for part in (0, 0.25, 0.5, 0.75, 1)]
+    one, two = ids[1], ids[2]
+
+    def rated(count: int) -> list[tuple[Any, Any]]:
+        chosen = rng.choice(len(ids), size=count, replace=False)
+        return [(ids[place], grades[int(rng.integers(5))]) for place in chosen]
+
+    return {
+        "none": [],
+        "one item": [(ids[3], high)],
+        "some": rated(8),
+        "all": rated(len(ids)),
+        "all at the lowest": [(item, low) for item in ids],
+        "duplicates": [(one, low), (two, grades[3]), (one, high), (one, grades[3]), (two, high)],
+        "unknown ids": [(one, high), ("nowhere", high), (ids[5], low), (31.5, high), ("", low)],
+        "out of range": [(one, high), (two, high + 1), (ids[3], low - 0.5), (ids[4], 1e308), (ids[6], None)],
+        "nothing usable": [("nowhere", high), ("elsewhere", low)],
+        "ids as texts": [(f" {domain.item_texts[k].as_py()} ", high) for k in (0, 4, 9) if k < len(ids)],
+    }
+
+
+def is_json(item: Any) -> bool:
+    """Whether an id is the same in JavaScript, whose integers end at 2^53."""
+    return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
+
+
+def main() -> None:
+    """Write the file."""
+    found = []
+    for name, model, int8 in models():
+        content = model.to_bytes(int8=int8)
+        read = Billboard.from_bytes(content)
+        rows = {
+            key: answers(read, pairs) | {"ratings": pairs} for key, pairs in histories(read.domain).items()
+        }
+        similar = [similar_to(read, column) for column in range(0, read.domain.n_items, 4)]
+        found.append(
+            {"name": name, "file": base64.b64encode(content).decode(), "histories": rows}
+            | {"similar": similar, "directions": read.directions, "digest": decode(content).digest}
+        )
+    refused = base64.b64encode(trained(GlobalMean()).to_bytes()).decode()
+    text = json.dumps({"models": found, "refused": {"name": "global-mean", "file": refused}}, indent=None)
+    PATH.write_text(text.replace('{"name"', '\n{"name"') + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What a model answers, as the parity vectors record it: items are positions in the catalogue."""
+
+from typing import Any
+
+from hushrec.algorithms import Billboard
+from hushrec.data import Ratings
+from hushrec.errors import InputError
+
+_DIGITS = 10
+_LISTED = 20
+
+
+def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    """Predictions of all items, all items ranked with their scores, and the list, for one history.
+
+    Ratings that cannot be used are refused by the methods for one user, and the sentence is recorded; the
+    rest is what the other ratings give.
+    """
+    rows = Ratings.of_user(pairs, model.domain)
+    refused = None
+    try:
+        model.recommend(pairs)
+    except InputError as error:
+        refused = str(error)
+    ((ranked, scores),) = model.top_columns(rows, model.domain.n_items, exclude_seen=False)
+    ((listed, _),) = model.top_columns(rows, _LISTED)
+    return {
+        "refused": refused,
+        "predicted": [round(float(x), _DIGITS) for x in model.predict(rows, model.domain.items)[0]],
+        "ranked": ranked[0].tolist(),
+        "scores": [round(float(x), _DIGITS) for x in scores[0]],
+        "list": [column for column in listed[0].tolist() if column >= 0],
+    }
+
+
+def similar_to(model: Billboard, column: int) -> dict[str, Any]:
+    """Items similar to one, or the sentence that refuses."""
+    items = model.domain.items
+    try:
+        found = model.similar_items(items[column], 5)
+    except InputError as error:
+        return {"item": column, "refused": str(error)}
+    places = [next(i for i, other in enumerate(items) if other is item) for item, _ in found]
+    return {"item": column, "items": places, "cosines": [round(float(x), _DIGITS) for _, x in found]}

@@ -1,0 +1,60 @@
+// The client against the vectors that Python wrote; runs in Node, in a page and in a worker.
+const CLOSE = 1e-6;
+const LISTED = 20;
+
+/** Faults, the largest difference of a score, and how many histories were checked. */
+export async function parity({ Model, InputError, ModelFileError }, vectors) {
+  const faults = [];
+  let [largest, checked] = [0, 0];
+  const differ = (found, expected) => {
+    if (found.length !== expected.length) return Infinity;
+    const most = found.reduce((m, x, i) => Math.max(m, Math.abs(x - expected[i])), 0);
+    largest = Math.max(largest, most);
+    return most;
+  };
+  for (const { name, file, histories, similar, directions, digest } of vectors.models) {
+    const model = await Model.read(Uint8Array.from(atob(file), (c) => c.charCodeAt(0)));
+    const [ids, places] = [Array.from({ length: model.items.length }, (_, k) => model.items.at(k)), (list) => list.map(({ item }) => model.items.indexOf(item))];
+    if ((model.directions ?? null) !== directions || model.digest !== digest) faults.push(`${name}: other directions or digest`);
+    if (ids.some((id, k) => model.items.indexOf(id) !== k)) faults.push(`${name}: an id is not found by its text`);
+    for (const [history, expected] of Object.entries(histories)) {
+      const where = `${name}, ${history}`;
+      checked++;
+      const refusal = thrown(() => model.recommend(expected.ratings));
+      if (Boolean(refusal) !== Boolean(expected.refused)) faults.push(`${where}: refused '${refusal}', not '${expected.refused}'`);
+      if (refusal && !(refusal instanceof InputError && sameItem(refusal.message, expected.refused))) faults.push(`${where}: ${refusal}`);
+      const { ratings } = model.usable(expected.ratings);
+      const ranked = model.recommend(ratings, { n: ids.length, exclude: [] });
+      const listed = places(model.recommend(ratings, { n: LISTED }));
+      if (differ(model.predict(ratings, ids), expected.predicted) > CLOSE) faults.push(`${where}: predictions differ`);
+      if (differ(ranked.map(({ score }) => score), expected.scores) > CLOSE) faults.push(`${where}: scores differ`);
+      if (places(ranked).join() !== expected.ranked.join()) faults.push(`${where}: ranked otherwise`);
+      if (listed.join() !== expected.list.join()) faults.push(`${where}: another list`);
+    }
+    for (const { item, refused, items, cosines } of similar) {
+      const refusal = thrown(() => model.similarItems(ids[item], 5));
+      if (Boolean(refusal) !== Boolean(refused)) faults.push(`${name}: similar to ${item}: ${refusal}, not ${refused}`);
+      if (refusal || refused) continue;
+      const found = model.similarItems(ids[item], 5);
+      if (differ(found.map(({ score }) => score), cosines) > CLOSE || places(found).join() !== items.join()) faults.push(`${name}: other items similar to ${item}`);
+    }
+  }
+  const refusal = await Model.read(Uint8Array.from(atob(vectors.refused.file), (c) => c.charCodeAt(0))).catch((error) => error);
+  if (!(refusal instanceof ModelFileError && refusal.message.includes(vectors.refused.name))) faults.push(`not refused by name: ${refusal}`);
+  return { faults, largest, checked };
+}
+
+function thrown(call) {
+  try {
+    call();
+  } catch (error) {
+    return error;
+  }
+}
+
+/** Whether two sentences name the same item, in whatever quotes. */
+function sameItem(one, other) {
+  const named = /Item '?"?(.*?)'?"? (of these|is )|of item '?"?(.*?)'?"? is not/;
+  const [a, b] = [one, other].map((text) => named.exec(text));
+  return a && b && (a[1] ?? a[3]) === (b[1] ?? b[3]);
+}
