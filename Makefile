@@ -17,7 +17,7 @@ MUTANTS   ?= 60
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic clean
+.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -98,6 +98,16 @@ reproduce-homomorphic: $(VENV)/.test
 reproduce-one-bit: $(VENV)/.test
 	$(BIN)/python -m benchmarks.reproduce_one_bit --figures docs/figures
 
+# the site, in build/site; its start pages are run as it is built, and warnings are errors
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site
+	@echo "wrote build/site/index.html"
+
+# the same with the notebooks run
+notebooks: $(VENV)/.docs
+	HUSHREC_NOTEBOOKS=1 $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees-notebooks docs build/site
+	@echo "wrote build/site/notebooks/index.html"
+
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -e ".[plot]"
@@ -105,6 +115,10 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.test: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet -e ".[test]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test

@@ -38,9 +38,9 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         Bound L on the norm of a user's row, in units of half the rating range, > 0. None is the square root
         of ``max_ratings_per_user``, which no row exceeds.
     scale : {"local", "paid", "ridge"}
-        What stands for the paper's exact mn/|Omega|, which is not private: n over the number of the user's
-        own ratings; n times the released ratio of users to ratings; or no scale, but a ridge regression of
-        her own ratings on the eigenvectors.
+        What stands for the paper's exact mn over the number of observed ratings, which is not private: n over
+        the number of the user's own ratings; n times the released ratio of users to ratings; or no scale, but
+        a ridge regression of her own ratings on the eigenvectors.
     regularization : float
         Ridge of that regression, in ratings, > 0.
     scale_share : float

@@ -1,0 +1,89 @@
+"""The site: every public name is on it, links lead somewhere, pages are current, blocks are run."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import hushrec
+from benchmarks import epsilon_page
+from docs._ext import execute
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+# pages that a build writes are no part of the repository
+PAGES = [
+    page for page in PAGES if not re.search(r"docs/(project/|reference/(commands|settings))", page.as_posix())
+]
+
+
+def public_methods():
+    for name in hushrec.__all__:
+        thing = getattr(hushrec, name)
+        if inspect.isclass(thing) and thing.__module__.startswith("hushrec"):
+            for method, value in vars(thing).items():
+                if not method.startswith("_") and (
+                    callable(value) or isinstance(value, property | classmethod)
+                ):
+                    yield name, method, inspect.getdoc(getattr(thing, method))
+
+
+@pytest.mark.parametrize("name", hushrec.__all__)
+def test_every_public_name_is_described(name):
+    assert (inspect.getdoc(getattr(hushrec, name)) or "").strip()
+
+
+def test_every_public_method_is_described():
+    assert [f"{name}.{method}" for name, method, text in public_methods() if not text] == []
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (DOCS / "_ext" / "reference.py").read_text()
+    stub = (ROOT / "hushrec" / "__init__.pyi").read_text()
+    named = set(re.findall(r" as (\w+)", stub))
+    assert named == set(hushrec.__all__) - {"__version__"} or named == set(hushrec.__all__)
+    grouped = re.findall(r'"(\w+)"', reference.partition("GROUPS = {")[2].partition("}  # fmt")[0])
+    assert named <= set(grouped)
+    assert all(grouped.count(name) == 1 for name in named)
+
+
+def anchors(page):
+    """Anchors of the headings of a page, as the web view makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for heading in re.findall(r"^#+ (.*)$", text, flags=re.M):
+        plain = re.sub(r"[`*]|\[|\]\(.*?\)", "", heading).strip().lower()
+        yield re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_files_and_headings_lead_somewhere(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+    for path, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?\)", text):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{path} is not there"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{path} has no heading {anchor}"
+
+
+def test_the_page_of_epsilon_is_what_its_command_prints():
+    assert epsilon_page.table() in epsilon_page.PAGE.read_text()
+
+
+def test_a_page_is_run_block_by_block():
+    page = "```python\nn = 2\n```\n<!-- not run -->\n```bash\nexit 3\n```\n```python\nprint(n + 1)\n```\n"
+    assert [printed for _, printed in execute.run_page(page)] == ["", "3\n"]
+    assert execute.shown(page).endswith("```text\n3\n```\n")
+
+
+@pytest.mark.parametrize("block", ["```bash\nexit 3\n```", "```python\n1 / 0\n```"])
+def test_a_block_that_fails_is_found(block):
+    with pytest.raises(RuntimeError, match="exit code 3|ZeroDivisionError"):
+        execute.run_page(block + "\n")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", sorted((DOCS / "start").glob("*.md")), ids=lambda page: page.stem)
+def test_start_pages_run(page):
+    execute.run_page(page.read_text())
