@@ -1,7 +1,8 @@
 """Pages of the repository's root on the site, and links that hold in both places.
 
 Pages are written for the repository's web view: a link is a path to a file. On the site a link to another
-page leads to that page, and a link to any other file to the repository. A link to what is not there is a warning.
+page leads to that page, and a link to any other file to the repository. A link to what is not there is a
+warning.
 """
 
 import os

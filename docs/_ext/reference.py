@@ -153,8 +153,8 @@ def commands_page() -> str:
     """Markdown of all commands."""
     introduction = (
         "# Command line\n\nEvery command's own `--help`, as this version prints it. Exit codes: 0 done, 1"
-        " refused by a budget or failed, 2 bad input, 130 interrupted. With `--json` a command prints one JSON"
-        " object. What a model's own settings are: [settings of models](settings.md).\n"
+        " refused by a budget or failed, 2 bad input, 130 interrupted. With `--json` a command prints one"
+        " JSON object. What a model's own settings are: [settings of models](settings.md).\n"
     )
     return "\n".join([introduction, *(command_section(words) for words in command_names())])
 
