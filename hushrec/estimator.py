@@ -7,8 +7,10 @@ ratings in.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -23,6 +25,7 @@ from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Bound, Budget, Gaussian, Plan, PrivacyStatement, Release
+from hushrec.privacy.statement import library_version
 from hushrec.serving import UserState
 from hushrec.users import Users
 
@@ -81,6 +84,16 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
             value=math.inf,
         )
     return Plan(budget, (Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation),))
+
+
+def public_inputs(domain: Domain) -> dict[str, str]:
+    """What a training is bound to besides its settings: hashes, since a catalogue is long."""
+    features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
+    return {
+        "catalogue and range": domain.fingerprint,
+        "item features": hashlib.sha256(features).hexdigest(),
+        "version of hushrec": library_version(),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,10 +220,23 @@ class Estimator(Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         plan = self.check(ratings, accountant, seed, share)
-        with LocalGate(accountant, plan, progress) as gate, one_blas_thread():
+        journal, gate = (
+            self.journaled(ratings.domain, accountant, plan, seed),
+            LocalGate(accountant, plan, progress),
+        )
+        with journal, gate, one_blas_thread():
             arrays = self.train(self.users(ratings.rated()), gate, int(seed))
         privacy = self.statement(ratings, accountant)
         return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
+
+    def journaled(
+        self, domain: Domain, accountant: Accountant, plan: Plan, seed: int
+    ) -> AbstractContextManager[None]:
+        """The accountant's journal of this training, which only the same can take up."""
+        settings = self.hyper_parameters()
+        return accountant.training(
+            plan, model=self.name, settings=settings, seed=int(seed), **public_inputs(domain)
+        )
 
     def check(self, ratings: Ratings, accountant: Accountant, seed: int = 0, share: float = 1.0) -> Plan:
         """Refuse whatever can be refused before anything is spent; the releases of this run otherwise."""

@@ -100,6 +100,7 @@ Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
 Force = Annotated[bool, Parameter(help="Replace the file of --out if it is there.")]
+Resume = Annotated[bool, Parameter(help="Go on with the last such training that was killed.")]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
 Key = Annotated[File, Parameter(help=_KEY)]
 

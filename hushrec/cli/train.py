@@ -18,6 +18,7 @@ from hushrec.cli.options import (
     NoProgress,
     Promise,
     Reading,
+    Resume,
     Seed,
     Users,
     model_for,
@@ -42,6 +43,7 @@ def train(
     declared: Declared,
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    resume: Resume = False,
     force: Force = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
@@ -51,8 +53,9 @@ def train(
 
     The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
     that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
-    run spends is charged in the ledger before it is released, and stays charged if the run fails. A model for
-    both jobs recommends from the ratings that are likes, those from --like-from up.
+    run spends is charged in the ledger before it is released, and stays charged if the run fails; --resume
+    goes on with a run that was killed, at no further cost. A model for both jobs recommends from the ratings
+    that are likes, those from --like-from up.
 
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
@@ -77,7 +80,7 @@ def train(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    accountant = Accountant(budget, **charging.arguments())
+    accountant = Accountant(budget, **charging.arguments(), resume=resume)
     billboard = run(
         model,
         rows,
@@ -86,8 +89,8 @@ def train(
         settings=settings,
         seed=seed,
         progress=progress_shown(no_progress),
+        keep=lambda billboard: save(billboard, target),
     )
-    save(billboard, target)
     show.warn_of_the_number_of_users(billboard, n_users)
     found = {"file": str(target), **show.described(billboard)}
     show.result(as_json, found, f"Trained {model} and wrote {target}", show.about(billboard))

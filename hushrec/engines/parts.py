@@ -32,6 +32,8 @@ Array = NDArray[Any]
 
 #: A partition that is lost is made again this many times in a row without a release in between.
 _TRIES = 3
+#: In the place of a block's number: a stream begins, it ends.
+_BEGIN, _END = -1, -2
 
 
 class Step(NamedTuple):
@@ -41,7 +43,7 @@ class Step(NamedTuple):
     ----------
     label : str
     block : int or None
-        Number of the block, -1 to open the stream, None where nothing is streamed.
+        Number of the block, -1 to open the stream, -2 to end it, None where nothing is streamed.
     scale : float
     weight, step : ndarray or None, ndarray
         As of the :class:`~hushrec.privacy.Bounded` it belongs to.
@@ -78,9 +80,13 @@ class PartGate(PlannedGate):
     def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
         """As `Gate.release_blocks`."""
         self._as_planned(label, bounded)
-        self._meet(label, -1, bounded, np.zeros(0))
-        blocks = enumerate(bounded._take())
-        return (self._meet(label, number, bounded, block) for number, block in blocks)
+        self._meet(label, _BEGIN, bounded, np.zeros(0))
+        return self._noisy_blocks(label, bounded)
+
+    def _noisy_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
+        for number, block in enumerate(bounded._take()):
+            yield self._meet(label, number, bounded, block)
+        self._meet(label, _END, bounded, np.zeros(0))
 
     def _meet(self, label: str, block: int | None, bounded: Bounded, value: Array) -> Array:
         public = {
@@ -112,7 +118,7 @@ class Meeting:
         self._changed = threading.Condition()
         self._given: dict[int, Step] = {}
         self._stream: Iterator[Array] = iter(())
-        self._block = np.zeros(0)
+        self._block: Array | None = None
 
     def exchange(self, part: int, number: int, step: Step) -> Array:
         """Hand over a partition's step, wait for the others', and get what was released."""
@@ -148,15 +154,15 @@ class Meeting:
         total = np.sum([step.value for step in steps], axis=0)
         if first.block is None:
             return self.gate.release(first.label, Bounded(total, **first.bounded))
-        if first.block < 0:
+        if first.block == _BEGIN:
             stream = Bounded(self._blocks(), **first.bounded)
             self._stream = self.gate.release_blocks(first.label, stream)
             return total
-        self._block = total
-        return next(self._stream)
+        self._block = None if first.block == _END else total
+        return next(self._stream, total)
 
     def _blocks(self) -> Iterator[Array]:
-        while True:
+        while self._block is not None:
             yield self._block
 
 
@@ -204,10 +210,11 @@ def fit(
             meeting, lambda: make(estimator, plan, rows, seed, partial(meeting.exchange, part))
         )
 
-    with ThreadPoolExecutor(partitions) as pool, one_blas_thread():
-        futures = [pool.submit(work, part) for part in range(partitions)]
-    if meeting.failure is not None:
-        raise meeting.failure from None
+    with estimator.journaled(ratings.domain, accountant, plan, seed):
+        with ThreadPoolExecutor(partitions) as pool, one_blas_thread():
+            futures = [pool.submit(work, part) for part in range(partitions)]
+        if meeting.failure is not None:
+            raise meeting.failure from None
     arrays = futures[0].result()
     privacy = estimator.statement(ratings, accountant)
     return Billboard(estimator=estimator, domain=ratings.domain, arrays=arrays, privacy=privacy)

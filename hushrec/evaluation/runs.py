@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import InputError
+from hushrec.estimator import public_inputs
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
@@ -103,6 +104,7 @@ def train(
     seed: int = 0,
     progress: bool = False,
     share: float = 1.0,
+    keep: Callable[[Billboard], None] = lambda billboard: None,
 ) -> Billboard:
     """Train a model by name, as ``hushrec train`` does.
 
@@ -119,16 +121,21 @@ def train(
         that number, for the share of the budget that ``hushrec.algorithms.baselines`` documents.
     seed, progress, share
         As in :meth:`hushrec.algorithms.Estimator.fit`.
+    keep : callable
+        Puts the model away. A training that is killed before that is done can be resumed.
     """
     budget, domain, part = accountant.budget, ratings.domain, accountant.part(share)
     check_run(name, budget, domain, n_users, settings)
-    released = n_users is None and needs_user_count(name)
-    if released:
-        from hushrec.algorithms.baselines import release_user_count
+    given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
+    with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
+        if n_users is None and needs_user_count(name):
+            from hushrec.algorithms.baselines import release_user_count
 
-        # any number of users costs all that is left: what does not fit is refused before a charge
-        anyone = choose(name, budget, domain, n_users=1, settings=settings)
-        accountant.check(anyone.releases(budget, domain, part))
-        n_users = release_user_count(ratings, accountant)
-    estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-    return estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)
+            # any number of users costs all that is left: what does not fit is refused before a charge
+            anyone = choose(name, budget, domain, n_users=1, settings=settings)
+            accountant.check(anyone.releases(budget, domain, part))
+            n_users = release_user_count(ratings, accountant)
+        estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
+        billboard = estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)
+        keep(billboard)
+    return billboard

@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded, numeric_array
 from hushrec.privacy.budget import Budget
+from hushrec.privacy.journal import Journal
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
@@ -44,6 +46,9 @@ class Accountant(Single):
     data_is_public : bool
         Declares that no row is private: noise and budget are as ever, the statement says NOT PRIVATE, and
         there is nothing to charge to a ledger.
+    resume : bool
+        Go on with the last unfinished training on the data set: what was charged is neither drawn nor charged
+        again. Needs the ledger.
 
     Privacy
     -------
@@ -52,7 +57,7 @@ class Accountant(Single):
     since a fork could spend the same budget again.
     """
 
-    _logs = True
+    _logs = _keeps_journal = True
     _instead = "a copy could spend the same budget again; make another Accountant with the same ledger"
 
     def __init__(
@@ -63,6 +68,7 @@ class Accountant(Single):
         dataset: str = "default",
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
+        resume: bool = False,
     ) -> None:
         if not isinstance(budget, Budget):
             raise InputError(
@@ -80,6 +86,13 @@ class Accountant(Single):
         self._releases: list[Release] = []
         self._lock = threading.RLock()
         self._process = os.getpid()
+        self._resume, self._lost = resume, 0
+        self._journal: Journal | None = None
+        if resume and (ledger is None or not budget.private):
+            raise InputError(
+                "Only a training with a finite epsilon and a ledger keeps a journal; train anew, without"
+                " resuming."
+            )
         if ledger is not None and not self._secure:
             raise InputError(
                 "A ledger records private runs only: leave out the injected noise source or the ledger."
@@ -127,8 +140,52 @@ class Accountant(Single):
         """Refuse a plan that does not fit beside what has been released; nothing is spent."""
         with self._lock:
             self._check_fit(plan.releases)
-            if self.ledger is not None:
-                self.ledger.check(self.dataset, plan.releases)
+            if self.ledger is None or (self._resume and self._journal is None):
+                return  # what a resumed training is yet to charge, its journal tells
+            coming = plan.releases if self._journal is None else self._journal.uncharged(plan.releases)
+            try:
+                self.ledger.check(self.dataset, coming)
+            except BudgetError as error:
+                if not self._lost:
+                    raise
+                raise BudgetError(
+                    "The noisy value of a release was charged but lost in the kill, so it must be"
+                    f" charged again. {error}"
+                ) from None
+
+    @contextmanager
+    def training(self, plan: Plan | None, **binding: Any) -> Iterator[None]:
+        """A training, whose noisy values are kept beside the ledger until it has finished.
+
+        Within another one it is a part of that.
+
+        Parameters
+        ----------
+        plan : Plan or None
+            What is to be released, if that is known.
+        **binding
+            What else the training is of, in public words and numbers: only the same can be resumed.
+        """
+        if plan is not None:
+            binding["plan"] = [release.to_dict() for release in plan.releases]
+        if self._journal is not None:
+            self._journal.bind(binding)
+            yield
+            return
+        if self.ledger is None or not self.budget.private or not self._keeps_journal:
+            yield
+            return
+        resume, self._resume = self._resume, False
+        journal = Journal(self.ledger, self.dataset, self.run, binding, resume=resume)
+        self._journal, self.run, self._lost = journal, journal.run, journal.lost
+        try:
+            if plan is not None:
+                self.check(plan)
+            yield
+            journal.close()
+        finally:
+            self._journal = None
+            journal.leave()
 
     def release(
         self, bounded: Bounded, mechanism: Mechanism, label: str, *, sensitivity: float | None = None
@@ -167,11 +224,23 @@ class Accountant(Single):
             )
         release = self._release_of(bounded, mechanism, label, sensitivity)
         add_noise = self._noise_for(bounded, release, mechanism)
-        value = self._charge(release, bounded._take)
+        journal = self._journal
+        if journal is not None and (kept := self._kept(journal, release, bounded)) is not None:
+            return kept
+        value = self._charge(release, bounded._take, journal)
         # the charge is durable: only now may noise be drawn
-        if bounded.streamed:
-            return self._noisy_blocks(value, add_noise)
-        return add_noise(value)
+        noisy = self._noisy_blocks(value, add_noise) if bounded.streamed else add_noise(value)
+        return noisy if journal is None else journal.keep(label, noisy)
+
+    def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
+        """What a training that was killed had released, and charged, already."""
+        self._check_process()
+        with self._lock:
+            kept = journal.next(release, None if bounded.streamed else np.shape(bounded._take()))
+            if kept is not None:
+                self._check_fit((release,))
+                self._releases.append(release)
+        return kept
 
     def _release_of(
         self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
@@ -239,22 +308,26 @@ class Accountant(Single):
         assert best is not None
         return best.result()
 
-    def _charge(self, release: Release, take: Callable[[], Any] = lambda: None) -> Any:
+    def _charge(
+        self, release: Release, take: Callable[[], Any] = lambda: None, journal: Journal | None = None
+    ) -> Any:
         """Check, take the value from its aggregate, record the charge; return the value."""
         self._check_process()
         with self._lock:
             self._check_fit((release,))
             value = take()
             if self.ledger is not None:
-                self._record(self.ledger, release)
+                self._record(self.ledger, release, None if journal is None else journal.prepare(value))
+                if journal is not None:
+                    journal.charged()
             self._releases.append(release)
         if self._logs:
             where = f"unit: {release.unit}, relation: {release.relation}"
             _LOG.info("charged for %r: mu = %.6g (%s)", release.label, release.mu, where)
         return value
 
-    def _record(self, ledger: Ledger, release: Release) -> None:
-        ledger.charge(self.dataset, self.run, release)
+    def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
+        ledger.charge(self.dataset, self.run, release, step=step)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -294,6 +367,12 @@ class Accountant(Single):
             reasons.append("the noise came from an injected source")
         if self.data_is_public:
             reasons.append("the data were declared public")
+        again: tuple[str, ...] = ()
+        if self._lost:
+            again = (
+                f"a killed training lost {self._lost} noisy values, which nobody saw: they stay charged, and"
+                " were drawn and charged anew",
+            )
         summary = None
         if self.ledger is not None and self.releases:
             summary = self.ledger.summary(self.dataset, self.budget.delta)
@@ -301,7 +380,7 @@ class Accountant(Single):
             budget=self.budget,
             releases=self.releases,
             public=tuple(public),
-            notes=tuple(notes),
+            notes=(*notes, *again),
             reasons=tuple(reasons),
             secure_noise=self._secure,
             ledger=summary,

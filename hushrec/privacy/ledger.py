@@ -28,6 +28,8 @@ from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.season_book import SeasonBook
 
+_RUN = "dataset = ? AND run = ?"
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -96,6 +98,15 @@ class _Dataset(NamedTuple):
     relation: str
     budget: Budget | None
     closed: bool = False
+
+
+class Entry(NamedTuple):
+    """A numbered charge of a run, where its noisy value is kept, if it is, and what was released."""
+
+    step: int
+    file: str | None
+    digest: str | None
+    release: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -291,6 +302,30 @@ class Ledger(SeasonBook, Single):
         with self._transaction("DEFERRED") as connection:
             return self._charged(connection, dataset, run, step)
 
+    def numbered(self, dataset: str, run: str) -> list[Entry]:
+        """The charges of a run that have a step, in order."""
+        with self._transaction("DEFERRED") as connection:
+            rows = connection.execute(
+                "SELECT step, file, digest, label, mechanism, sensitivity, unit, relation FROM charges"
+                f" LEFT JOIN journal ON charge = id WHERE {_RUN} AND step >= 0 ORDER BY id",
+                (dataset, run),
+            )
+            return [Entry(row[0], row[1], row[2], tuple(row[3:])) for row in rows]
+
+    def keep(self, dataset: str, run: str, step: int, file: str, digest: str) -> None:
+        """Record where the noisy value of a charge is kept."""
+        with self._transaction("IMMEDIATE") as connection:
+            charge = f"SELECT id, ?, ? FROM charges WHERE {_RUN} AND step = ?"
+            connection.execute(f"INSERT INTO journal {charge}", (file, digest, dataset, run, step))
+            self._seal(connection)
+
+    def forget(self, dataset: str, run: str, first: int) -> None:
+        """Record that the noisy values of a run are kept no longer, from a step on."""
+        with self._transaction("IMMEDIATE") as connection:
+            charges = f"SELECT id FROM charges WHERE {_RUN} AND step >= ?"
+            connection.execute(f"DELETE FROM journal WHERE charge IN ({charges})", (dataset, run, first))
+            self._seal(connection)
+
     def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
         """Return what all runs on a data set have charged together.
 
@@ -416,6 +451,11 @@ class Ledger(SeasonBook, Single):
         limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
         row = (name, known.unit, known.relation, *limits, int(known.closed))
         connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        Ledger._seal(connection)
+
+    @staticmethod
+    def _seal(connection: sqlite3.Connection) -> None:
+        """Bring the head to what is no charge."""
         connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
 
     @staticmethod

@@ -37,6 +37,7 @@ class SeasonAccountant(Accountant):
     (docs/proofs/seasons.md).
     """
 
+    _keeps_journal = False  # a week that is cut short is skipped
     _instead = "a copy could spend the same week again; make another SeasonAccountant with the same ledger"
 
     def __init__(
@@ -126,7 +127,7 @@ class SeasonAccountant(Accountant):
             notes += (f"Whoever is also in season {names} of this data set is promised {both} together.",)
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
 
-    def _record(self, ledger: Ledger, release: Release) -> None:
+    def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
         step = len(self.own)
         charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week)
         self.week = replace(self.week, charge=charge)

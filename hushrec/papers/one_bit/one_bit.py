@@ -316,7 +316,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         Completion
         """
         plan = self.check(ratings, accountant, seed)
-        with one_blas_thread():
+        with self.journaled(ratings.domain, accountant, plan, seed), one_blas_thread():
             gate = LocalGate(accountant, plan)
             users, items = self._released_factors(self.users(ratings), gate, seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound

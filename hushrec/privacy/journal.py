@@ -1,0 +1,360 @@
+"""The journal of a training: its noisy values, on disk beside the ledger before they are used.
+
+What was charged and drawn is public, so a training that was killed goes on from there without drawing or
+charging again (docs/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file, written
+whole and synced, then named in the ledger with its SHA-256.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from hushrec.errors import HushrecError, InputError, LedgerError
+from hushrec.privacy.ledger import Entry, Ledger
+from hushrec.privacy.release import Release
+
+#: What a file holds beside the numbers, per array of it; generously.
+_HEADER_BYTES = 256
+
+
+class Journal:
+    """The noisy values of one training, in the order of its releases.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    dataset, run : str
+        As they are charged.
+    binding : dict
+        What the training is of, in public words and numbers; only the same may go on with it.
+    resume : bool
+        Take up the last unfinished training with this binding.
+
+    Attributes
+    ----------
+    run : str
+        Of the charges: that of the training that is taken up.
+    lost : int
+        Releases that had been charged before, but whose noisy values were not kept.
+    """
+
+    def __init__(
+        self, ledger: Ledger, dataset: str, run: str, binding: dict[str, Any], *, resume: bool
+    ) -> None:
+        self._ledger, self._dataset, self._bindings = ledger, dataset, [_plain(binding)]
+        self._folder = ledger.path.with_name(ledger.path.name + ".trainings")
+        self._lock: IO[bytes] | None = None
+        self._draft: _Draft | None = None
+        self._depth = self._used = 0
+        self._kept: list[Entry] = []
+        self.run, self.lost = run, 0
+        entries = ledger.numbered(dataset, run)
+        self._first = self._step = 1 + max((entry.step for entry in entries), default=-1)
+        with self._errors("was read"):
+            if resume:
+                self._take_up()
+
+    @property
+    def releases_kept(self) -> int:
+        """How many releases need neither noise nor charge."""
+        return len(self._kept)
+
+    def bind(self, binding: dict[str, Any]) -> None:
+        """Say more of what the training is of, once the first releases have told."""
+        self._depth += 1
+        if self._depth < len(self._bindings):
+            _check_same(self._bindings[self._depth], _plain(binding), self._dataset)
+            return
+        self._bindings.append(_plain(binding))
+        if self._lock is not None:
+            with self._errors("was written"):
+                self._write_header()
+
+    def uncharged(self, coming: tuple[Release, ...]) -> tuple[Release, ...]:
+        """Those of the coming releases that are yet to be charged."""
+        return coming[max(0, len(self._kept) - self._used) :]
+
+    def next(self, release: Release, shape: tuple[int, ...] | None) -> Any:
+        """The kept noisy value of the next release, an iterator where it was streamed; None if there is none.
+
+        Parameters
+        ----------
+        release : Release
+        shape : tuple of int or None
+            Of the value; None where it is streamed.
+        """
+        if self._used == len(self._kept):
+            return None
+        entry = self._kept[self._used]
+        if entry.release != _words(release):
+            raise InputError(
+                f"The journal goes on with release {entry.release[0]!r}, this training with"
+                f" {release.label!r}, or with other noise; train anew, without resuming."
+            )
+        arrays = self._arrays(entry)
+        if shape is None:
+            self._used += 1
+            return arrays
+        value = next(arrays)
+        if value.shape != shape:
+            raise InputError(
+                f"Release {release.label!r} has another shape in the journal; train anew, without resuming."
+            )
+        self._used += 1
+        return value
+
+    def prepare(self, value: Any) -> int:
+        """Make room on the disk for a value that is to be charged; the number of its charge in the run."""
+        with self._errors("took nothing, and nothing was charged"):
+            if self._lock is None:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                self._write_header()
+            if self._draft is not None:
+                self._draft.discard()
+            self._draft = _Draft(self._file(self._step), self._step, getattr(value, "size", 0))
+        return self._step
+
+    def charged(self) -> None:
+        """The value was charged: the next one has another number, whatever becomes of this one."""
+        self._step += 1
+
+    def keep(self, label: str, noisy: Any) -> Any:
+        """Bring a noisy value, or each block of a stream and then all of them, to the disk; return it."""
+        draft, self._draft = self._draft, None
+        assert draft is not None
+        if not isinstance(noisy, np.ndarray):
+            return self._written(draft, label, noisy)
+        for _ in self._written(draft, label, iter((noisy,))):
+            pass
+        return noisy
+
+    def close(self) -> None:
+        """The training is finished: it cannot be taken up again, and its values go."""
+        if self._lock is None:
+            return
+        with self._errors("was finished but not removed"):
+            self._header.unlink()  # from here on it is not found
+            self._ledger.forget(self._dataset, self.run, self._first)
+            for path in self._folder.glob(f"{self.run}.{self._first}.*"):
+                path.unlink()
+            self._release_lock()
+            with contextlib.suppress(OSError):  # others are in it
+                self._folder.rmdir()
+
+    def leave(self) -> None:
+        """Whatever happened, another process may take the training up."""
+        if self._draft is not None:
+            self._draft.discard()
+        self._release_lock()
+
+    # ------------------------------------------------------------------ files
+
+    @property
+    def _header(self) -> Path:
+        return self._folder / f"{self.run}.{self._first}.json"
+
+    def _file(self, step: int) -> Path:
+        return self._folder / f"{self.run}.{self._first}.{step}.npy"
+
+    def _written(self, draft: _Draft, label: str, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        what = (
+            f"could not take the noisy value of release {label!r}, which stays charged, and is charged again"
+            " if the training is resumed; make room first"
+        )
+        try:
+            for block in blocks:
+                with self._errors(what):
+                    draft.write(block)
+                yield block
+            with self._errors(what):
+                digest = draft.finish()
+            self._ledger.keep(self._dataset, self.run, draft.step, draft.target.name, digest)
+        finally:
+            draft.discard()
+
+    def _arrays(self, entry: Entry) -> Iterator[np.ndarray]:
+        """The arrays of a file, which has not changed since it was written."""
+        path = self._folder / str(entry.file)
+        with self._errors("was read"), path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
+                raise ValueError("a noisy value was changed or damaged")
+            length = file.tell()
+            file.seek(0)
+            while file.tell() < length:
+                yield np.lib.format.read_array(file, allow_pickle=False)
+
+    def _write_header(self) -> None:
+        """Write anew what the training is of, and hold it."""
+        content = {
+            "dataset": self._dataset,
+            "run": self.run,
+            "first": self._first,
+            "begun": datetime.now(UTC).isoformat(),
+            "bindings": self._bindings,
+        }
+        draft = self._header.with_suffix(".part")
+        try:
+            with _owned(draft) as file:
+                file.write(json.dumps(content).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            held = _locked(draft)
+            draft.replace(self._header)
+            _sync(self._folder)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        self._release_lock()
+        self._lock = held
+
+    def _take_up(self) -> None:
+        """Find the last unfinished training with this binding, and what was kept of it."""
+        headers = sorted(
+            (json.loads(path.read_bytes()) for path in self._folder.glob("*.json")), key=lambda h: h["begun"]
+        )
+        own = [header for header in headers if header["dataset"] == self._dataset]
+        same = [header for header in own if header["bindings"][0] == self._bindings[0]]
+        if not own:
+            raise InputError(
+                f'There is no unfinished training on data set "{self._dataset}" in the ledger'
+                f" {self._ledger.path}; one that has finished is closed. Train anew, without resuming."
+            )
+        if not same:
+            _check_same(own[-1]["bindings"][0], self._bindings[0], self._dataset)
+        header = same[-1]
+        self.run, self._first, self._bindings = header["run"], header["first"], header["bindings"]
+        self._lock = _locked(self._header)
+        if self._lock is None:
+            raise InputError(
+                f'The unfinished training on data set "{self._dataset}" is still running in another process;'
+                " wait for it, or stop it."
+            )
+        entries = [e for e in self._ledger.numbered(self._dataset, self.run) if e.step >= self._first]
+        self._step = self._first + len(entries)
+        for entry in entries:
+            path = self._file(entry.step)
+            if entry.file is None and path.exists():  # whole on disk, and cut off before the ledger named it
+                with path.open("rb") as file:
+                    entry = entry._replace(
+                        file=path.name, digest=hashlib.file_digest(file, "sha256").hexdigest()
+                    )
+                self._ledger.keep(self._dataset, self.run, entry.step, path.name, str(entry.digest))
+            if entry.file is None:
+                self.lost += 1
+            else:
+                self._kept.append(entry)
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn every failure of the files into one sentence."""
+        try:
+            yield
+        except HushrecError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise LedgerError(f"The journal {self._folder} {what} ({reason}).") from error
+
+
+class _Draft:
+    """A file that gets its name when it is whole and on the disk."""
+
+    def __init__(self, target: Path, step: int, size: int) -> None:
+        self.target, self.step, self._hash = target, step, hashlib.sha256()
+        self._path = target.with_suffix(".part")
+        self._file = _owned(self._path)
+        try:
+            if size and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), 0, _HEADER_BYTES + 8 * size)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, content: Any) -> int:
+        """Append an array, or bytes of one."""
+        if isinstance(content, np.ndarray):
+            np.lib.format.write_array(self, np.ascontiguousarray(content), allow_pickle=False)
+            return 0
+        self._hash.update(content)
+        return self._file.write(content)
+
+    def finish(self) -> str:
+        """Sync the file and its name; its SHA-256."""
+        self._file.truncate()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._path.replace(self.target)
+        _sync(self.target.parent)
+        return self._hash.hexdigest()
+
+    def discard(self) -> None:
+        """Leave nothing behind, unless it was finished."""
+        with contextlib.suppress(OSError):  # a disk that is full refuses what is still in the buffer
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _owned(path: Path) -> IO[bytes]:
+    """A new file, its owner's alone."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """The file, open and held by this process; None if another one holds it."""
+    file = path.open("rb")
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover; a charge's number is unique in any case
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _sync(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _plain(binding: dict[str, Any]) -> dict[str, Any]:
+    """As it reads from JSON."""
+    found: dict[str, Any] = json.loads(json.dumps(binding, default=repr))
+    return found
+
+
+def _words(release: Release) -> tuple[Any, ...]:
+    """A release as the ledger has it."""
+    return release.label, repr(release.mechanism), release.sensitivity, release.unit, release.relation
+
+
+def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:
+    """Refuse to go on with another training, and say what is other."""
+    differing = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
+    if differing:
+        raise InputError(
+            f'The unfinished training on data set "{dataset}" was begun otherwise ({", ".join(differing)});'
+            " pass what it was begun with, or train anew, without resuming."
+        )

@@ -1,0 +1,410 @@
+"""The journal: a training that is killed anywhere goes on without a draw or a charge too many."""
+
+import json
+import random
+import resource
+import signal
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import ItemBias, PrivateALS
+from hushrec.data import Domain
+from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.evaluation import runs
+from hushrec.gate import LocalGate
+from hushrec.papers.dpals import DPALS
+from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, counted
+from hushrec.privacy.journal import Journal
+from hushrec.users import FittedUsers
+from tests.algorithms.cases import hostile_data, ratings_of
+from tests.privacy.kills import Kill, Killed, noise_by_label
+
+BUDGET = Budget(3.0, 1e-6)
+FORK = get_context("fork")
+LABELS = ("first", "second", "blocks", "last")
+OTHER_ROWS = ratings_of({}, Domain((1, 2), (1, 5)))
+MODEL = PrivateALS(rank=2, bias_rounds=1, iterations=1, features=False)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+def plan_of(budget: Budget = BUDGET) -> Plan:
+    share = budget.share(1 / len(LABELS))
+    return Plan(budget, [Release(label, share, 1.0, "user", "add-remove") for label in LABELS])
+
+
+def rows(seed: int = 5, users: int = 23):
+    return ratings_of(hostile_data(np.random.default_rng(seed), users))
+
+
+def toy(path, *, resume=False, rows=1.0, **binding) -> list[float]:
+    """A training without a model: each release is of what the ones before it came to."""
+    plan = plan_of()
+    accountant = Accountant(BUDGET, ledger=Ledger(path), resume=resume)
+    accountant.check(plan)
+    with accountant.training(plan, **binding):
+        gate, found = LocalGate(accountant, plan), [rows]
+        for label in LABELS:
+            value = np.full(3, found[-1])
+            if label == "blocks":
+                blocks = iter([value, 2 * value, 3 * value])
+                noisy = sum(gate.release_blocks(label, Bounded(blocks, counted(1.0))))
+            else:
+                noisy = gate.release(label, Bounded(value, counted(1.0)))
+            found.append(float(noisy.sum()))
+    assert accountant.releases == plan.releases
+    return found
+
+
+def draws(labels) -> Counter:
+    """How often each release was drawn; a stream is drawn in three blocks, or in fewer if it was killed."""
+    count = Counter(labels)
+    return Counter({label: -(-number // (3 if label == "blocks" else 1)) for label, number in count.items()})
+
+
+def charges(path) -> Counter:
+    with Ledger(path)._transaction("DEFERRED") as connection:
+        return Counter(row[0] for row in connection.execute("SELECT label FROM charges"))
+
+
+def check_books(path, drawn) -> int:
+    """Every draw has a charge of its own; how many charges there are beyond those that are needed."""
+    charged = charges(path)
+    for label, number in draws(drawn).items():
+        assert number <= charged[label]
+    return charged.total() - len(LABELS)
+
+
+def files(path) -> list[Path]:
+    folder = path.with_name("ledger.sqlite.trainings")
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+# a training that is killed
+
+
+def killed_process(path, log, at, resume) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        noise_by_label(patch, log)
+        Kill(patch, at, process=True)
+        toy(path, resume=resume)
+
+
+def check_kills(folder, seeds) -> None:
+    """A process that is killed at random steps, again and again, and what comes of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        noise_by_label(patch, [])
+        whole = toy(folder / "whole.sqlite")
+    for seed in seeds:
+        chance, path, log = random.Random(seed), folder / f"{seed}.sqlite", folder / f"{seed}.log"
+        Ledger(path)
+        log.touch()
+        for _ in range(chance.randint(1, 2)):
+            begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
+            process = FORK.Process(target=killed_process, args=(path, log, chance.randint(1, 90), begun))
+            process.start()
+            process.join()
+            assert process.exitcode == -signal.SIGKILL or process.exitcode == 0
+            if process.exitcode == 0:
+                break
+        if process.exitcode == -signal.SIGKILL:
+            begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
+            with pytest.MonkeyPatch.context() as patch:
+                noise_by_label(patch, log)
+                assert toy(path, resume=begun) == whole
+        check_books(path, log.read_text().split())
+
+
+def test_processes_killed_at_random_steps(tmp_path):
+    check_kills(tmp_path, range(8))
+
+
+@pytest.mark.full
+def test_processes_killed_at_a_thousand_random_steps(tmp_path):
+    check_kills(tmp_path, range(8, 1008))
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.full)])
+def test_a_kill_at_every_step(path, stride):
+    """Killed: a charge after the draw, a value used before it is on the disk, values out of order."""
+    with pytest.MonkeyPatch.context() as patch:
+        noise_by_label(patch, [])
+        counter = Kill(patch)
+        whole = toy(path)
+    assert not files(path) and counter.steps > 50
+    lost = set()
+    for at in range(1, counter.steps + 1, stride):
+        path.unlink()
+        for each in (*files(path), *path.parent.glob("ledger.sqlite-*")):
+            each.unlink()
+        drawn: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            noise_by_label(patch, drawn)
+            Kill(patch, at)
+            with pytest.raises(Killed):
+                toy(path)
+        begun = any(each.suffix == ".json" for each in files(path))
+        finished = not begun and charges(path).total() == len(LABELS)
+        with pytest.MonkeyPatch.context() as patch:
+            noise_by_label(patch, drawn)
+            if finished:
+                with pytest.raises(InputError, match="closed"):
+                    toy(path, resume=True)
+                continue
+            assert toy(path, resume=begun) == whole
+        extra = check_books(path, drawn)
+        assert extra in (0, 1) and not [each for each in files(path) if each.suffix != ".part"]
+        lost.add(extra)
+    assert lost == {0, 1}
+
+
+@pytest.mark.parametrize("model", [MODEL, DPALS(rank=2, iterations=2)], ids=lambda model: model.name)
+def test_the_bytes_are_those_of_a_run_that_was_not_killed(path, monkeypatch, model):
+    drawn: list[str] = []
+    noise_by_label(monkeypatch, drawn)
+    whole = model.fit(rows(), Accountant(BUDGET, ledger=Ledger(path.with_name("whole.sqlite"))), seed=1)
+    chance, resume, kills, content = random.Random(7), False, 0, None
+    while content is None:
+        with pytest.MonkeyPatch.context() as patch:
+            Kill(patch, chance.randint(20, 60))
+            try:
+                accountant = Accountant(BUDGET, ledger=Ledger(path), resume=resume)
+                with accountant.training(None):
+                    content = model.fit(rows(), accountant, seed=1)
+            except Killed:
+                kills, resume = kills + 1, True
+        assert kills < 40
+    for name, array in whole.arrays.items():
+        assert np.asarray(content.arrays[name]).tobytes() == np.asarray(array).tobytes()
+    assert kills >= 2
+    if Ledger(path).summary("default", 1e-6).charges == len(whole.privacy.releases):
+        assert content.to_bytes() == whole.to_bytes()
+
+
+def test_nothing_is_drawn_or_charged_again_and_other_rows_cost_the_same(path, monkeypatch):
+    drawn: list[str] = []
+    noise_by_label(monkeypatch, drawn)
+    ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
+    whole = MODEL.fit(rows(), Accountant(BUDGET, ledger=Ledger(path.with_name("whole.sqlite"))))
+    drawn.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FittedUsers, "item_biases", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            MODEL.fit(rows(), Accountant(BUDGET, ledger=ledger))
+    before = list(drawn)
+    accountant = Accountant(BUDGET, ledger=ledger, resume=True)
+    model = MODEL.fit(rows(6, 40), accountant)
+    assert Counter(drawn) == Counter(release.label for release in accountant.releases)
+    assert before == drawn[: len(before)] and len(before) >= 2
+    assert accountant.releases == model.privacy.releases == whole.privacy.releases
+    assert ledger.summary("default").charges == len(drawn) and ledger.summary("default").runs == 1
+
+
+def test_a_number_of_users_that_was_released_is_not_released_again(path, monkeypatch):
+    drawn: list[str] = []
+    noise_by_label(monkeypatch, drawn)
+
+    def train(ledger, resume=False, keep=lambda model: None):
+        accountant = Accountant(BUDGET, ledger=ledger, resume=resume)
+        return runs.train("private-als", rows(), accountant, seed=2, keep=keep)
+
+    whole = train(Ledger(path.with_name("whole.sqlite")))
+    drawn.clear()
+
+    def killed(model):
+        raise Killed
+
+    with pytest.raises(Killed):
+        train(Ledger(path), keep=killed)
+    before = len(drawn)
+    assert train(Ledger(path), resume=True).to_bytes() == whole.to_bytes()
+    assert len(drawn) == before
+
+
+# what cannot be resumed
+
+
+def killed(path, at=None, label="last", **binding) -> None:
+    """A toy training, killed before (or, with `at`, within) its last release."""
+    with pytest.MonkeyPatch.context() as patch:
+        release = Accountant.release
+
+        def stopping(self, bounded, mechanism, name, **options):
+            if name == label:
+                if at is None:
+                    raise Killed
+                Kill(patch, at)
+            return release(self, bounded, mechanism, name, **options)
+
+        patch.setattr(Accountant, "release", stopping)
+        with pytest.raises(Killed):
+            toy(path, **binding)
+
+
+def test_a_lost_draw_is_charged_again_where_there_is_room(path, monkeypatch):
+    noise_by_label(monkeypatch, drawn := [])
+    lost_at = next(at for at in range(1, 40) if _lost(path.with_name(f"{at}.sqlite"), at))
+    for name, budget in (("tight", BUDGET), ("wide", Budget(6.0, 1e-6))):
+        place = path.with_name(f"{name}.sqlite")
+        Ledger(place).open_dataset("default", budget)
+        killed(place, lost_at)
+        drawn.clear()
+        if name == "tight":
+            with pytest.raises(BudgetError, match=r"charged again.* past its budget .*left"):
+                toy(place, resume=True)
+            assert not drawn and charges(place).total() == len(LABELS)
+        else:
+            toy(place, resume=True)
+            assert drawn == ["last"] and charges(place) == Counter(LABELS) + Counter(["last"])
+            accountant = Accountant(BUDGET, ledger=Ledger(place))
+            assert "drawn" not in str(accountant.statement().notes)
+
+
+def _lost(path, at) -> bool:
+    killed(path, at)
+    with Ledger(path)._transaction("DEFERRED") as connection:
+        run = connection.execute("SELECT run FROM charges").fetchone()[0]
+    last = Ledger(path).numbered("default", run)[-1]
+    return (
+        last.release[0] == "last"
+        and last.file is None
+        and not any(p.suffix == ".npy" for p in files(path)[-1:])
+    )
+
+
+def test_a_statement_says_what_was_lost(path, monkeypatch):
+    noise_by_label(monkeypatch, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "keep", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(Path, "replace", lambda *_: None)
+        with pytest.raises(Killed):
+            ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path)))
+    # the header did not get its name: nothing to take up, and the one charge stays
+    with pytest.raises(InputError, match="no unfinished training"):
+        ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
+    for each in files(path):
+        each.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "keep", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path)))
+    model = ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
+    assert any("lost 1 noisy values" in note for note in model.privacy.notes)
+
+
+@pytest.mark.parametrize(
+    "other, word",
+    [
+        ({"seed": 1}, "seed"),
+        ({"model": PrivateALS(rank=3, bias_rounds=1, iterations=1, features=False)}, "plan|settings"),
+        ({"rows": OTHER_ROWS}, "catalogue and range"),
+        ({"budget": Budget(2.0, 1e-6)}, "plan"),
+        ({"dataset": "another"}, "no unfinished training"),
+        ({"model": ItemBias()}, "model"),
+    ],
+)
+def test_another_training_is_refused(path, monkeypatch, other, word):
+    noise_by_label(monkeypatch, drawn := [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FittedUsers, "item_biases", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            MODEL.fit(rows(), Accountant(BUDGET, ledger=Ledger(path)))
+    given = {"model": MODEL, "rows": rows(), "budget": BUDGET, "dataset": "default", "seed": 0} | other
+    drawn.clear()
+    accountant = Accountant(given["budget"], ledger=Ledger(path), dataset=given["dataset"], resume=True)
+    with pytest.raises(InputError, match=word):
+        given["model"].fit(given["rows"], accountant, seed=given["seed"])
+    assert not drawn
+
+
+def test_a_finished_training_is_closed(path):
+    ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path)))
+    assert not files(path)
+    with pytest.raises(InputError, match="has finished is closed"):
+        ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
+
+
+def test_without_noise_or_ledger_nothing_is_kept_or_resumed(path):
+    for options in ({}, {"data_is_public": True}):
+        with pytest.raises(InputError, match="keeps a journal"):
+            Accountant(BUDGET, resume=True, **options)
+    with pytest.raises(InputError, match="keeps a journal"):
+        Accountant(Budget(float("inf"), 1e-6), ledger=Ledger(path), resume=True)
+
+
+def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
+    noise_by_label(monkeypatch, [])
+    plan = plan_of()
+    accountant = Accountant(BUDGET, ledger=Ledger(path))
+    with accountant.training(plan):
+        accountant.release(Bounded(np.zeros(3), counted(1.0)), plan.releases[0].mechanism, "first")
+        with pytest.raises(InputError, match="still running"):
+            toy(path, resume=True)
+
+
+def test_a_changed_value_is_found(path):
+    killed(path)
+    value = next(each for each in files(path) if each.name.endswith(".1.npy"))
+    content = bytearray(value.read_bytes())
+    content[-1] ^= 1
+    value.write_bytes(content)
+    with pytest.raises(LedgerError, match="changed or damaged"):
+        toy(path, resume=True)
+    value.unlink()
+    with pytest.raises(LedgerError, match="No such file"):
+        toy(path, resume=True)
+
+
+def test_values_are_their_owners_alone_and_nothing_of_rows_is_kept(path):
+    killed(path, rows=12345.678, model="toy")
+    found = files(path)
+    assert {each.stat().st_mode & 0o077 for each in found} == {0} and found[
+        0
+    ].parent.stat().st_mode & 0o077 == 0
+    header = json.loads(next(each for each in found if each.suffix == ".json").read_text())
+    assert set(header) == {"dataset", "run", "first", "begun", "bindings"}
+    assert set(header["bindings"][0]) == {"model", "plan"}
+
+
+# a disk that is full
+
+
+def _full_disk(path, size, queue) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    try:
+        plan = plan_of()
+        accountant = Accountant(BUDGET, ledger=Ledger(path))
+        with accountant.training(plan):
+            blocks = (np.zeros(100_000) for _ in range(8))
+            noisy = Bounded(blocks, counted(1.0)), plan.releases[0].mechanism, "first"
+            if size > 5_000_000:
+                sum(each.sum() for each in accountant.release(*noisy))
+            else:
+                accountant.release(Bounded(np.zeros(2_000_000), counted(1.0)), *noisy[1:])
+        queue.put("done")
+    except BaseException as error:
+        queue.put((type(error).__name__, str(error)))
+
+
+@pytest.mark.parametrize("size, charged", [(4_000_000, 0), (6_000_000, 1)])
+def test_a_full_disk_is_one_sentence(path, size, charged):
+    """A value whose size is known has its room before it is charged; a stream stays charged."""
+    Ledger(path)
+    queue = FORK.Queue()
+    process = FORK.Process(target=_full_disk, args=(path, size, queue))
+    process.start()
+    kind, sentence = queue.get(timeout=60)
+    process.join()
+    assert kind == "LedgerError" and "\n" not in sentence and "File too large" in sentence
+    assert ("stays charged" in sentence) == bool(charged)
+    assert charges(path).total() == charged
+    assert [each.suffix for each in files(path)] == [".json"]
