@@ -5,13 +5,17 @@ page leads to that page, and a link to any other file to the repository. A link 
 warning.
 """
 
+from __future__ import annotations
+
+import logging
 import os
 import re
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
-from sphinx.util import logging
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -26,7 +30,7 @@ FROM_ROOT = {
     "README.md": "project/readme.md",
 }
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(f"sphinx.{__name__}")
 
 
 def in_repository(path: str) -> str:
@@ -42,7 +46,7 @@ def relinked(text: str, page: Path, shown_at: Path) -> str:
         target = Path(os.path.normpath(page.parent / found[1]))
         anchor = found[2] or ""
         if not target.exists() or not target.is_relative_to(ROOT):
-            _LOG.warning("%s links to %s, which is not there", page, found[1], location=str(page))
+            _LOG.warning("%s links to %s, which is not there", page, found[1])
             return found[0]
         path = target.relative_to(ROOT).as_posix()
         if path in FROM_ROOT:
