@@ -13,6 +13,7 @@ from .billboard import Billboard as Billboard, load as load
 from .data import (
     Domain as Domain,
     Ratings as Ratings,
+    Store as Store,
     leave_k_out as leave_k_out,
     paired_likes as paired_likes,
     realistic as realistic,

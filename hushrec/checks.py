@@ -10,7 +10,7 @@ import numpy as np
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
-    from hushrec.data import Ratings
+    from hushrec.data import Ratings, Store
     from hushrec.privacy import Accountant
 
 #: In there no square of a bound, in whatever units, overflows: an infinite one would pass for no clip.
@@ -101,7 +101,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def check_users(ratings: Ratings, accountant: Accountant) -> None:
+def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
     """Refuse ratings in which a user is not one row of her own, chosen without regard to the others."""
     if not ratings.users_differ:
         raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
 from hushrec.checks import check_users
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.partitioned import Engine, PartitionedUsers, Streaming
 from hushrec.privacy import Accountant, Bound, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version
 from hushrec.serving import UserState
@@ -185,19 +186,21 @@ class Estimator(Generic[PrivateSide]):
 
     def fit(
         self,
-        ratings: Ratings,
+        ratings: Ratings | Store,
         accountant: Accountant,
         *,
         seed: int = 0,
         progress: bool = False,
         share: float = 1.0,
+        engine: Engine | None = None,
     ) -> Billboard:
         """Train, spending whatever is left of the accountant's budget.
 
         Parameters
         ----------
-        ratings : Ratings
-            The private rows.
+        ratings : Ratings or Store
+            The private rows. Those of a store are read a block of users at a time, where the estimator can do
+            with that, and the bytes of the result are the same.
         accountant : Accountant
             The only way out for anything computed from the rows.
         seed : int
@@ -206,6 +209,8 @@ class Estimator(Generic[PrivateSide]):
             Show a bar with the number of releases made and the time, nothing else.
         share : float
             Part of what is left (of mu squared) to spend, in (0, 1].
+        engine : Engine, optional
+            Where the partitions of a store are worked on; by default in this process.
 
         Returns
         -------
@@ -220,12 +225,9 @@ class Estimator(Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         plan = self.check(ratings, accountant, seed, share)
-        journal, gate = (
-            self.journaled(ratings.domain, accountant, plan, seed),
-            LocalGate(accountant, plan, progress),
-        )
-        with journal, gate, one_blas_thread():
-            arrays = self.train(self.users(ratings.rated()), gate, int(seed))
+        side, gate = self._asked(ratings, accountant, engine), LocalGate(accountant, plan, progress)
+        with side as users, self.journaled(ratings.domain, accountant, plan, seed), gate, one_blas_thread():
+            arrays = self.train(users, gate, int(seed))
         privacy = self.statement(ratings, accountant)
         return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
 
@@ -238,9 +240,32 @@ class Estimator(Generic[PrivateSide]):
             plan, model=self.name, settings=settings, seed=int(seed), **public_inputs(domain)
         )
 
-    def check(self, ratings: Ratings, accountant: Accountant, seed: int = 0, share: float = 1.0) -> Plan:
+    @contextmanager
+    def _asked(
+        self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
+    ) -> Iterator[Any]:
+        """The private side of these rows; of a store, one that asks its partitions."""
+        streams = self.streams and self.exact_arithmetic and accountant.budget.private
+        if engine is not None and not (streams and isinstance(ratings, Store)):
+            raise InputError(
+                f"An engine works on a store, for a private model whose sums are exact; {self.name} here is"
+                " trained without one.",
+                parameter="engine",
+            )
+        if isinstance(ratings, Store):
+            ratings.verify()
+            if streams:
+                with (engine or Streaming()).asking(self.users, ratings) as ask:
+                    yield PartitionedUsers(self.users, ratings.domain, ask)
+                return
+            ratings = ratings.ratings()
+        yield self.users(ratings.rated())
+
+    def check(
+        self, ratings: Ratings | Store, accountant: Accountant, seed: int = 0, share: float = 1.0
+    ) -> Plan:
         """Refuse whatever can be refused before anything is spent; the releases of this run otherwise."""
-        if not isinstance(ratings, Ratings):
+        if not isinstance(ratings, Ratings | Store):
             raise InputError(
                 f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
                 " domain), which takes files and data frames."
@@ -275,7 +300,7 @@ class Estimator(Generic[PrivateSide]):
         accountant.check(plan)
         return plan
 
-    def statement(self, ratings: Ratings, accountant: Accountant) -> PrivacyStatement:
+    def statement(self, ratings: Ratings | Store, accountant: Accountant) -> PrivacyStatement:
         """What the accountant says after a run on these rows: it reads nothing of them but public marks."""
         budget, public = accountant.budget, self.public_inputs
         if ratings.by_position:

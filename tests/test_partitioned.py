@@ -3,42 +3,82 @@
 import numpy as np
 import pytest
 
-from hushrec.gate import LocalGate
+from hushrec import DPALS, InputError, Popular, Ratings
+from hushrec.data import store
 from hushrec.kernels import threads
-from hushrec.kernels.threads import one_blas_thread
-from hushrec.partitioned import PartitionedUsers, Question, answer_all
-from hushrec.privacy import Accountant
+from hushrec.partitioned import Streaming
+from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
+from hushrec.users import Users
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of
 
-STREAMED = [case for case in CASES if case.estimator.streams]
+# ---------------------------------------------------------------------- from a store
 
 
-def trained(case: Case, relation: str, partitions: int | None) -> dict:
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23)).rated()
-    accountant = Accountant(case.budget(relation), noise=SeededNoise(3))
-    plan = case.estimator.check(ratings, accountant)
-    make = case.estimator.users
-    users = make(ratings)
-    if partitions is not None:
-        ends = np.linspace(0, ratings.n_users, partitions + 1).astype(int)
-        parts = [ratings.rows(np.arange(low, high), keyed=True) for low, high in zip(ends, ends[1:])]
-
-        def ask(question: Question):
-            return answer_all(make, [lambda part=part: part for part in parts], question) or []
-
-        users = PartitionedUsers(make, ratings.domain, ask)
-    with one_blas_thread():
-        return case.estimator.train(users, LocalGate(accountant, plan), 1)
+def model_of(case: Case, rows, **options) -> bytes:
+    accountant = Accountant(case.budget("add-remove"), noise=SeededNoise(3))
+    return case.estimator.fit(rows, accountant, seed=1, **options).to_bytes()
 
 
-@pytest.mark.parametrize("case", STREAMED, ids=lambda case: case.name)
-def test_the_same_bytes_for_any_number_of_partitions(case: Case) -> None:
-    for relation in ("add-remove", "replace"):
-        whole = trained(case, relation, None)
-        for partitions, count in ((1, 1), (7, 3), (40, 2)):
-            with threads.limit(count):
-                parts = trained(case, relation, partitions)
-            assert {name: array.tobytes() for name, array in parts.items()} == {
-                name: array.tobytes() for name, array in whole.items()
-            }
+SHAPES = ((1, 1), (2, 2), (7, 8), (64, 2))  # partitions, threads
+#: A case of each kind of private side in the short form, and one that does not stream.
+SHORT = ("private-als", "private-eigenrec", "both", "item-bias", "popular", "one-bit-user", "dpals")
+
+
+def a_store_gives_the_model_of_the_memory(tmp_path, case: Case, shapes) -> None:
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    whole = model_of(case, ratings)
+    for partitions, count in shapes:
+        rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, replace=True)
+        with threads.limit(count):
+            assert model_of(case, rows) == whole
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_store_gives_the_model_of_the_memory(tmp_path, monkeypatch, name: str) -> None:
+    monkeypatch.setattr(store, "BLOCK_RATINGS", 8)
+    case = next(case for case in CASES if case.name == name)
+    shapes = SHAPES if name in ("private-als", "popular") else SHAPES[2:3]
+    a_store_gives_the_model_of_the_memory(tmp_path, case, shapes)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatch, case: Case) -> None:
+    if not isinstance(case.estimator.users(ratings_of({})), Users):
+        pytest.skip("a training of rows by position")
+    monkeypatch.setattr(store, "BLOCK_RATINGS", 8)
+    a_store_gives_the_model_of_the_memory(tmp_path, case, SHAPES if case.estimator.streams else SHAPES[:1])
+
+
+def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -> None:
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
+    rows.partitions()[1].path.write_bytes(b"")
+    accountant = Accountant(Budget(1, 1e-6))
+    with pytest.raises(InputError, match="part-00001.arrow"):
+        Popular().fit(rows, accountant)
+    assert not accountant.releases
+
+
+def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> None:
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain)
+    for estimator, data, budget in (
+        (Popular(), ratings, Budget(1, 1e-6)),
+        (DPALS(), rows, Budget(1, 1e-6)),
+        (Popular(), rows, Budget(np.inf, 1e-6)),
+    ):
+        accountant = Accountant(budget)
+        with pytest.raises(InputError, match="engine"):
+            estimator.fit(data, accountant, engine=Streaming())
+        assert not accountant.releases
+
+
+def test_nobody(tmp_path) -> None:
+    nobody = ratings_of({})
+    rows = Ratings.prepare(nobody, tmp_path / "s", nobody.domain)
+    found = [
+        Popular().fit(each, Accountant(Budget(1, 1e-6), noise=SeededNoise(3))) for each in (nobody, rows)
+    ]
+    assert found[0].to_bytes() == found[1].to_bytes()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.checks import CLIPS, check_numbers, check_users, check_within
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, Store
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.sparse_rows import used_columns
@@ -153,12 +153,12 @@ class Popular(Estimator[Users]):
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
 
-def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 0.01) -> int:
+def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
     """Number of users, released for a share of the budget, to plan with.
 
     Parameters
     ----------
-    ratings : Ratings
+    ratings : Ratings or Store
         The private rows.
     accountant : Accountant
         Charged ``share`` of its budget's mu squared.
@@ -180,5 +180,6 @@ def release_user_count(ratings: Ratings, accountant: Accountant, share: float = 
     sensitivity = counted(1.0).under(budget.relation)
     planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
     gate = LocalGate(accountant, Plan(budget, (planned,)))
-    noisy = gate.release("number of users", Users(ratings.rated()).count())
+    rows: Any = ratings.rated()
+    noisy = gate.release("number of users", Users(rows).count())
     return max(1, round(float(noisy[0])))

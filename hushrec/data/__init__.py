@@ -5,10 +5,12 @@ from hushrec.data.generators import paired_likes, realistic
 from hushrec.data.ratings import Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.data.splits import leave_k_out, split_by_time, split_ratings, strong_generalization
+from hushrec.data.store import Store
 
 __all__ = [
     "Domain",
     "Ratings",
+    "Store",
     "leave_k_out",
     "paired_likes",
     "realistic",

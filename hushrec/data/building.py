@@ -89,6 +89,16 @@ def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_ar
     return csr(values[last], items[last], np.array([0, len(last)]), domain.n_items)
 
 
+def latest(
+    domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray, times: np.ndarray | None
+) -> tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]:
+    """The entries that `build` would look at again, if others followed: users, items, ratings, times."""
+    values = within_range(ratings, domain)
+    found = _sorted_unique(users.codes, items, values, times, len(users.texts), domain.n_items)
+    codes = np.repeat(np.arange(len(found.counts), dtype=np.int32), found.counts)
+    return Encoded(codes, users.values, users.texts), found.items, found.values, found.times
+
+
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
     """Ratings as float32 that lie within the declared range, NaN for all others.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from hushrec.data.ids import as_text, compact, encode_ids, join_ids, parse_rating
 from hushrec.data.readers import ROLES, Columns, columns_of, find_columns, marks_of
+from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import encode_times, join_times
 from hushrec.errors import InputError
@@ -22,8 +22,6 @@ WITH_HEADER = ("csv", "tsv")
 N_JOKES = 100  # of Jester's published matrix
 _MISSING_JOKE = 99.0  # how Jester writes "not rated"
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB beside the columns that are kept
-_COMPRESSED = (".gz", ".bz2", ".zst")
-_TABLES = (".parquet", ".pq", ".csv", ".tsv")
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
@@ -34,20 +32,18 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
     return _one_below_another([_encoded(_read_file(file, columns, format, implicit)) for file in files])
 
 
-def files_at(path: str) -> list[Path]:
-    """In the order of their names, which is the order of their rows."""
-    if Path(path).is_dir():
-        inside = (file for file in sorted(Path(path).rglob("*")) if not file.name.startswith((".", "_")))
-        found = [file for file in inside if _suffix(file) in _TABLES]
-        if not found:
-            raise InputError(f"The folder {path!r} holds no Parquet, CSV or TSV file of ratings.")
-        return found
-    if glob.has_magic(path) and not Path(path).exists():
-        found = [Path(name) for name in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207
-        if not found:
-            raise InputError(f"No file matches {path!r}.")
-        return found
-    return [Path(path)]
+def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
+    """The columns of a file, some rows at a time, in their order; each is read as if it were alone."""
+    kind = _checked_kind(file, columns, format)
+    with _readable(file, kind):
+        if kind == "parquet":
+            yield from _parquet_chunks(file, columns, implicit)
+        elif kind == "jester":
+            with file.stream() as stream:
+                yield _read_jester(stream, implicit)
+        else:
+            with file.stream() as stream:
+                yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
 def _encoded(table: Columns) -> Columns:
@@ -66,39 +62,47 @@ def _one_below_another(tables: list[Columns]) -> Columns:
     )
 
 
-def file_format(path: Path, format: str | None) -> str:
+def file_format(file: File, format: str | None) -> str:
     """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
-    try:
-        with path.open("rb") as stream:
-            magic = stream.read(4)
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-    kind = _guess_format(path, magic) if format is None else format
+    magic = file.head(4)
+    kind = _guess_format(file, magic) if format is None else format
     if kind not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.", parameter="format")
     return kind
 
 
-def _read_file(path: Path, columns: Any, format: str | None, implicit: bool) -> Columns:
-    kind = file_format(path, format)
+def _checked_kind(file: File, columns: Any, format: str | None) -> str:
+    kind = file_format(file, format)
     unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
     if kind in unnamed and columns is not None and columns not in unnamed[kind]:
         raise InputError(
             f"A file of format {kind} has no column names; leave columns out.", parameter="columns"
         )
+    return kind
+
+
+@contextlib.contextmanager
+def _readable(file: File, kind: str) -> Iterator[None]:
     try:
-        if kind == "parquet":
-            return _read_parquet(path, columns, implicit)
-        with pa.input_stream(str(path), compression="detect") as stream:
-            if kind == "jester":
-                return _read_jester(stream, implicit)
-            return _read_text(stream, kind, columns, implicit)
+        yield
     except InputError:
         raise
     except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException):
         raise InputError(
-            f"{str(path)!r} is not a readable {kind} file; it may be damaged or cut short."
+            f"{file.path!r} is not a readable {kind} file; it may be damaged or cut short."
         ) from None
+
+
+def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
+    kind = _checked_kind(file, columns, format)
+    with _readable(file, kind):
+        if kind == "parquet":
+            return _read_parquet(file, columns, implicit)
+        with file.stream() as stream:
+            if kind == "jester":
+                return _read_jester(stream, implicit)
+            names, chosen, delimiter, blocks = _text_header(stream, file, kind, columns, implicit)
+            return _text_columns(blocks, names, chosen, delimiter, file, kind, implicit)
 
 
 def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[bytes]]:
@@ -108,35 +112,109 @@ def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[b
     return list(ROLES), "\t" if kind == "movielens-100k" else "::", lines_of(stream)
 
 
-def _read_text(stream: Any, kind: str, columns: Any, implicit: bool) -> Columns:
+def _text_header(
+    stream: Any, file: File, kind: str, columns: Any, implicit: bool
+) -> tuple[list[str], dict[str, Any], str, Iterator[bytes]]:
     names, delimiter, blocks = open_text(stream, kind)
-    chosen = find_columns(names, columns, implicit)
-    wanted = [names.index(name) for name in chosen.values()]
+    return names, find_columns(_with_keys(names, file), columns, implicit), delimiter, blocks
+
+
+def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
+    names, chosen, delimiter, blocks = _text_header(stream, file, kind, columns, implicit)
+    for block in blocks:
+        yield _text_columns([block], names, chosen, delimiter, file, kind, implicit)
+
+
+def _text_columns(
+    blocks: Iterable[bytes],
+    names: list[str],
+    chosen: dict[str, Any],
+    delimiter: str,
+    file: File,
+    kind: str,
+    implicit: bool,
+) -> Columns:
+    inside = [role for role, name in chosen.items() if name in names]
+    wanted = [names.index(chosen[role]) for role in inside]
     quoted = kind in WITH_HEADER and delimiter != "::"
-    cells = dict(zip(chosen, read_fields(blocks, len(names), wanted, delimiter, quoted)))
-    users, items = as_text(cells["user"]), as_text(cells["item"])
+    cells = dict(zip(inside, read_fields(blocks, len(names), wanted, delimiter, quoted)))
+    if "user" not in cells and "item" not in cells:
+        raise InputError(f"{file.path!r} has neither a column of users nor one of items.")
+    length = len(next(iter(cells.values())))
+    cells |= {role: _repeated(file, chosen[role], length) for role in chosen if role not in cells}
+    users, items = (as_text(cells[r]) if r in inside else cells[r] for r in ("user", "item"))
     return columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
 
 
-def _read_parquet(path: Path, columns: Any, implicit: bool) -> Columns:
-    from pyarrow import parquet
+def _with_keys(names: list[str], file: File) -> list[str]:
+    """The names of a file's columns, then those of the keys that its folders' names hold."""
+    return names + [name for name in file.keys if name not in names]
 
-    schema = parquet.read_schema(path)
-    chosen = find_columns(schema.names, columns, implicit)
-    kinds = {role: schema.field(name).type for role, name in chosen.items()}
-    text = [chosen[r] for r, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_binary(kind)]
-    parts: dict[str, list[Any]] = {role: [] for role in chosen}
-    with parquet.ParquetFile(path, read_dictionary=text) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(chosen.values())):
-            for role, name in chosen.items():
-                column = batch.column(name)
-                parts[role].append(encode_times(column) if role == "time" else compact(column))
-            del batch, column
-            pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
-    times = np.concatenate([np.zeros(0, np.int64), *parts.pop("time")]) if "time" in chosen else None
-    found = [pa.chunked_array(part or [], None if part else kinds[role]) for role, part in parts.items()]
+
+def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
+    """A column of the value that a folder's name holds."""
+    values = pa.array([file.keys[name]], pa.string())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), values)])
+
+
+def _read_parquet(file: File, columns: Any, implicit: bool) -> Columns:
+    parts: dict[str, list[Any]] = {}
+    opened = _Parquet(file, columns, implicit)
+    for part in opened.parts():
+        for role, column in part.items():
+            parts.setdefault(role, []).append(column)
+    times = None
+    if "time" in opened.chosen:
+        times = np.concatenate([np.zeros(0, np.int64), *parts.pop("time", [])])
+    found = [opened.column(role, parts.get(role, [])) for role in opened.chosen if role != "time"]
     table = columns_of(*found, *[None] * implicit, implicit=implicit)
-    return table._replace(times=times, marks=marks_of(schema))
+    return table._replace(times=times, marks=opened.marks)
+
+
+def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:
+    opened = _Parquet(file, columns, implicit)
+    for part in opened.parts():
+        times = part.pop("time", None)
+        found = [opened.column(role, [column]) for role, column in part.items()]
+        table = columns_of(*found, *[None] * implicit, implicit=implicit)
+        yield table._replace(times=times, marks=opened.marks)
+
+
+class _Parquet:
+    """The columns of a Parquet file by their roles."""
+
+    def __init__(self, file: File, columns: Any, implicit: bool) -> None:
+        from pyarrow import parquet
+
+        self._file, self._parquet = file, parquet
+        schema = parquet.read_schema(file.seekable())
+        self.chosen = find_columns(_with_keys(schema.names, file), columns, implicit)
+        self.marks = marks_of(schema)
+        self._inside = [name for name in self.chosen.values() if name in schema.names]
+        self._kinds = {name: schema.field(name).type for name in self._inside}
+
+    def parts(self) -> Iterator[dict[str, Any]]:
+        """Some rows at a time, times as numbers."""
+        texts = [n for n, kind in self._kinds.items() if pa.types.is_string(kind) or pa.types.is_binary(kind)]
+        with self._parquet.ParquetFile(self._file.seekable(), read_dictionary=texts) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=self._inside):
+                part: dict[str, Any] = {}
+                for role, name in self.chosen.items():
+                    if name not in self._kinds:
+                        repeated = _repeated(self._file, name, batch.num_rows)
+                        part[role] = encode_times(repeated) if role == "time" else repeated.chunk(0)
+                    else:
+                        column = batch.column(name)
+                        part[role] = encode_times(column) if role == "time" else compact(column)
+                        del column
+                del batch
+                yield part
+                del part
+                pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
+
+    def column(self, role: str, parts: list[Any]) -> pa.ChunkedArray:
+        """Parts of a column one below another."""
+        return pa.chunked_array(parts, None if parts else self._kinds.get(self.chosen[role], pa.string()))
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
@@ -165,12 +243,12 @@ def _read_jester(stream: Any, implicit: bool) -> Columns:
     return columns_of(who, what, values, implicit=implicit)._replace(marks=("by_position",))
 
 
-def _guess_format(path: Path, magic: bytes) -> str:
+def _guess_format(file: File, magic: bytes) -> str:
     """The format by the file's name, else by Parquet's magic bytes in a header's place; never by its rows."""
-    suffix = _suffix(path)
+    suffix = file.suffix
     if suffix in (".parquet", ".pq"):
         return "parquet"
-    if path.name.lower().startswith("jester-data"):
+    if file.name.lower().startswith("jester-data"):
         return "jester"
     if suffix in (".data", ".base", ".test"):
         return "movielens-100k"
@@ -179,10 +257,3 @@ def _guess_format(path: Path, magic: bytes) -> str:
     if magic == b"PAR1":
         return "parquet"
     return "tsv" if suffix == ".tsv" else "csv"
-
-
-def _suffix(path: Path) -> str:
-    name = path.name.lower()
-    for compression in _COMPRESSED:
-        name = name.removesuffix(compression)
-    return Path(name).suffix

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from hushrec.errors import InputError
 
@@ -24,6 +25,32 @@ def text_keys(texts: Iterable[str]) -> np.ndarray:
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def text_hashes(texts: pa.Array) -> np.ndarray:
+    """A hash of each text, as uint64: many times faster than `text_keys`, and good for dealing out only."""
+    offsets, data = texts_as_bytes(texts)
+    lengths = np.diff(offsets)
+    hashes = lengths.astype(np.uint64)
+    words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))  # the eight octets from each one on
+    left, rows = lengths.copy(), np.arange(len(lengths))
+    while len(rows := rows[left[rows] > 0]):
+        found = words[offsets[rows] + lengths[rows] - left[rows]]
+        beyond = np.uint64(8) * (8 - np.minimum(left[rows], 8)).astype(np.uint64)
+        found = found << beyond >> beyond  # what is not hers
+        hashes[rows] = mix(hashes[rows] * _GOLDEN + found)
+        left[rows] -= 8
+    return mix(hashes + _GOLDEN)
+
+
+def texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where each text begins and ends, and the UTF-8 octets of all, with eight more."""
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    octets = np.zeros(int(starts[-1] - starts[0]) + 8, np.uint8)
+    if data is not None:
+        octets[:-8] = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]
+    return starts - starts[0], octets
 
 
 def mix(values: np.ndarray) -> np.ndarray:

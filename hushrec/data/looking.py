@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from hushrec.data.building import build, within_range
 from hushrec.data.domain import Domain
-from hushrec.data.files import WITH_HEADER, file_format, files_at, open_text
+from hushrec.data.files import WITH_HEADER, file_format, open_text
 from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
 from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
+from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import ByteStream, read_fields
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
@@ -190,7 +191,7 @@ class _Read:
         self.is_text = self.format in ("csv", "tsv", "movielens-100k", "movielens-dat")
         if len(files) == 1 and self.is_text:
             _refuse_other_kinds(files[0])
-            with pa.input_stream(str(files[0]), compression="detect") as stream:
+            with files[0].stream() as stream:
                 self._read_lines(stream, columns, implicit)
             return
         self.table = read_columns(source, columns, format, implicit, domain)
@@ -198,7 +199,7 @@ class _Read:
         if self.format == "parquet":
             from pyarrow import parquet
 
-            names: Any = parquet.read_schema(files[0]).names
+            names: Any = parquet.read_schema(files[0].seekable()).names
         else:
             names = getattr(source, "column_names", getattr(source, "columns", ()))
         if len(names):
@@ -282,23 +283,22 @@ def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
             return
 
 
-def _refuse_other_kinds(path: Path) -> None:
+def _refuse_other_kinds(file: File) -> None:
     """Files that no column names will make a table of: say what they are."""
     from hushrec.errors import InputError
 
-    with path.open("rb") as file:
-        head = file.read(4096)
+    path, head = file.path, file.head(4096)
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise InputError(f"{str(path)!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
+        raise InputError(f"{path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
     if head.lstrip().startswith(b"{"):
         line = head.lstrip().split(b"\n", 1)[0]
         kind = "JSON lines" if _is_json(line) else "JSON"
-        raise InputError(f"{str(path)!r} looks like {kind}; write it as CSV or Parquet, a row a rating.")
+        raise InputError(f"{path!r} looks like {kind}; write it as CSV or Parquet, a row a rating.")
     try:
         head[:-4].decode()
     except UnicodeDecodeError:
         if not head.startswith(b"\x1f\x8b"):
-            raise InputError(f"{str(path)!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
+            raise InputError(f"{path!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
 
 
 def _is_json(line: bytes) -> bool:

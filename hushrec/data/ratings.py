@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from hushrec.errors import InputError
 
 if TYPE_CHECKING:
     from hushrec.data.looking import Look
+    from hushrec.data.store import Store
 
 
 #: The ids, given and canonical, of a user who is alone.
@@ -141,6 +143,42 @@ class Ratings:
     def read(cls, source: Any, domain: Domain, **options: Any) -> Ratings:
         """The same as `from_any`, by the name that is looked for."""
         return cls.from_any(source, domain, **options)
+
+    @staticmethod
+    def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
+        """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
+
+        What becomes of a row is what `from_any` makes of it, but for ids that are neither integers nor text,
+        which are kept as text. Memory is bounded; beside the store, which takes 5 to 8 bytes a rating and 4
+        more with its time, the rows lie on the same disk for a while, some 20 bytes each (docs/scaling.md).
+
+        Parameters
+        ----------
+        source : path, list of paths, or what else `from_any` takes
+            Also a path such as ``s3://bucket/folder``. What folders are named by, as in ``date=2024-06-30``,
+            is a column too.
+        out : path
+            The store, a folder. It comes into being whole.
+        domain : Domain
+        columns, format, implicit
+            As in `from_any`.
+        filesystem : pyarrow.fs.FileSystem, optional
+            Where the paths are.
+        partitions : int, optional
+            Into how many files the users are dealt out; by default by the number of rows.
+        replace : bool
+            Replace a store that is there.
+        progress : bool
+            Show how many rows were read: private.
+
+        Raises
+        ------
+        InputError
+            As in `from_any`; or the store cannot be written, and then there is none.
+        """
+        from hushrec.data.preparing import prepare
+
+        return prepare(source, out, domain, **options)
 
     @staticmethod
     def check(

@@ -11,7 +11,8 @@ from hushrec.estimator import public_inputs
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
-    from hushrec.data import Domain, Ratings
+    from hushrec.data import Domain, Ratings, Store
+    from hushrec.partitioned import Engine
     from hushrec.privacy import Accountant, Budget
 
 #: Stand in for a number of users that is yet to be released, where settings are checked before that.
@@ -96,7 +97,7 @@ def check_run(
 
 def train(
     name: str,
-    ratings: Ratings,
+    ratings: Ratings | Store,
     accountant: Accountant,
     *,
     n_users: int | None = None,
@@ -105,6 +106,7 @@ def train(
     progress: bool = False,
     share: float = 1.0,
     keep: Callable[[Billboard], None] = lambda billboard: None,
+    engine: Engine | None = None,
 ) -> Billboard:
     """Train a model by name, as ``hushrec train`` does.
 
@@ -112,14 +114,14 @@ def train(
     ----------
     name, settings
         As in :func:`choose`.
-    ratings : Ratings
+    ratings : Ratings or Store
         The private rows.
     accountant : Accountant
         Its budget is spent.
     n_users : int, optional
         Declared number of users. Without it, a model that is tuned to the number of users first releases
         that number, for the share of the budget that ``hushrec.algorithms.baselines`` documents.
-    seed, progress, share
+    seed, progress, share, engine
         As in :meth:`hushrec.algorithms.Estimator.fit`.
     keep : callable
         Puts the model away. A training that is killed before that is done can be resumed.
@@ -136,6 +138,8 @@ def train(
             accountant.check(anyone.releases(budget, domain, part))
             n_users = release_user_count(ratings, accountant)
         estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-        billboard = estimator.fit(ratings, accountant, seed=seed, progress=progress, share=share)
+        billboard = estimator.fit(
+            ratings, accountant, seed=seed, progress=progress, share=share, engine=engine
+        )
         keep(billboard)
     return billboard

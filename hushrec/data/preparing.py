@@ -1,0 +1,390 @@
+"""Tables of any size to a store: rows are dealt out to partitions of users, then each is cleaned by itself.
+
+What becomes of a row is decided by the functions that read a table into memory: `hushrec.data.files`,
+`hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.building`. A user's rows are in one
+partition in the order of the input, so that the same rows are left of her. Memory is bounded by the chunks
+that are read and by a few partitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from hushrec.data import store
+from hushrec.data.building import Rows, build, check_implicit, latest
+from hushrec.data.domain import Domain, check_domain
+from hushrec.data.files import file_format, read_chunks
+from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, positions_of, take
+from hushrec.data.keys import check_count, text_hashes
+from hushrec.data.ratings import Ratings
+from hushrec.data.readers import MARKS, Columns, read_columns
+from hushrec.data.sources import File, files_at
+from hushrec.data.times import join_times
+from hushrec.errors import InputError
+
+_PARTITION_ROWS = 1 << 21  # about so many rows are cleaned at a time by a thread, in some 200 MB
+_FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
+_FEW_PARTITIONS, _MOST_PARTITIONS = 8, 4096
+_ROW_BYTES = {"parquet": 8, "jester": 500}  # at least, of a row in a file; of others 12
+_LOCK = "lock"
+
+
+class _Options(NamedTuple):
+    """How tables are read."""
+
+    domain: Domain
+    columns: Any
+    format: str | None
+    implicit: bool
+
+
+def prepare(
+    source: Any,
+    out: str | os.PathLike[str],
+    domain: Domain,
+    *,
+    columns: Any = None,
+    format: str | None = None,
+    implicit: bool = False,
+    filesystem: Any = None,
+    partitions: int | None = None,
+    replace: bool = False,
+    progress: bool = False,
+) -> store.Store:
+    """Write a store; see `hushrec.data.Ratings.prepare`."""
+    check_domain(domain)
+    implicit = implicit or domain.likes
+    if implicit:
+        check_implicit(domain)
+    if partitions is not None and check_count("partitions", partitions) > _MOST_PARTITIONS:
+        raise InputError(f"partitions must be at most {_MOST_PARTITIONS:,}.", parameter="partitions")
+    options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
+    _check_target(target, replace)
+    chunks, rows = _chunks(source, options, filesystem)
+    with _workspace(target) as folder, _bar(progress, rows) as advance:
+        count = partitions or _partition_count(rows)
+        marks = _deal_out(chunks, options, folder, count, advance)
+        entries = _clean_all(domain, folder, count)
+        _finish(domain, folder, entries, marks)
+        _check_target(target, replace)  # another one may have been faster
+        _put(folder, target)
+    return store.Store(target, domain)
+
+
+# ---------------------------------------------------------------------- what is read
+
+
+def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
+    """The columns of the source, some rows at a time, and about how many rows there are."""
+    if isinstance(source, Ratings):
+        return _of_ratings(source, options.domain), source.n_ratings
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        if filesystem is not None:
+            raise InputError("filesystem is for paths; leave it out for a table in memory.")
+        found = read_columns(source, options.columns, options.format, options.implicit, options.domain)
+        return [found], len(found.ratings)
+    files = [file for path in paths for file in files_at(os.fspath(path), filesystem)]
+    if not files:
+        raise InputError("There are no files to read; pass the paths of some.")
+    kinds = [file_format(file, options.format) for file in files]
+    if len(files) > 1 and "jester" in kinds:
+        raise InputError("Users of these files are row numbers, which each file has; read one file only.")
+    rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
+    each = (read_chunks(file, options.columns, options.format, options.implicit) for file in files)
+    return (chunk for chunks in each for chunk in chunks), rows
+
+
+def _of_ratings(ratings: Ratings, domain: Domain) -> list[Columns]:
+    if ratings.domain.fingerprint != domain.fingerprint:
+        raise InputError("These ratings were read over another domain; read them again over this one.")
+    counts = np.diff(ratings.matrix.indptr)
+    users = Encoded(
+        np.repeat(np.arange(len(counts), dtype=np.int32), counts), ratings.user_values, ratings.user_texts
+    )
+    items = Encoded(ratings.matrix.indices, domain.item_texts, domain.item_texts)
+    marks = tuple(mark for mark in MARKS if getattr(ratings, mark))
+    return [Columns(users, items, ratings.matrix.data.copy(), ratings.times, marks)]
+
+
+def _rows_of(file: File, kind: str) -> int:
+    """Rows of a Parquet file; about as many as another file may have."""
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        try:
+            return parquet.read_metadata(file.seekable()).num_rows
+        except (OSError, pa.ArrowException):
+            return 0  # said when it is read
+    unpacked = 4 if file.name.lower().endswith((".gz", ".bz2", ".zst")) else 1
+    return unpacked * file.size() // _ROW_BYTES.get(kind, 12)
+
+
+def _partition_count(rows: int) -> int:
+    few = _FEW_PARTITIONS if rows > _PARTITION_ROWS // 8 else 1
+    return min(max(math.ceil(rows / _PARTITION_ROWS), few), _MOST_PARTITIONS)
+
+
+# ---------------------------------------------------------------------- first pass: rows to partitions
+
+
+def _deal_out(
+    chunks: Iterable[Columns], options: _Options, folder: Path, count: int, advance: Callable[[int], object]
+) -> set[str]:
+    """Append every row to its user's partition, in the order of the input; the marks of the source."""
+    marks: set[str] = set()
+    with ThreadPoolExecutor(_workers()) as pool:
+        for chunk, pieces in _ahead(pool, partial(_dealt, domain=options.domain, count=count), chunks):
+            for number, piece in pieces:
+                with (
+                    (folder / _spill(number)).open("ab") as file,
+                    pa.ipc.new_stream(file, piece.schema) as out,
+                ):
+                    out.write_batch(piece)
+            marks |= set(chunk.marks)
+            advance(len(chunk.ratings))
+    return marks
+
+
+def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Iterable[Any]) -> Iterator[Any]:
+    """Inputs with their results in their order, of which a few are computed ahead."""
+    waiting: deque[tuple[Any, Future[Any]]] = deque()
+    for each in inputs:
+        waiting.append((each, pool.submit(function, each)))
+        if len(waiting) > _workers():
+            given, future = waiting.popleft()
+            yield given, future.result()
+    while waiting:
+        given, future = waiting.popleft()
+        yield given, future.result()
+
+
+def _dealt(chunk: Columns, domain: Domain, count: int) -> list[tuple[int, pa.RecordBatch]]:
+    """The rows of a chunk by partition, without those of no user."""
+    items = positions_of(encode_ids(chunk.items), domain.item_texts)
+    users = encode_ids(chunk.users)
+    part = (text_hashes(users.texts) % np.uint64(count)).astype(np.int16 if count < 1 << 15 else np.int32)
+    part = np.append(part, part.dtype.type(-1))[users.codes]
+    order = np.argsort(part, kind="stable")
+    ends = np.searchsorted(part[order], np.arange(count + 1))
+    order = order[ends[0] :]
+    codes = pa.array(users.codes[order])
+    table = {name: column.take(codes) for name, column in store.id_columns(users).items()}
+    table |= {"item": pa.array(items[order]), "rating": pa.array(chunk.ratings[order])}
+    if chunk.times is not None:
+        table["time"] = pa.array(chunk.times[order])
+    batch, starts = pa.record_batch(table), ends - ends[0]
+    sizes = np.diff(starts)
+    return [(int(k), batch.slice(starts[k], sizes[k])) for k in np.flatnonzero(sizes)]
+
+
+# ---------------------------------------------------------------------- second pass: each partition
+
+
+def _clean_all(domain: Domain, folder: Path, count: int) -> list[dict[str, Any]]:
+    with ThreadPoolExecutor(_workers()) as pool:
+        return list(pool.map(partial(_clean, domain, folder), range(count)))
+
+
+def _clean(domain: Domain, folder: Path, number: int) -> dict[str, Any]:
+    """Clean a partition and write it; its entry in the manifest."""
+    spilled, name = folder / _spill(number), f"part-{number:05d}.arrow"
+    rows = _rows_of_spill(domain, spilled)
+    batches = store.partition_batches(rows)
+    kind = getattr(rows.user_values, "type", None)
+    entry = _write(folder / name, store.arrow_bytes(batches))
+    spilled.unlink(missing_ok=True)
+    return entry | {
+        "users": rows.matrix.shape[0],
+        "ratings": int(rows.matrix.nnz),
+        "blocks": len(batches),
+        "ids": str(kind if kind is not None and pa.types.is_integer(kind) else pa.large_string()),
+        "times": rows.times is not None,
+    }
+
+
+def _rows_of_spill(domain: Domain, path: Path) -> Rows:
+    """The rows that are left of a partition."""
+    held: list[tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]] = []
+    for run in _runs(path):
+        held.append(_columns_of(run))
+        if sum(len(each[1]) for each in held) > _FOLDED_ROWS:
+            held = [latest(domain, *_joined(held))]
+    if not held:
+        none = np.zeros(0, np.int32)
+        ids = pa.array([], pa.large_string())
+        held = [(Encoded(none, ids, ids), none, np.zeros(0, np.float32), None)]
+    return build(domain, *_joined(held))
+
+
+def _joined(parts: Sequence[tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    users, items, ratings, times = zip(*parts)
+    return (
+        join_ids(users),
+        np.concatenate(items),
+        np.concatenate(ratings),
+        join_times(times, [len(each) for each in items]),
+    )
+
+
+def _runs(path: Path) -> Iterator[pa.Table]:
+    """The rows of a partition in the order of the input, those of one type together."""
+    if not path.exists():
+        return
+    run: list[pa.RecordBatch] = []
+    with path.open("rb") as file:
+        end = path.stat().st_size
+        while file.tell() < end:
+            batch = pa.ipc.open_stream(file).read_all().combine_chunks().to_batches()[0]
+            if run and (batch.schema != run[0].schema or sum(b.num_rows for b in run) > _FOLDED_ROWS):
+                yield pa.Table.from_batches(run)
+                run = []
+            run.append(batch)
+    if run:
+        yield pa.Table.from_batches(run)
+
+
+def _columns_of(table: pa.Table) -> tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]:
+    names = table.column_names
+    if "text" in names:
+        codes, texts = dictionary(table.column("text"))
+        values = texts
+        if "user" in names:
+            first = np.full(len(texts), len(codes))
+            np.minimum.at(first, codes, np.arange(len(codes)))
+            values = take(table.column("user").combine_chunks(), first)
+        users = Encoded(codes, values, texts)
+    else:
+        users = encode_ids(table.column("user"))
+    times = table.column("time").to_numpy() if "time" in names else None
+    return users, table.column("item").to_numpy(), np.array(table.column("rating").to_numpy()), times
+
+
+# ---------------------------------------------------------------------- the folder
+
+
+def _check_target(target: Path, replace: bool) -> None:
+    if target.exists():
+        if not store.is_store(target) and not (target.is_dir() and not any(target.iterdir())):
+            raise InputError(f"{str(target)!r} is there and no store; pass another name.")
+        if store.is_store(target) and not replace:
+            raise InputError(f"{str(target)!r} is there already; pass another name, or say to replace it.")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise InputError(
+            f"Cannot write to {str(target.parent)!r}; pass a path in a folder that exists and is writable."
+        )
+
+
+@contextlib.contextmanager
+def _workspace(target: Path) -> Iterator[Path]:
+    """A folder beside the target that is gone afterwards; that of a killed process goes with the next."""
+    for old in target.parent.glob(f".{target.name}.*.preparing"):
+        if _lock(old / _LOCK, None):
+            shutil.rmtree(old, ignore_errors=True)
+    try:
+        folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
+        with (folder / _LOCK).open("wb") as lock:
+            _lock(folder / _LOCK, lock)
+            yield folder
+    except OSError as error:
+        raise InputError(
+            f"Cannot write {str(target)!r} ({error.strerror or error}); free space or pass another path."
+        ) from None
+    finally:
+        with contextlib.suppress(NameError, OSError):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(path: Path, file: Any) -> bool:
+    """Hold a lock for as long as the process lives; or without a file, see whether nobody does."""
+    try:
+        import fcntl
+
+        with contextlib.nullcontext(file) if file else path.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:
+    """The manifest, last."""
+    kinds, timed = {each.pop("ids") for each in entries if each["users"]}, [e.pop("times") for e in entries]
+    manifest = store.new_manifest(
+        domain,
+        entries,
+        catalogue=_write(folder / store.CATALOGUE, store.catalogue_bytes(domain)),
+        ids=kinds.pop() if len(kinds) == 1 else "large_string",
+        times=any(timed),
+        **{mark: mark in marks for mark in MARKS},
+    )
+    (folder / _LOCK).unlink()
+    _write(folder / store.MANIFEST, store.manifest_bytes(manifest))
+    _sync(folder)
+
+
+def _put(folder: Path, target: Path) -> None:
+    """Give the folder its name."""
+    if store.is_store(target):
+        old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
+        target.replace(old / "old")
+        folder.replace(target)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        folder.replace(target)
+    _sync(target.parent)
+
+
+def _write(path: Path, content: Any) -> dict[str, Any]:
+    """Write a file, to the disk; what a manifest says of it."""
+    octets = memoryview(content)
+    with path.open("wb") as file:
+        file.write(octets)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"file": path.name, "bytes": len(octets), "sha256": hashlib.sha256(octets).hexdigest()}
+
+
+def _sync(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _spill(number: int) -> str:
+    return f"rows-{number:05d}.spill"
+
+
+def _workers() -> int:
+    return min(4, os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def _bar(shown: bool, rows: int) -> Iterator[Callable[[int], object]]:
+    """Rows that were read, for the curator alone."""
+    if not shown:
+        yield lambda count: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=rows, desc="preparing (private)", unit=" rows", unit_scale=True) as bar:
+        yield bar.update

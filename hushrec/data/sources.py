@@ -1,0 +1,151 @@
+"""Where files of ratings lie: one path, a folder, a pattern of names, or any of them in an object store."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from hushrec.errors import InputError
+
+_COMPRESSED = (".gz", ".bz2", ".zst")
+_TABLES = (".parquet", ".pq", ".csv", ".tsv")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+class File(NamedTuple):
+    """A file to read.
+
+    Attributes
+    ----------
+    path : str
+    filesystem : pyarrow.fs.FileSystem or None
+        None is this machine's.
+    keys : dict of str to str
+        What the names of its folders say of all its rows, as in ``date=2024-06-30/part-0.parquet``.
+    """
+
+    path: str
+    filesystem: Any = None
+    keys: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """Without its folders."""
+        return Path(self.path).name
+
+    @property
+    def suffix(self) -> str:
+        """Of the name without what says how it is compressed, in small letters."""
+        name = self.name.lower()
+        for compression in _COMPRESSED:
+            name = name.removesuffix(compression)
+        return Path(name).suffix
+
+    def head(self, size: int) -> bytes:
+        """The first bytes.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read.
+        """
+        try:
+            if self.filesystem is None:
+                with Path(self.path).open("rb") as local:
+                    return local.read(size)
+            with self.filesystem.open_input_stream(self.path, compression=None) as remote:
+                return remote.read(size)
+        except (OSError, pa.ArrowException) as error:
+            why = getattr(error, "strerror", None) if self.filesystem is None else None
+            raise InputError(f"{self.path!r} cannot be read: {why or 'it could not be opened'}.") from None
+
+    def size(self) -> int:
+        """Bytes; 0 where nobody knows."""
+        if self.filesystem is None:
+            return Path(self.path).stat().st_size
+        return self.filesystem.get_file_info(self.path).size or 0
+
+    def seekable(self) -> Any:
+        """What a Parquet reader takes."""
+        return self.path if self.filesystem is None else self.filesystem.open_input_file(self.path)
+
+    def stream(self) -> Any:
+        """Its bytes, uncompressed, to be closed."""
+        if self.filesystem is None:
+            return pa.input_stream(self.path, compression="detect")
+        return self.filesystem.open_input_stream(self.path, compression="detect")
+
+
+def files_at(path: str, filesystem: Any = None) -> list[File]:
+    """The files of a path, in the order of their names, which is the order of their rows.
+
+    Parameters
+    ----------
+    path : str
+        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as ``s3://bucket/folder``
+        of a file or a folder.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where the path is; by default an address says it, and this machine is meant without one.
+    """
+    if filesystem is None and _URI.match(path):
+        filesystem, path = _addressed(path)
+    if filesystem is not None:
+        return _elsewhere(path, filesystem)
+    if Path(path).is_dir():
+        inside = sorted(file for file in Path(path).rglob("*") if file.is_file())
+        return _tables(path, [(str(file), file.relative_to(path).as_posix()) for file in inside], None)
+    if glob.has_magic(path) and not Path(path).exists():
+        found = [File(name) for name in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207
+        if not found:
+            raise InputError(f"No file matches {path!r}.")
+        return found
+    return [File(path)]
+
+
+def _addressed(address: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    try:
+        return fs.FileSystem.from_uri(address)
+    except (OSError, ValueError, pa.ArrowException):
+        raise InputError(
+            f"{address!r} is no address that pyarrow's file systems reach; pass for example"
+            " s3://bucket/folder, or a path of this machine."
+        ) from None
+
+
+def _elsewhere(path: str, filesystem: Any) -> list[File]:
+    from pyarrow import fs
+
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            raise InputError(f"{path!r} cannot be read: there is no such file or folder.")
+        if info.type != fs.FileType.Directory:
+            return [File(path, filesystem)]
+        inside = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+    except (OSError, pa.ArrowException):
+        raise InputError(f"{path!r} cannot be listed; are address and access right?") from None
+    names = sorted(each.path for each in inside if each.type == fs.FileType.File)
+    root = path.rstrip("/") + "/"
+    return _tables(path, [(name, name.removeprefix(root)) for name in names], filesystem)
+
+
+def _tables(folder: str, names: list[tuple[str, str]], filesystem: Any) -> list[File]:
+    """The tables among the files of a folder, each by its path and by its path within the folder."""
+    found = [File(path, filesystem, _keys(within)) for path, within in names]
+    found = [file for file in found if not file.name.startswith((".", "_")) and file.suffix in _TABLES]
+    if not found:
+        raise InputError(f"The folder {folder!r} holds no Parquet, CSV or TSV file of ratings.")
+    return found
+
+
+def _keys(within: str) -> dict[str, str]:
+    pairs = (folder.partition("=") for folder in PurePosixPath(within).parts[:-1])
+    return {name: "" if value == _NO_VALUE else unquote(value) for name, equals, value in pairs if equals}

@@ -1,0 +1,449 @@
+"""A store holds what the table holds when it is read into memory, and is written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from hushrec import Domain, InputError, Ratings, Store
+from hushrec.data import files, preparing, store, textfiles
+from tests.data.hostile_cells import LINES
+
+DOMAIN = Domain(("1", "2", "A7", "é", "5"), rating_range=(0.5, 5), max_ratings_per_user=3)
+
+
+def assert_same(found: Store, wanted: Ratings) -> None:
+    """The same rows of the same users, whose order alone is another."""
+    rows = found.ratings()
+    assert (found.n_users, found.n_ratings) == (wanted.n_users, wanted.n_ratings)
+    assert sorted(rows.user_texts.to_pylist()) == sorted(wanted.user_texts.to_pylist())
+    places = rows.user_index(wanted)
+    assert rows.user_column.take(pa.array(places)).to_pylist() == wanted.user_column.to_pylist()
+    again = rows.aligned_to(wanted)
+    for name in ("indptr", "indices", "data"):
+        assert getattr(again.matrix, name).tobytes() == getattr(wanted.matrix, name).tobytes()
+    assert again.matrix.dtype == wanted.matrix.dtype and again.matrix.indices.dtype == np.int32
+    if wanted.times is None or not wanted.n_ratings:
+        assert rows.times is None or not rows.n_ratings
+    else:
+        assert (again.times == wanted.times).all()
+    assert (rows.by_position, rows.hand_picked) == (wanted.by_position, wanted.hand_picked)
+    found.verify()
+
+
+def table(n: int = 1000, seed: int = 0, **changes) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    columns = {
+        "user": rng.integers(0, 60, n),
+        "item": pa.array(rng.choice(["1", "2", "A7", "é", "5", "no such"], n)),
+        "rating": rng.integers(0, 12, n) / 2,
+        "time": rng.integers(10**9, 10**9 + 50, n),
+    }
+    return pa.table(columns | changes)
+
+
+@pytest.fixture(params=[1, 2, 7, 64])
+def partitions(request) -> int:
+    return request.param
+
+
+# ---------------------------------------------------------------------- the rows of the in-memory door
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_parquet_file(tmp_path, monkeypatch, partitions, timed) -> None:
+    monkeypatch.setattr(files, "_BATCH_ROWS", 64)
+    monkeypatch.setattr(store, "BLOCK_RATINGS", 16)
+    pq.write_table(table(), tmp_path / "t.parquet")
+    columns = {"time": True} if timed else None
+    found = Ratings.prepare(
+        tmp_path / "t.parquet", tmp_path / "s", DOMAIN, columns=columns, partitions=partitions
+    )
+    assert len(found.partitions()) == partitions and len(found.blocks()) >= partitions
+    assert_same(found, Ratings.read(tmp_path / "t.parquet", DOMAIN, columns=columns))
+    assert_same(Store(tmp_path / "s"), Ratings.read(tmp_path / "t.parquet", DOMAIN, columns=columns))
+
+
+TEXTS = st.sampled_from(
+    [
+        "a",
+        " a",
+        "a ",
+        "7",
+        "7.0",
+        "07",
+        "",
+        "  ",
+        "é",
+        "\ufffdx41",
+        "1e+20",
+        "x" * 40,
+        "nan",
+        "a" * 9,
+        "a" * 8,
+        "\0",
+    ]
+)
+CELLS = st.tuples(
+    TEXTS,
+    st.sampled_from(["1", "2", "1.0", " A7", "é", "", "6"]),
+    st.sampled_from([0.5, 1.0, 4.5, 5.0, 5.5, -0.0, float("nan"), float("inf")]),
+    st.integers(0, 3),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(CELLS, max_size=12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 9))
+def test_hostile_cells_in_any_pieces(tmp_path_factory, parts, count, folded) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "in").mkdir()
+    for number, rows in enumerate(parts):
+        users, items, ratings, times = zip(*rows) if rows else ((), (), (), ())
+        kinds = pa.string(), pa.string(), pa.float64(), pa.int64()
+        arrays = [pa.array(cells, kind) for cells, kind in zip((users, items, ratings, times), kinds)]
+        pq.write_table(pa.table(arrays, ["user", "item", "rating", "time"]), folder / f"in/{number}.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_BATCH_ROWS", 3)
+        patch.setattr(preparing, "_FOLDED_ROWS", folded)
+        found = Ratings.prepare(folder / "in", folder / "s", DOMAIN, columns={"time": True}, partitions=count)
+    assert_same(found, Ratings.read(folder / "in", DOMAIN, columns={"time": True}))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.sampled_from([line for line in LINES if len(line) < 70_000]), max_size=30), st.integers(1, 3)
+)
+def test_hostile_lines(tmp_path_factory, lines, count) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    (folder / "t.csv").write_bytes(b"user,item,rating\nann,1,4\n" + b"\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(textfiles, "_BLOCK_BYTES", 50)
+        found = Ratings.prepare(folder / "t.csv", folder / "s", DOMAIN, partitions=count)
+    assert_same(found, Ratings.read(folder / "t.csv", DOMAIN))
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        pa.array([1, 2, None, 2**63 - 1, 1, 2]),
+        pa.array([1, 2, None, 2**64 - 1, 1, 2], pa.uint64()),
+        pa.array([1.0, 2.5, None, 1e300, 1.0, 2.5]),
+        pa.array(["a", "b", None, "", " a", "b"]),
+        pa.array([b"a", b"\xff", None, b"", b" a", b"\xff"]),
+        pa.array(["a", "b", None, "", " a", "b"]).dictionary_encode(),
+        pa.array([True, False, None, True, True, False]),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_ids_of_any_type(tmp_path, users) -> None:
+    rows = table(6, user=users, item=["1", "2", "A7", "é", "2", "2"])
+    pq.write_table(rows, tmp_path / "t.parquet")
+    found, wanted = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, partitions=3), None
+    wanted = Ratings.read(tmp_path / "t.parquet", DOMAIN)
+    kept = pa.types.is_integer(users.type) or wanted.user_column.type in (pa.string(), pa.large_string())
+    if not kept:  # said in the documentation: other ids are kept as text
+        wanted = Ratings(DOMAIN, wanted.matrix, wanted.user_texts, wanted.user_texts)
+    assert_same(found, wanted)
+    if pa.types.is_integer(users.type):
+        assert found.ratings().user_column.type == wanted.user_column.type
+
+
+def test_files_whose_ids_are_of_different_types(tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(table(200), tmp_path / "in/a.parquet")
+    rows = table(200, seed=1)
+    texts = rows.set_column(0, "user", rows["user"].cast(pa.string()))
+    pq.write_table(texts, tmp_path / "in/b.parquet")
+    pq.write_table(table(200, seed=2), tmp_path / "in/c.parquet")
+    found = Ratings.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, columns={"time": True}, partitions=3)
+    assert_same(found, Ratings.read(tmp_path / "in", DOMAIN, columns={"time": True}))
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "tuple", "ratings", "matrix", "nobody"])
+def test_tables_in_memory(tmp_path, kind) -> None:
+    import scipy.sparse as sp
+
+    source = {
+        "arrow": lambda: table(),
+        "pandas": lambda: table().to_pandas(),
+        "tuple": lambda: (["a", "b", 7, None], ["1", "2", 5, 1], [1, 2, 3, 4]),
+        "ratings": lambda: Ratings.from_any(table(), DOMAIN, columns={"time": True}),
+        "matrix": lambda: sp.csr_array(np.array([[1, 0, 5, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 2, 9]])),
+        "nobody": lambda: ([], [], []),
+    }[kind]()
+    found = Ratings.prepare(source, tmp_path / "s", DOMAIN, partitions=2)
+    assert_same(found, Ratings.from_any(source, DOMAIN))
+
+
+def test_likes_take_four_octets(tmp_path) -> None:
+    domain = Domain(range(50), likes=True)
+    rng = np.random.default_rng(0)
+    rows = pa.table({"user": rng.integers(0, 100, 20_000), "item": rng.integers(0, 50, 20_000)})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", domain)
+    assert_same(found, Ratings.read(tmp_path / "t.parquet", domain))
+    assert sum(part.path.stat().st_size for part in found.partitions()) < 5 * found.n_ratings + 8000
+
+
+@pytest.mark.parametrize(
+    ("ratings", "octets"), [(np.arange(40_000) % 10 / 2 + 0.5, 5), (np.linspace(0.5, 5, 40_000), 8)]
+)
+def test_a_rating_takes_five_to_eight_octets_and_its_time_four(tmp_path, ratings, octets) -> None:
+    domain = Domain(range(40_000), (0.5, 5), max_ratings_per_user=40_000)
+    users, items = np.zeros(40_000, int), np.arange(40_000)
+    times = np.arange(40_000) + 10**9
+    for columns, size in (((users, items, ratings), octets), ((users, items, ratings, times), octets + 4)):
+        found = Ratings.prepare(columns, tmp_path / "s", domain, replace=True)
+        assert found.n_ratings == 40_000
+        (part,) = found.partitions()
+        assert size * 40_000 <= part.path.stat().st_size <= size * 40_000 + 5000
+
+
+def test_times_too_far_apart_for_four_octets(tmp_path) -> None:
+    source = (["a", "a", "b"], ["1", "2", "1"], [1, 2, 3], [-(10**12), None, 10**12])
+    found = Ratings.prepare(source, tmp_path / "s", DOMAIN)
+    assert_same(found, Ratings.from_any(source, DOMAIN))
+
+
+def test_more_than_256_different_ratings_and_minus_zero(tmp_path) -> None:
+    domain = Domain(range(300), (-1, 5), max_ratings_per_user=300)
+    for values in (np.linspace(-1, 5, 300), np.where(np.arange(300) % 2, 0.0, -0.0)):
+        source = (np.zeros(300, int), np.arange(300), values)
+        found = Ratings.prepare(source, tmp_path / "s", domain, replace=True)
+        assert_same(found, Ratings.from_any(source, domain))
+
+
+# ---------------------------------------------------------------------- where tables lie
+
+
+def test_folders_patterns_lists_and_addresses(tmp_path) -> None:
+    from pyarrow import fs
+
+    folder = tmp_path / "in" / "deep"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        pq.write_table(table(100, seed=number), folder / f"{number}.parquet")
+    wanted = Ratings.read(tmp_path / "in", DOMAIN)
+    paths = [folder / f"{number}.parquet" for number in range(3)]
+    sources = [tmp_path / "in", str(folder / "*.parquet"), paths, f"file://{tmp_path / 'in'}"]
+    for source in sources:
+        assert_same(Ratings.prepare(source, tmp_path / "s", DOMAIN, replace=True), wanted)
+    inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    found = Ratings.prepare("in", tmp_path / "s", DOMAIN, replace=True, filesystem=inside)
+    assert_same(found, wanted)
+    assert_same(found, Ratings.read(f"file://{tmp_path / 'in'}", DOMAIN))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_hive_partitions(tmp_path, kind) -> None:
+    rows = table(300)
+    for day in (1, 2):
+        folder = tmp_path / f"in/rating={day}.5/date=2024-06-0{day}"
+        folder.mkdir(parents=True)
+        part = rows.select(["user", "item"]).slice(100 * day, 100)
+        if kind == "parquet":
+            pq.write_table(part, folder / "p.parquet")
+        else:
+            part.to_pandas().to_csv(folder / "p.csv", index=False)
+    columns = {"time": True}
+    wanted = Ratings.read(tmp_path / "in", DOMAIN, columns=columns)
+    assert set(wanted.matrix.data) == {1.5, 2.5} and set(wanted.times) == {1717200000, 1717286400}
+    assert_same(Ratings.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, columns=columns), wanted)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("nowhere.parquet", "cannot be read"),
+        ("empty", "holds no Parquet"),
+        ("no-such-*.csv", "No file matches"),
+        ("nothing://at/all", "no address"),
+        ("file:///no/such/place", "no such file"),
+        ([], "no files"),
+        ("bad.parquet", "not a readable parquet file"),
+        (3, "cannot be read from int"),
+    ],
+)
+def test_sources_that_are_none(tmp_path, monkeypatch, source, words) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(InputError, match=words):
+        Ratings.prepare(source, "s", DOMAIN)
+    assert sorted(os.listdir()) == ["bad.parquet", "empty"]
+
+
+# ---------------------------------------------------------------------- whole or not at all
+
+
+@pytest.fixture
+def made(tmp_path) -> Store:
+    return Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=4)
+
+
+def test_a_damaged_partition_is_found_and_named(made) -> None:
+    path = made.partitions()[2].path
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        octets = bytearray(whole)
+        octets[at] ^= 1
+        path.write_bytes(octets)
+        with pytest.raises(InputError, match="'part-00002.arrow' of the store .* damaged"):
+            made.verify()
+    path.write_bytes(whole)
+    made.verify()
+    path.write_bytes(whole[:-8])
+    with pytest.raises(InputError, match="part-00002.arrow"):
+        made.verify()
+    with pytest.raises(InputError, match="part-00002.arrow"):
+        Store(made.path).ratings()
+    path.unlink()
+    with pytest.raises(InputError, match="part-00002.arrow"):
+        made.verify()
+
+
+def test_a_damaged_manifest_or_catalogue(made) -> None:
+    manifest = made.path / store.MANIFEST
+    whole = manifest.read_text()
+    for text in (whole.replace('"users": ', '"users": 1'), whole[:-9], "[]", "{}"):
+        manifest.write_text(text)
+        with pytest.raises(InputError, match="damaged|no store"):
+            Store(made.path)
+    found = {**json.loads(whole), "version": 99}
+    manifest.write_text(json.dumps(found))
+    with pytest.raises(InputError, match="version 99"):
+        Store(made.path)
+    manifest.unlink()
+    with pytest.raises(InputError, match="no store"):
+        Store(made.path)
+
+
+def test_another_domain_is_refused(made) -> None:
+    for other in (Domain(("1", "2"), (0.5, 5)), Domain(DOMAIN.items, (1, 5), max_ratings_per_user=3)):
+        with pytest.raises(InputError, match="another catalogue"):
+            Store(made.path, other)
+    assert Store(made.path).domain.fingerprint == DOMAIN.fingerprint
+    assert Store(made.path, DOMAIN).domain is DOMAIN
+
+
+def test_what_is_there_is_replaced_only_if_asked(tmp_path, made) -> None:
+    before = (made.path / store.MANIFEST).read_bytes()
+    with pytest.raises(InputError, match="there already"):
+        Ratings.prepare(table(10), made.path, DOMAIN)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("mine")
+    for name in ("file", "folder"):
+        with pytest.raises(InputError, match="no store"):
+            Ratings.prepare(table(10), tmp_path / name, DOMAIN, replace=True)
+    assert (made.path / store.MANIFEST).read_bytes() == before
+    found = Ratings.prepare(table(10), made.path, DOMAIN, replace=True)
+    assert_same(found, Ratings.from_any(table(10), DOMAIN))
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder", "s"]
+
+
+@pytest.mark.parametrize("where", ["_deal_out", "_clean", "_finish"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch, made, where, error) -> None:
+    own = getattr(preparing, where)
+
+    def fails(*arguments):
+        own(*arguments[:-1], arguments[-1]) if where == "_deal_out" else None
+        raise error
+
+    before = sorted(os.listdir(made.path))
+    monkeypatch.setattr(preparing, where, fails)
+    words = "No space left on device.*free space" if isinstance(error, OSError) else None
+    for out in (tmp_path / "new", made.path):
+        with pytest.raises((InputError, KeyboardInterrupt), match=words):
+            Ratings.prepare(table(), out, DOMAIN, replace=True)
+    assert os.listdir(tmp_path) == ["s"] and sorted(os.listdir(made.path)) == before
+    made.verify()
+    monkeypatch.undo()
+    assert_same(Ratings.prepare(table(), tmp_path / "new", DOMAIN), Ratings.from_any(table(), DOMAIN))
+
+
+KILLED = textwrap.dedent("""
+    import os, signal, sys
+    from hushrec.data import preparing, Domain, Ratings
+    clean = preparing._clean
+    def killed(domain, folder, number):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return clean(domain, folder, number)
+    preparing._clean = killed
+    Ratings.prepare(sys.argv[1], sys.argv[2], Domain(("1", "2"), (0.5, 5)), partitions=4)
+""")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path) -> None:
+    pq.write_table(table(), tmp_path / "t.parquet")
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "t.parquet"), str(tmp_path / "s")]
+    assert subprocess.run(command, capture_output=True).returncode == -9
+    left = [name for name in os.listdir(tmp_path) if name != "t.parquet"]
+    assert len(left) == 1 and left[0].endswith(".preparing")
+    assert not store.is_store(tmp_path / left[0])
+    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN)
+    assert_same(found, Ratings.read(tmp_path / "t.parquet", DOMAIN))
+    assert sorted(os.listdir(tmp_path)) == ["s", "t.parquet"]
+
+
+def test_of_two_at_once_neither_harms_the_other(tmp_path, monkeypatch) -> None:
+    clean = preparing._clean
+
+    def meanwhile(domain, folder, number):
+        monkeypatch.setattr(preparing, "_clean", clean)
+        Ratings.prepare(table(10), tmp_path / "s", DOMAIN)
+        return clean(domain, folder, number)
+
+    monkeypatch.setattr(preparing, "_clean", meanwhile)
+    with pytest.raises(InputError, match="there already"):
+        Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=1)
+    assert os.listdir(tmp_path) == ["s"]
+    assert_same(Store(tmp_path / "s"), Ratings.from_any(table(10), DOMAIN))
+
+
+def test_preparing_again_gives_the_same_octets(tmp_path) -> None:
+    stores = [Ratings.prepare(table(), tmp_path / name, DOMAIN, partitions=3).path for name in "ab"]
+    for file in sorted(os.listdir(stores[0])):
+        assert (stores[0] / file).read_bytes() == (stores[1] / file).read_bytes()
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def test_some_users_are_looked_up_in_their_partitions(made, monkeypatch) -> None:
+    whole = Ratings.from_any(table(), DOMAIN)
+    ids = [*whole.users[:5].tolist(), "nobody"]
+    found, wanted = made.for_users(ids), whole.for_users(ids)
+    assert (found.matrix != wanted.matrix).nnz == 0 and found.user_texts.equals(wanted.user_texts)
+    read = []
+    monkeypatch.setattr(store.Partition, "block", lambda self, number: read.append(self.number))
+    with pytest.raises(AttributeError):
+        made.for_users(ids[:1])
+    assert len(set(read)) == 1
+
+
+def test_items_are_not_copied(made) -> None:
+    rows = made.partitions()[0].block(0)
+    owner = rows.matrix.indices
+    while getattr(owner, "base", None) is not None:
+        owner = owner.base
+    assert type(owner).__name__ in ("mmap", "memoryview") and rows.matrix.indices.flags.writeable
+
+
+def test_it_can_be_sent_to_another_process(made) -> None:
+    part = pickle.loads(pickle.dumps(made.partitions()[1]))
+    assert part.ratings().user_texts.equals(made.partitions()[1].ratings().user_texts)
+    assert repr(made) == f"Store(private rows over {DOMAIN!r})"
