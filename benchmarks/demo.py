@@ -93,7 +93,9 @@ def compare(options: argparse.Namespace, declared: list[object]) -> dict:
         "--epsilons",
         epsilons,
     ]
-    return json.loads(run(*line, *declared, "--data-is-public", "--out-dir", OUTPUT, "--json", quiet=True))
+    return json.loads(
+        run(*line, *declared, "--data-is-public", "--out-dir", OUTPUT, "--force", "--json", quiet=True)
+    )
 
 
 def parsed_arguments() -> argparse.Namespace:

@@ -14,6 +14,7 @@ from .data import (
     Domain as Domain,
     Ratings as Ratings,
     Store as Store,
+    k_folds as k_folds,
     leave_k_out as leave_k_out,
     paired_likes as paired_likes,
     realistic as realistic,
@@ -35,6 +36,7 @@ from .evaluation import (
     Estimate as Estimate,
     Evaluation as Evaluation,
     compare as compare,
+    cross_validate as cross_validate,
     evaluate as evaluate,
 )
 from .evaluation.tuning import tune as tune

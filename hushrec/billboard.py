@@ -74,7 +74,7 @@ class Billboard(Recommender):
         served = (self.lists or self).arrays
         if self.directions is None and self.privacy.private and "learned_items" not in served:
             raise InputError(
-                "This model does not know which of its directions stand out of the noise, so items cannot be"
+                "This model cannot tell what it learned of people's tastes from noise, so items cannot be"
                 " compared; train for lists, or for both."
             )
         return super().similar_items(item, n)

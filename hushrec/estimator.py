@@ -303,6 +303,8 @@ class Estimator(Generic[PrivateSide]):
     def statement(self, ratings: Ratings | Store, accountant: Accountant) -> PrivacyStatement:
         """What the accountant says after a run on these rows: it reads nothing of them but public marks."""
         budget, public = accountant.budget, self.public_inputs
+        if ratings.domain.likes:
+            public = tuple(each for each in public if each != "rating range")
         if ratings.by_position:
             public = (*public, PUBLIC_ROWS)
         exact = self.exact_arithmetic and budget.private

@@ -300,7 +300,7 @@ class Recommender:
         lister = self.lists or self
         if lister.directions == 0:
             raise InputError(
-                "No direction of taste stands out of the noise in this model, so items cannot be compared;"
+                "This model learned nothing of people's tastes beyond chance, so items cannot be compared;"
                 " train with more users, a larger epsilon, or on likes."
             )
         found = similarities(lister.arrays, column)

@@ -19,7 +19,7 @@ from hushrec.errors import HushrecError, InputError
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
     "check", "split", "train", "evaluate",
-    "recommend", "similar", "report", "plan", "compare", "tune", "serve-completion",
+    "recommend", "predict", "similar", "report", "plan", "compare", "tune", "serve-completion",
     "ledger show", "ledger open", "ledger close",
     "season open", "season show", "season close",
     "node submit", "node fetch",
@@ -41,6 +41,7 @@ def hushrec() -> None:
                     --catalogue items.txt --out model.hush
       hushrec report model.hush
       hushrec recommend model.hush history.parquet --user 42
+      hushrec predict model.hush history.parquet pairs.csv --out predictions.private.csv
       hushrec similar model.hush matrix
 
     Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.

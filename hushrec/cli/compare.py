@@ -15,6 +15,7 @@ from hushrec.cli.options import (
     Charging,
     Count,
     Declared,
+    Force,
     Json,
     Lists,
     NoProgress,
@@ -30,7 +31,7 @@ from hushrec.errors import InputError
 if TYPE_CHECKING:
     from hushrec.privacy import Budget
 
-_USUAL = "private-als,item-bias; with --implicit private-eigenrec,popular"
+_USUAL = "both,private-als,item-bias; with --implicit private-eigenrec,popular"
 
 
 def compare(
@@ -40,6 +41,7 @@ def compare(
     models: Annotated[str, Parameter(show_default=_USUAL)] | None = None,
     out_dir: Annotated[str, Parameter(metavar="DIR")],
     holdout: float = 0.2,
+    folds: Count | None = None,
     draws: Count = 1,
     lists: Lists = Lists(),
     n_users: Users | None = None,
@@ -48,6 +50,7 @@ def compare(
     declared: Declared,
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    force: Force = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
     **settings: Any,
@@ -57,12 +60,12 @@ def compare(
     Part of the ratings is held out for testing. The baselines that every private model must beat are always
     in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
     is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The
-    epsilon inf adds the references without privacy: als, and ease for likes. Likes (--implicit) are judged by
+    epsilon inf adds the references without privacy: als, and ease for lists. Likes (--implicit) are judged by
     lists alone.
 
-      hushrec compare ratings.parquet --models private-als,item-bias --epsilons 1,5,10 --delta 1e-6 \\
+      hushrec compare ratings.parquet --models both,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
-      hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 \\
+      hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 --folds 5 \\
                       --catalogue items.txt --data-is-public --out-dir comparison
       hushrec compare likes.csv --implicit --epsilons 1,5,10,inf --delta 1e-6 --catalogue items.txt \\
                       --data-is-public --out-dir comparison
@@ -77,12 +80,15 @@ def compare(
         Where table and plot go.
     holdout
         Share of the ratings to test on.
+    folds
+        Test on each of so many parts in turn instead, and show the mean; with --data-is-public only, since
+        every fold would be charged.
     draws
         Runs of each cell.
     """
     from hushrec.data.splits import split_ratings
-    from hushrec.evaluation import compare as run
-    from hushrec.evaluation.compare import USUAL
+    from hushrec.evaluation import compare as run, cross_validate
+    from hushrec.evaluation.compare import FILES, USUAL
     from hushrec.evaluation.plots import needs_matplotlib
 
     levels, domain = promises.levels(), declared.domain(reading.implicit)
@@ -91,24 +97,30 @@ def compare(
         raise InputError(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
         )
-    folder = output_folder(out_dir)
+    folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
-    train_part, test_part = split_ratings(reading.read(ratings, domain), (1 - holdout, holdout), seed=seed)
-    comparison = run(
-        train_part,
-        test_part,
-        USUAL[domain.likes] if models is None else listed(models),
-        levels,
-        delta=budget.delta,
-        relation=budget.relation,
-        n_users=n_users,
-        settings=settings,
-        draws=draws,
+    if folds is not None and not charging.data_is_public:
+        raise InputError(
+            "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
+        )
+    rows = reading.read(ratings, domain)
+    options: dict[str, Any] = {
+        "delta": budget.delta,
+        "relation": budget.relation,
+        "n_users": n_users,
+        "settings": settings,
+        "draws": draws,
         **asdict(lists),
-        seed=seed,
-        on_run=_say_run(budget) if progress_shown(no_progress) else None,
-        **charging.arguments(),
-    )
+        "seed": seed,
+        "on_run": _say_run(budget) if progress_shown(no_progress) else None,
+    }
+    chosen = USUAL[domain.likes] if models is None else listed(models)
+    if folds is not None:
+        comparison = cross_validate(rows, chosen, levels, folds=folds, **options)
+    else:
+        train_part, test_part = split_ratings(rows, (1 - holdout, holdout), seed=seed)
+        charged = charging.arguments(private=max(levels) < math.inf or min(levels) == math.inf)
+        comparison = run(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
     show.result(

@@ -44,8 +44,9 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     if many:
         from hushrec.evaluation.compare import REFERENCES, USUAL
 
-        likes = "--implicit" in words
-        models = dict.fromkeys([*(listed(given) if given else USUAL[likes]), *REFERENCES[likes]])
+        models = dict.fromkeys(
+            [*(listed(given) if given else USUAL["--implicit" in words]), *REFERENCES[True]]
+        )
         offered: dict[str, Any] = {name: _of_model(name, set(), at) for at, name in enumerate(models)}
     else:
         offered = get_type_hints(_of_model(named, taken), include_extras=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hushrec.cli import show
 from hushrec.errors import InputError
 
 _LONGEST_NAME = 120
+_TABLES = (".parquet", ".pq", ".csv")
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 
@@ -36,11 +39,19 @@ def output_file(path: str, inputs: Iterable[str | None], replace: bool = True) -
     return target
 
 
-def output_folder(path: str) -> Path:
-    """A folder that can be written to, or can be made."""
+def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) -> Path:
+    """A folder that can be written to, or can be made.
+
+    Unless they may be replaced, none of the files of these names is in it; without names it is empty.
+    """
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path!r} is a file; pass a folder.")
+    if folder.exists() and not replace:
+        there = [name for name in names if (folder / name).exists()]
+        if there or (not names and any(folder.iterdir())):
+            what = f"{str(folder / there[0])!r} is there already" if there else f"{path!r} is not empty"
+            raise InputError(f"{what}; pass another folder, or --force to write into this one.")
     _check_writable(folder if folder.exists() else folder.parent)
     return folder
 
@@ -66,6 +77,34 @@ def _check_writable(folder: Path) -> None:
             f"Cannot write to {str(folder)!r} ({error.strerror});"
             " pass a path in a folder that exists and is writable."
         ) from None
+
+
+def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
+    """Where a table goes, Parquet or CSV."""
+    if Path(path).suffix.lower() not in _TABLES:
+        raise InputError(
+            f"{path!r} is no table; give it a name that ends in .parquet or .csv.", parameter="out"
+        )
+    return output_file(path, inputs, replace)
+
+
+def write_private_table(table: Any, out: Path, mark: str) -> None:
+    """Write a table whole, as Parquet that is marked inside or as CSV, by the name's ending."""
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    from hushrec.modelfile import write_atomically
+
+    buffer = io.BytesIO()
+    if out.suffix.lower() == ".csv":
+        pc.write_csv(table, buffer)
+    else:
+        pq.write_table(
+            table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark}), buffer
+        )
+    write_atomically(out, [buffer.getvalue()])
+    if "private" not in out.name.lower():
+        show.note(f"Note: {out.name} is private; a name such as {out.stem}.private{out.suffix} says so.")
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:

@@ -99,8 +99,9 @@ NoProgress = Annotated[bool, Parameter(help="No progress bar (none without a ter
 Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
-Force = Annotated[bool, Parameter(help="Replace the file of --out if it is there.")]
+Force = Annotated[bool, Parameter(help="Replace what is written where it is there already.")]
 Resume = Annotated[bool, Parameter(help="Go on with the last such training that was killed.")]
+Verbose = Annotated[bool, Parameter(help="Print settings and every release too, as report does.")]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
 Key = Annotated[File, Parameter(help=_KEY)]
 
@@ -339,6 +340,8 @@ class Lists:
 
 
 _LEDGER = Group("Ledger", sort_key=5)
+#: The data set of whoever names none.
+_DEFAULT = "default"
 
 
 @Parameter(name="*", group=_LEDGER)
@@ -355,7 +358,7 @@ class Account:
     """
 
     ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None
-    dataset: Annotated[str, Parameter(metavar="NAME")] = "default"
+    dataset: Annotated[str, Parameter(metavar="NAME")] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
         """The ledger at the path, or the account's own."""
@@ -379,10 +382,24 @@ class Charging(Account):
 
     data_is_public: bool = False
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, private: bool = True) -> dict[str, Any]:
         """Of an accountant; asked for when all else has been checked, since it may create the ledger."""
         ledger = None if self.data_is_public else self.open(create=True)
+        if ledger is not None and not private and self.dataset == _DEFAULT and not _budgeted(ledger):
+            show.note(
+                f"Warning: without privacy, data set {_DEFAULT!r} of the ledger is charged an infinite"
+                " epsilon, for good; pass --dataset with a name of its own, or --data-is-public where the"
+                " ratings are no secret."
+            )
         return {"ledger": ledger, "dataset": self.dataset, "data_is_public": self.data_is_public}
+
+
+def _budgeted(ledger: Ledger) -> bool:
+    """Whether the usual data set has a budget, which refuses what is infinite."""
+    try:
+        return ledger.left(_DEFAULT) is not None
+    except InputError:  # it is not in the ledger
+        return False
 
 
 @Parameter(name="*")

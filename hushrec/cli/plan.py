@@ -79,10 +79,12 @@ def plan(
     result["taste"] = taste.to_dict()
     text += show.paragraph(taste.text())
     if simulated and n_users is not None:
-        part = budget
+        part, named = budget, "private-als"
         if isinstance(estimator, Both):
-            part = estimator.part(budget, "ratings")
+            part, named = estimator.part(budget, "ratings"), "both"
             text += ["", f"Ratings have {1 - estimator.lists_share:.0%} of the budget, lists the rest."]
-        result["expected"], expected = show.expected(part, n_users, n_items, ratings_per_user, domain, spread)
+        result["expected"], expected = show.expected(
+            part, n_users, n_items, ratings_per_user, domain, spread, named
+        )
         text += ["", expected]
     show.result(as_json, result, *text)

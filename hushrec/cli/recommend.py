@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.files import output_file, output_folder, write_a_file_per_user
-from hushrec.cli.options import Count, File, Json, Reading
+from hushrec.cli.files import (
+    output_folder,
+    private_table_file,
+    write_a_file_per_user,
+    write_private_table,
+)
+from hushrec.cli.options import Count, File, Force, Json, Reading
 from hushrec.errors import InputError
 
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
@@ -27,8 +30,9 @@ def recommend(
     items: File | None = None,
     include_seen: bool = False,
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
-    out: Annotated[str | None, Parameter(metavar="FILE.parquet")] = None,
+    out: Annotated[str | None, Parameter(metavar="FILE")] = None,
     reading: Reading = Reading(),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
@@ -59,7 +63,7 @@ def recommend(
     out_dir
         One CSV file per user, named by her percent-encoded id.
     out
-        One file for all users, marked private inside.
+        One file for all users: Parquet, marked private inside, or CSV where its name ends so.
     """
     from hushrec.billboard import load
     from hushrec.data import Domain
@@ -67,8 +71,8 @@ def recommend(
     _check(user, all_users, out_dir, out)
     billboard = load(model)
     allowed = None if items is None else Domain.read_catalogue(items)
-    folder = None if out_dir is None else output_folder(out_dir)
-    file = None if out is None else output_file(out, (model, history, items))
+    folder = None if out_dir is None else output_folder(out_dir, force)
+    file = None if out is None else private_table_file(out, (model, history, items), force)
     rows = reading.read(history, billboard.domain)
     known = user is not None and bool(rows.user_index([user])[0] >= 0)
     if user is not None:
@@ -81,7 +85,7 @@ def recommend(
         write_a_file_per_user(table, folder)
     else:
         assert file is not None
-        _write_private_table(table, file)
+        write_private_table(table, file, PRIVATE_TABLE)
     taste = show.taste_of(billboard)
     found = {"path": str(folder or file), "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {folder or file}"
@@ -94,23 +98,6 @@ def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | No
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
     if all_users and (out_dir is None) == (out is None):
-        raise InputError(
-            "--all-users needs --out-dir DIR (one file per user) or --out FILE.parquet (one file)."
-        )
-    if out is not None and Path(out).suffix.lower() not in (".parquet", ".pq"):
-        raise InputError(f"--out {out!r} is written as Parquet; give it a name that ends in .parquet.")
+        raise InputError("--all-users needs --out-dir DIR (one file per user) or --out FILE (one file).")
     if user is not None and (out_dir or out):
         raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
-
-
-def _write_private_table(table: Any, out: Path) -> None:
-    import pyarrow.parquet as pq
-
-    from hushrec.modelfile import write_atomically
-
-    buffer = io.BytesIO()
-    marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": PRIVATE_TABLE})
-    pq.write_table(marked, buffer)
-    write_atomically(out, [buffer.getvalue()])
-    if "private" not in out.name.lower():
-        show.note(f"Note: {out.name} is private; a name such as {out.stem}.private.parquet says so.")

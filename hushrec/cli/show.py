@@ -55,19 +55,27 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def about(billboard: Billboard) -> str:
-    """Settings, domain and privacy statement, for a reader."""
+def about(billboard: Billboard, brief: bool = False) -> str:
+    """Settings, domain and privacy statement, for a reader; in brief without settings and single releases."""
     domain = billboard.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     return "\n".join(
         [
-            settings_line(billboard.estimator),
+            *([] if brief else [settings_line(billboard.estimator)]),
             f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
             *paragraph(taste_of(billboard).text()),
             "",
-            billboard.privacy.text(),
+            billboard.privacy.text(brief),
         ]
     )
+
+
+def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
+    """What a training made, and where the rest of it is told."""
+    more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
+    found = {"file": str(target), **described(billboard)}
+    first = f"{verb} {billboard.estimator.name} and wrote {target}"
+    result(as_json, found, first, about(billboard, brief=not verbose), *more)
 
 
 def taste_of(billboard: Billboard) -> Taste:
@@ -150,6 +158,7 @@ def expected(
     ratings_per_user: float,
     domain: Domain | None,
     spread: float | None = None,
+    model: str = "private-als",
 ) -> tuple[dict[str, Any], str]:
     """Expected errors of a configuration, for a program and for a reader."""
     from hushrec.evaluation.expected_loss import expected_loss, users_needed
@@ -168,7 +177,7 @@ def expected(
     }
     rows = [
         ("no privacy", loss.non_private),
-        ("private-als", loss.private_als),
+        (model, loss.private_als),
         ("item-bias", loss.item_bias),
         ("each user's own mean, no model", loss.user_mean),
     ]
@@ -189,7 +198,7 @@ def expected(
         "",
         f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
         f" that is {relative:.0%} of the error without privacy; of what a",
-        f"model gains over the users' own means private-als {kept}. For half of the gain it",
+        f"model gains over the users' own means {model} {kept}. For half of the gain it",
         f"takes {_count(half)} users, for nine tenths {_count(most)}.",
     ]
     if loss.item_bias.value < loss.private_als.value:

@@ -18,7 +18,7 @@ def similar(
 ) -> None:
     """Name the items that the same people like as ITEM, from MODEL alone. The list may be published.
 
-    Only directions of taste that stand out of the noise count; a model without any has no answer.
+    Only what the model surely learned of people's tastes counts; one that learned nothing has no answer.
 
       hushrec similar model.hush matrix
       hushrec similar model.hush matrix -n 20 --json

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import output_folder
-from hushrec.cli.options import Count, Declared, Json, Reading, Seed
+from hushrec.cli.options import Count, Declared, Force, Json, Reading, Seed
 from hushrec.errors import InputError
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
@@ -28,6 +28,7 @@ def split(
     seed: Seed = 0,
     declared: Declared,
     reading: Reading = Reading(),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Split private RATINGS for training and test, in one of four ways.
@@ -68,18 +69,18 @@ def split(
     if sum(each is not None for each in ways.values()) != 1:
         raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
     domain, arguments = declared.domain(reading.implicit), reading.arguments()
-    folder = output_folder(out_dir)
+    names = ("train", "test") if test_users is None else ("train", "history", "test")
+    folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
     if from_date is not None:
         arguments["columns"] = {"time": True} | (arguments["columns"] or {})
     rows = Ratings.read(ratings, domain, **arguments)
-    names: tuple[str, ...] = ("train", "test")
     parts: tuple[Ratings, ...]
     if test_share is not None:
         parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)
     elif leave_out is not None:
         parts = leave_k_out(rows, leave_out, seed=seed)
     elif test_users is not None:
-        names, parts = ("train", "history", "test"), strong_generalization(rows, test_users, seed=seed)
+        parts = strong_generalization(rows, test_users, seed=seed)
     else:
         parts = split_by_time(rows, from_date)
     folder.mkdir(exist_ok=True)

@@ -21,6 +21,7 @@ from hushrec.cli.options import (
     Resume,
     Seed,
     Users,
+    Verbose,
     model_for,
     progress_shown,
 )
@@ -46,6 +47,7 @@ def train(
     resume: Resume = False,
     force: Force = False,
     no_progress: NoProgress = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -80,7 +82,7 @@ def train(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    accountant = Accountant(budget, **charging.arguments(), resume=resume)
+    accountant = Accountant(budget, **charging.arguments(budget.private), resume=resume)
     billboard = run(
         model,
         rows,
@@ -92,8 +94,7 @@ def train(
         keep=lambda billboard: save(billboard, target),
     )
     show.warn_of_the_number_of_users(billboard, n_users)
-    found = {"file": str(target), **show.described(billboard)}
-    show.result(as_json, found, f"Trained {model} and wrote {target}", show.about(billboard))
+    show.trained(billboard, target, "Trained", verbose, as_json)
 
 
 def check_features(model: str, declared: Declared) -> None:

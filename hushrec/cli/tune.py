@@ -21,6 +21,7 @@ from hushrec.cli.options import (
     Promise,
     Reading,
     Seed,
+    Verbose,
     listed,
     pairs,
 )
@@ -49,6 +50,7 @@ def tune(
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     force: Force = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
@@ -102,11 +104,10 @@ def tune(
         _list(try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
         return
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
-    accountant = Accountant(reserved, **charging.arguments())
+    accountant = Accountant(reserved, **charging.arguments(budget.private))
     billboard = run(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     save(billboard, target)
-    found = {"file": str(target), **show.described(billboard)}
-    show.result(as_json, found, f"Chose {model} and wrote {target}", show.about(billboard))
+    show.trained(billboard, target, "Chose", verbose, as_json)
 
 
 def value_of(text: str) -> Any:

@@ -148,8 +148,10 @@ def look(
     rows = build(domain, users, positions, table.ratings.copy(), table.times)
     cells = users.codes[used].astype(np.int64) * domain.n_items + positions[used]
     pairs = np.unique(cells)
-    if repeated := len(cells) - len(pairs):
-        dropped.append(Dropped("the user rated the item again", repeated, ()))
+    again = _rated_again(cells, None if table.times is None else table.times[used])
+    if len(again):
+        first = tuple(numbers[used][again[:_NAMED]].tolist())
+        dropped.append(Dropped("the user rated the item again", len(again), first))
     per_user = np.bincount(pairs // domain.n_items)
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
@@ -174,6 +176,12 @@ def look(
             *_hints_of_catalogue(domain, float((positions < 0).sum()) / max(len(positions), 1)),
         ),
     )
+
+
+def _rated_again(cells: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    """Positions of the entries that a later one of the same user and item stands for, as `build` has it."""
+    order = np.lexsort((np.zeros(len(cells)) if times is None else times, cells))
+    return np.sort(order[:-1][cells[order[:-1]] == cells[order[1:]]])
 
 
 class _Read:

@@ -136,7 +136,9 @@ def plain_name(name: Any) -> str:
 
 def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
     """The names that are there are not shown: they may be a row."""
-    wanted = f"named {asked[role]!r}" if asked.get(role, True) is not True else f"for the {role}s"
+    wanted = f"named {asked.get(role)!r}"
+    if asked.get(role, True) is True:
+        wanted = f"for the {role}s; names that are looked for: {', '.join(SYNONYMS[role])}"
     what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
     if role == "rating":
         what += "; name it in columns, or let every row be a like"

@@ -6,7 +6,7 @@ a part needs another seed to be split again: the same one would choose by the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,23 @@ def split_ratings(
     base = stream_base(ratings.user_keys, seed, "split")
     part = parts_of_cells(ratings.matrix.indptr, ratings.matrix.indices, base, fractions)
     return tuple(ratings.where(part == number, keyed=True) for number in range(len(fractions)))
+
+
+def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
+    """Every one of ``k`` random parts in turn, by a hash of (seed, user, item), and the others together.
+
+    Yields
+    ------
+    train, test : Ratings
+    """
+    if check_count("k", k) < 2:
+        raise InputError(
+            "One fold leaves nothing to train on; pass 2 or more, for example 5.", parameter="folds"
+        )
+    base = stream_base(ratings.user_keys, seed, "split")
+    part = parts_of_cells(ratings.matrix.indptr, ratings.matrix.indices, base, [1 / k] * k)
+    for number in range(k):
+        yield ratings.where(part != number, keyed=True), ratings.where(part == number, keyed=True)
 
 
 def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ratings]:

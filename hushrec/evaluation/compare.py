@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushrec.data.splits import k_folds
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
 from hushrec.evaluation.runs import check_run, choose, train
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
 #: What every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
-#: The references without privacy, for ratings and for likes, trained where that is allowed.
+#: The references without privacy, for ratings and where lists are judged, trained where that is allowed.
 REFERENCES = {False: ("als",), True: ("als", "ease")}
 #: What is compared where no model is named, for ratings and for likes.
-USUAL = {False: ("private-als", "item-bias"), True: ("private-eigenrec", "popular")}
+USUAL = {False: ("both", "private-als", "item-bias"), True: ("private-eigenrec", "popular")}
+#: The files that a comparison writes.
+FILES = tuple(f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg"))
 #: Settings of the reference `als` for likes, the best of 18 on validation users of MovieLens-100K and -1M.
 LIKES_ALS: Mapping[str, Any] = {"rank": 64, "unobserved_weight": 0.2, "regularization": 5.0}
 
@@ -40,17 +43,22 @@ class Comparison:
     ----------
     rows : tuple of dict
         One run each: ``model``, ``epsilon``, ``draw``, ``directions`` of taste learned, and every metric with
-        its interval.
+        its interval; ``fold`` in a cross-validation.
     delta, unit, relation
         Of every epsilon in it.
     k : int
         Length of the recommendation lists.
-    main_metric : str
-        ``rmse``, or ``recall@k`` where all models are of likes; then there are no rating errors.
+    main_metrics : tuple of str
+        What is plotted: ``rmse``, ``recall@k``, or both where some model has both jobs. Where all models are
+        of likes, there are no rating errors.
     data_is_public : bool
         Whether nothing was charged because the data were declared public.
     total_epsilon : float
         Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
+    relevant_from : float or None
+        Held-out ratings from here up are relevant to lists; None: all of them.
+    folds : int
+        Parts of a cross-validation; 1 where one part was held out.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -58,9 +66,11 @@ class Comparison:
     unit: str
     relation: str
     k: int
-    main_metric: str
+    main_metrics: tuple[str, ...]
     data_is_public: bool
     total_epsilon: float
+    relevant_from: float | None = None
+    folds: int = 1
 
     @property
     def stamp(self) -> str:
@@ -74,19 +84,24 @@ class Comparison:
         )
 
     @property
+    def main_metric(self) -> str:
+        """The first of the main metrics."""
+        return self.main_metrics[0]
+
+    @property
     def metrics(self) -> list[str]:
         """Names of the metrics."""
-        errors = ["rmse", "mae"] if self.main_metric == "rmse" else []
+        errors = ["rmse", "mae"] if "rmse" in self.main_metrics else []
         return [*errors, f"recall@{self.k}", f"ndcg@{self.k}", f"coverage@{self.k}"]
 
     def summary(self, metric: str) -> list[dict[str, Any]]:
-        """Mean over noise draws of one metric for each model and epsilon.
+        """Mean over noise draws and folds of one metric for each model and epsilon.
 
         Returns
         -------
         list of dict
             ``model``, ``epsilon``, ``draws``, ``value``, ``low``, ``high``: the bounds are the bootstrap
-            interval of a single draw, or the extremes of several draws' values.
+            interval of a single run, or the extremes of several runs' values.
         """
         cells: dict[tuple[str, float], list[dict[str, Any]]] = {}
         for row in self.rows:
@@ -118,10 +133,12 @@ class Comparison:
     def markdown(self) -> str:
         """The table for people: one line per model and epsilon."""
         names = self.metrics
+        relevant = "all of them" if self.relevant_from is None else f"ratings from {self.relevant_from:g} up"
         lines = [
-            f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}.",
+            f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
+            f" items a list is to find: {relevant}.",
             "",
-            f"| model | epsilon | {' | '.join(names)} | directions of taste |",
+            f"| model | epsilon | {' | '.join(names)} | ways of taste |",
             "|---|---:|" + "---:|" * (len(names) + 1),
         ]
         columns = {name: self.summary(name) for name in names}
@@ -129,17 +146,24 @@ class Comparison:
             figures = [_interval(columns[name][position]) for name in names]
             figures.append(self._directions(cell["model"], cell["epsilon"]))
             lines.append(f"| {cell['model']} | {_number(cell['epsilon'])} | {' | '.join(figures)} |")
-        draws = max((cell["draws"] for cell in columns[names[0]]), default=1)
         lines += [
             "",
-            "In brackets: 95% bootstrap interval over users."
-            if draws == 1
-            else f"Mean of {draws} noise draws; in brackets: the smallest and the largest.",
+            f"In brackets: {self.interval}.",
+            "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same.",
             "",
             self.stamp,
             "",
         ]
         return "\n".join(lines)
+
+    @property
+    def interval(self) -> str:
+        """What the bounds of a summary are."""
+        if len({(row["draw"], row.get("fold")) for row in self.rows}) <= 1:
+            return "95% bootstrap interval over users"
+        draws = max(row["draw"] for row in self.rows) + 1
+        of = [f"{draws} noise draws"] * (draws > 1) + [f"{self.folds} folds"] * (self.folds > 1)
+        return f"smallest and largest of {' x '.join(of)}, whose mean is shown"
 
     def _directions(self, model: str, epsilon: float) -> str:
         """Directions of taste that the runs of a cell learned; with 0 all get nearly the same list."""
@@ -155,6 +179,9 @@ class Comparison:
             "delta": self.delta,
             "k": self.k,
             "main_metric": self.main_metric,
+            "main_metrics": list(self.main_metrics),
+            "relevant_from": self.relevant_from,
+            "folds": self.folds,
             "data_is_public": self.data_is_public,
             "total_epsilon": self.total_epsilon,
             "note": self.stamp,
@@ -174,7 +201,7 @@ class Comparison:
         from hushrec.evaluation.plots import needs_matplotlib, save_plot
 
         needs_matplotlib()
-        paths = {kind: Path(folder) / f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg")}
+        paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
         pq.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")
         for kind in ("png", "svg"):
@@ -203,8 +230,8 @@ def compare(
 ) -> Comparison:
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
-    The baselines are added where they are not asked for. The references without privacy (`als`; for likes
-    `als` of likes and `ease`) are trained where ``epsilons`` holds ``math.inf``, the explicit word for no
+    The baselines are added where they are not asked for. The references without privacy (`als`; for lists
+    `ease`, and `als` of likes) are trained where ``epsilons`` holds ``math.inf``, the explicit word for no
     privacy, or the data are public. Models of likes alone are judged by their lists.
 
     Parameters
@@ -226,7 +253,8 @@ def compare(
     draws : int
         Runs of each cell, with fresh noise.
     k, relevant_from
-        As in :func:`hushrec.evaluation.evaluate`.
+        As in :func:`hushrec.evaluation.evaluate`; where some model is for lists, ratings from
+        ``domain.like_from`` up are relevant by default.
     ledger, dataset
         Where every run is charged.
     data_is_public : bool
@@ -246,7 +274,10 @@ def compare(
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
     settings = dict(settings or {})
-    grid, likes = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
+    grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
+    likes = "ratings" not in jobs
+    if relevant_from is None and "lists" in jobs:
+        relevant_from = train_ratings.domain.like_from
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     if data_is_public:
         ledger = None
@@ -272,12 +303,47 @@ def compare(
         unit="user",
         relation=relation,
         k=k,
-        main_metric=f"recall@{k}" if likes else "rmse",
+        main_metrics=tuple({"ratings": "rmse", "lists": f"recall@{k}"}[job] for job in jobs),
         data_is_public=data_is_public,
         total_epsilon=0.0
         if data_is_public
         else epsilon_of(total_mu(release.mu for release in charged), delta),
+        relevant_from=relevant_from,
     )
+
+
+def cross_validate(
+    ratings: Ratings,
+    models: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    **options: Any,
+) -> Comparison:
+    """`compare` on every part of public ratings in turn, trained on the others.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Declared public: on private ones every fold would be charged, and one is as good.
+    models, epsilons
+        As in :func:`compare`.
+    folds : int
+        Number of parts, by a hash of (seed, user, item).
+    seed : int
+        Of the parts, and as in :func:`compare`.
+    **options
+        As in :func:`compare`, but for the ledger.
+    """
+    found = [
+        compare(train_part, test_part, models, epsilons, seed=seed, data_is_public=True, **options)
+        for train_part, test_part in k_folds(ratings, folds, seed=seed)
+    ]
+    rows = [{**row, "fold": fold} for fold, each in enumerate(found) for row in each.rows]
+    order = {(row["model"], row["epsilon"]): place for place, row in reversed([*enumerate(rows)])}
+    rows.sort(key=lambda row: order[row["model"], row["epsilon"]])
+    return replace(found[0], rows=tuple(rows), folds=len(found))
 
 
 def _grid(
@@ -289,8 +355,8 @@ def _grid(
     n_users: int | None,
     settings: dict[str, Mapping[str, Any]],
     data_is_public: bool,
-) -> tuple[list[tuple[str, Budget]], bool]:
-    """Every (model, budget) to run, and whether all are models of likes.
+) -> tuple[list[tuple[str, Budget]], list[str]]:
+    """Every (model, budget) to run, and the jobs by which they are judged, of ratings and lists.
 
     Baselines and references are added, with the settings of the latter; all is checked before the first run.
     """
@@ -313,18 +379,19 @@ def _grid(
             f" {' and '.join(USUAL[True])}."
         )
     likes = all(of_likes.values())
-    if unknown := set(settings) - {*wanted, *REFERENCES[likes]}:
+    lists = {name for name, model in chosen.items() if of_likes[name] or hasattr(model, "lists")}
+    if unknown := set(settings) - {*wanted, *REFERENCES[bool(lists)]}:
         raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
     if likes:
         settings["als"] = {**LIKES_ALS, **settings.get("als", {})}
-    kinds = sorted(set(of_likes.values()))
-    baselines = [name for kind in kinds for name in BASELINES[kind] if name not in wanted]
+    jobs = ["ratings"] * (not likes) + ["lists"] * bool(lists)
+    baselines = [name for job in jobs for name in BASELINES[job == "lists"] if name not in wanted]
     grid = [(name, budget) for name in [*wanted, *baselines] for budget in private]
     if data_is_public or len(private) < len(budgets):
-        grid += [(name, Budget(math.inf, delta, relation=relation)) for name in REFERENCES[likes]]
+        grid += [(name, Budget(math.inf, delta, relation=relation)) for name in REFERENCES[bool(lists)]]
     for name, budget in grid:
         check_run(name, budget, ratings.domain, n_users, settings.get(name))
-    return grid, likes
+    return grid, jobs
 
 
 def _whole(budget: Budget) -> Release:

@@ -52,7 +52,7 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
     comparison : Comparison
         What to draw.
     metric : str, optional
-        A column of its table; by default its main metric.
+        A column of its table; by default its main metrics, one panel each.
 
     Returns
     -------
@@ -61,42 +61,62 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
     needs_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    metric = metric or comparison.main_metric
-    rows = [row for row in comparison.summary(metric) if not math.isnan(row["value"])]
-    epsilons = sorted({row["epsilon"] for row in rows if math.isfinite(row["epsilon"])})
+    metrics = comparison.main_metrics if metric is None else (metric,)
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(7.6, 4.8), dpi=200, layout="constrained")
-        axes = figure.add_subplot()
-        labels = [_draw_line(axes, rows, model, colour) for model, colour in _colours(rows)]
-        references = [row for row in rows if math.isinf(row["epsilon"])]
-        for row, dashes in zip(references, _DASHES):
-            axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=(0, dashes), zorder=1)
-            labels.append((row["value"], f"{row['model']}, no privacy", "black"))
-        axes.set_xscale("log")
-        if epsilons:
-            axes.xaxis.set_major_locator(FixedLocator(epsilons))
-            axes.xaxis.set_major_formatter(FixedFormatter([f"{epsilon:g}" for epsilon in epsilons]))
-            axes.xaxis.set_minor_locator(NullLocator())
-            pad = 1.08 if len(epsilons) > 1 else 2.0
-            axes.set_xlim(epsilons[0] / pad, epsilons[-1] * pad)
-        axes.set_xlabel(
+        figure = Figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
+        panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
+        notes = [note for axes, each in zip(panels, metrics) for note in _draw_panel(axes, comparison, each)]
+        panels[-1].set_xlabel(
             f"epsilon per {comparison.unit} ({comparison.relation}, delta = {comparison.delta:g}), log scale"
         )
-        axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=comparison.k))
-        axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        axes.margins(y=0.08)
-        _label_lines(axes, labels)
-        shade = "one noise draw, shaded: 95% bootstrap interval over users"
-        if rows and rows[0]["draws"] > 1:
-            shade = f"mean of {rows[0]['draws']} noise draws, shaded: smallest to largest"
-        about = textwrap.fill(f"{comparison.stamp} {shade.capitalize()}.", 120)
-        figure.supxlabel(about, fontsize=7.5, color="#444444", x=0.01, ha="left")
+        about = " ".join([comparison.stamp, *dict.fromkeys(notes)])
+        figure.supxlabel(textwrap.fill(about, 120), fontsize=7.5, color="#444444", x=0.01, ha="left")
     return figure
+
+
+def _draw_panel(axes: Axes, comparison: Comparison, metric: str) -> list[str]:
+    """One metric against epsilon; what must be said below of shades and of models without a line."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    cells = comparison.summary(metric)
+    rows = [row for row in cells if not math.isnan(row["value"])]
+    epsilons = sorted({row["epsilon"] for row in cells if math.isfinite(row["epsilon"])})
+    lines = _colours(cells, rows)
+    apart = [0.0] * len(lines) if len(epsilons) > 1 else np.linspace(-0.5, 0.5, len(lines) + 2)[1:-1]
+    labels = [_draw_line(axes, rows, *line, aside) for line, aside in zip(lines, apart)]
+    references = [row for row in rows if math.isinf(row["epsilon"])]
+    for row, dashes in zip(references, _DASHES):
+        axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=(0, dashes), zorder=1)
+        labels.append((row["value"], f"{row['model']}, no privacy", "black"))
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(epsilons))
+    axes.xaxis.set_major_formatter(FixedFormatter([f"{epsilon:g}" for epsilon in epsilons]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    if epsilons:
+        pad = 1.08 if len(epsilons) > 1 else 2.0
+        axes.set_xlim(epsilons[0] / pad, epsilons[-1] * pad)
+    axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=comparison.k))
+    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.margins(y=0.08)
+    _label_lines(axes, labels)
+    absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in _named(rows)]
+    why = "rank and predict no ratings" if metric in ("rmse", "mae") else "have nothing to be measured by"
+    shaded = any(_has_interval(row) for row in rows if math.isfinite(row["epsilon"]))
+    return [f"Shaded: {comparison.interval}."] * shaded + [
+        f"No line of {' and '.join(absent)} for {metric}: they {why}."
+    ] * bool(absent)
+
+
+def _named(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["model"] for row in rows}
+
+
+def _has_interval(row: dict[str, Any]) -> bool:
+    return bool(row["low"] < row["high"])
 
 
 def save_plot(comparison: Comparison, path: Path) -> None:
@@ -110,20 +130,28 @@ def save_plot(comparison: Comparison, path: Path) -> None:
         figure.savefig(path, bbox_inches="tight", metadata={**about, **svg})
 
 
-def _colours(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    models = list(dict.fromkeys(row["model"] for row in rows if math.isfinite(row["epsilon"])))
+def _colours(cells: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The models that have a line and their colours, the same in every panel."""
+    models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
     others = [model for model in models if model not in _BASELINE_COLOURS]
     palette = {model: _COLOURS[i % len(_COLOURS)] for i, model in enumerate(others)}
-    return [(model, palette.get(model) or _BASELINE_COLOURS[model]) for model in models]
+    return [
+        (model, palette.get(model) or _BASELINE_COLOURS[model]) for model in models if model in _named(rows)
+    ]
 
 
-def _draw_line(axes: Axes, rows: list[dict[str, Any]], model: str, colour: str) -> tuple[float, str, str]:
-    """A model's line with its interval; returns where and how to label it."""
+def _draw_line(
+    axes: Axes, rows: list[dict[str, Any]], model: str, colour: str, aside: float
+) -> tuple[float, str, str]:
+    """A model's line with its interval, where there is one; returns where and how to label it.
+
+    Points of one epsilon stand aside of it, so that none hides another.
+    """
     mine = sorted(
         (row for row in rows if row["model"] == model and math.isfinite(row["epsilon"])),
         key=lambda row: row["epsilon"],
     )
-    x = np.array([row["epsilon"] for row in mine])
+    x = np.array([row["epsilon"] for row in mine]) * 2**aside
     y = np.array([row["value"] for row in mine])
     low, high = np.array([row["low"] for row in mine]), np.array([row["high"] for row in mine])
     baseline = model in _BASELINE_COLOURS
@@ -136,28 +164,46 @@ def _draw_line(axes: Axes, rows: list[dict[str, Any]], model: str, colour: str) 
         markersize=4 if baseline else 6,
         zorder=3 if baseline else 4,
     )
-    axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+    if any(map(_has_interval, mine)) and len(mine) > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+    elif any(map(_has_interval, mine)):
+        axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=8, zorder=2)
     return float(y[-1]), f"{model} (baseline)" if baseline else model, colour
 
 
 def _label_lines(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
-    """Write each line's name at its right end, moved apart where two would touch."""
+    """Write each line's name at its right end, those that would touch moved apart about their middle."""
     low, high = axes.get_ylim()
     gap = 0.055 * (high - low)
-    placed = -math.inf
-    for value, text, colour in sorted(labels):
-        at = max(value, placed + gap)
-        placed = at
+    groups: list[list[tuple[float, str, str]]] = []
+    for label in sorted(labels):
+        groups.append([label])
+        while len(groups) > 1 and _start(groups[-1], gap) < _start(groups[-2], gap) + len(groups[-2]) * gap:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    places = [(_start(group, gap) + at * gap, *label) for group in groups for at, label in enumerate(group)]
+    for at, value, text, colour in places:
         axes.annotate(
             text,
             xy=(1, value),
             xycoords=("axes fraction", "data"),
-            xytext=(1.025, at),
+            xytext=(1.04, at),
             textcoords=("axes fraction", "data"),
             color=colour,
             va="center",
             ha="left",
             fontsize=9.5,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.7,
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
             annotation_clip=False,
         )
+
+
+def _start(group: list[tuple[float, str, str]], gap: float) -> float:
+    """Where the lowest name of a group stands."""
+    return sum(value for value, *_ in group) / len(group) - gap * (len(group) - 1) / 2

@@ -58,21 +58,25 @@ class Taste:
     def text(self) -> str:
         """For a reader; empty where the model does not know."""
         if self.pairs:
-            return "Personal taste: items that go together stand out of the noise, and recommend each other."
+            return "Personal taste: the model learned which items go together, and recommends by that."
         if self.directions is None:
             return ""
         if self.directions:
-            number = f"{'about ' * self.about}{self.directions} direction{'s' * (self.directions > 1)}"
-            verb = "will stand" if self.about else "stands" if self.directions == 1 else "stand"
-            return f"Personal taste: {number} {verb} out of the noise."
+            number = f"{'about ' * self.about}{self.directions} way{'s' * (self.directions > 1)}"
+            learns = "is expected to learn" if self.about else "learned"
+            return (
+                f"Personal taste: the model {learns} {number} in which people's tastes differ; a user's list"
+                " follows her own."
+            )
         if not self.ways:
-            return "Personal taste: 0 directions: everybody gets nearly the same list."
+            return "Personal taste: none was learned; everybody gets nearly the same list."
         spelled = {"users": "about {:,} users at this epsilon", "epsilon": "epsilon {:.3g} with these users"}
         spelled["for"] = "--for {}, which has the whole budget"
         ways = [spelled[name].format(value) for name, value in self.ways.items()]
         return (
-            "Personal taste: 0 directions. Too few users for personal taste at this epsilon: everybody gets"
-            f" nearly the same list; the cheapest ways to change that: {', or '.join(ways)}."
+            f"Personal taste: none {'is to be expected' if self.about else 'was learned'}. There are too few"
+            " users for it at this epsilon: everybody gets nearly the same list. The cheapest ways to change"
+            f" that: {', or '.join(ways)}."
         )
 
 

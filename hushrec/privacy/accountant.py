@@ -376,6 +376,8 @@ class Accountant(Single):
         summary = None
         if self.ledger is not None and self.releases:
             summary = self.ledger.summary(self.dataset, self.budget.delta)
+            if summary.budget is not None:  # whose delta is the one that was promised for all runs
+                summary = self.ledger.summary(self.dataset)
         return PrivacyStatement(
             budget=self.budget,
             releases=self.releases,

@@ -333,7 +333,8 @@ class Ledger(SeasonBook, Single):
         ----------
         dataset : str
         delta : float, optional
-            At which to give epsilon; the delta of the data set's budget by default.
+            At which to give epsilon; the delta of the data set's budget by default. Without a budget, more
+            of it where selections, which fail with a chance of their own, leave nothing of it to the others.
         """
         with self._transaction("DEFERRED") as connection:
             known = self._known(connection, dataset)
@@ -341,6 +342,9 @@ class Ledger(SeasonBook, Single):
                 delta = known.budget.delta
             delta = valid_delta(delta)
             charges = self._charges(connection, "dataset = ?", (dataset,))
+            failures = math.fsum(charge.failure for charge in charges)
+            if known.budget is None and composed_epsilon(charges, delta) == math.inf:
+                delta += failures if delta + failures < 1 else 0.0
             runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
             return LedgerSummary(
                 dataset=dataset,

@@ -13,6 +13,7 @@ from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_eps
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
+from hushrec.privacy.selection import RepeatAndSelect
 
 _WIDTH = 80  # of a terminal
 
@@ -110,12 +111,18 @@ class PrivacyStatement:
         """For a notebook: the text."""
         return f"<pre>{html.escape(self.text())}</pre>"
 
-    def text(self) -> str:
-        """Return the statement for a terminal, at most 80 columns wide."""
+    def text(self, brief: bool = False) -> str:
+        """Return the statement for a terminal, at most 80 columns wide.
+
+        Parameters
+        ----------
+        brief : bool
+            Leave out each release, what is taken to be public and how numbers were added up.
+        """
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += _wrapped(self.joint_dp)
-        lines += _field("Promise", f"{budget}, mu = {budget.mu:.6g}")
+        lines += _field("Promise", f"{budget}" + (f", mu = {budget.mu:.6g}" if not budget.failure else ""))
         if self.week is not None:
             what = "the promise is for all weeks together, and for all that a user rates over the season"
             lines += _field("Season", f"{self.week}; {what}")
@@ -128,23 +135,29 @@ class PrivacyStatement:
                 f"{guarantee(self.pure_epsilon, 0.0, unit, relation)}, every release being pure,"
                 " unless the noise's cipher is broken",
             )
-        lines += _table(self.releases)
-        lines += _field(
-            "Public", "; ".join(self.public) if self.public else "nothing is assumed to be public"
-        )
+        for release in self.releases:
+            if isinstance(release.mechanism, RepeatAndSelect):
+                lines += _field("Choice", _choice(release.mechanism))
+        lines += [] if brief else self._details()
         for note in self.notes:
             lines += _field("Note", note)
+        if self.ledger is None:
+            lines += _field("Ledger", "none: what other runs on these users released is not counted here")
+        else:
+            same = self.ledger.budget is None and self.ledger.delta == budget.delta
+            at = ", so this is at the delta of this run" if same else ""
+            lines += _field("Ledger", str(self.ledger) + at)
+        return "\n".join(lines + ([] if brief else _field("Version", f"hushrec {self.version}")))
+
+    def _details(self) -> list[str]:
+        """Each release, what is public, noise and sums."""
+        public = "; ".join(self.public) if self.public else "nothing is assumed to be public"
+        lines = _table(self.releases) + _field("Public", public)
         source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
         lines += _field("Noise", source)
         noise = "exact (ideal law, rounded)" if self.exact_noise else "floating point, not exact"
         sums = "exact integers" if self.exact_arithmetic else "floating point, not exact"
-        lines += _field("Arithmetic", f"noise: {noise}; sums: {sums}")
-        if self.ledger is None:
-            lines += _field("Ledger", "none: what other runs on these users released is not counted here")
-        else:
-            lines += _field("Ledger", str(self.ledger))
-        lines += _field("Version", f"hushrec {self.version}")
-        return "\n".join(lines)
+        return lines + _field("Arithmetic", f"noise: {noise}; sums: {sums}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statement for JSON; infinity is the string "inf"."""
@@ -214,6 +227,17 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 def _field(word: str, text: str) -> list[str]:
     return _wrapped(text, indent=12, first=f"{word + ':':<12}")
+
+
+def _choice(chosen: RepeatAndSelect) -> str:
+    """What a private choice of settings was, and why its mu is another than a Gaussian release's."""
+    return (
+        f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
+        f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"
+        " and its noise is what the table shows; the choice costs the rest of the promise, which holds but"
+        f" for a chance of {chosen.failure:g}. mu = {chosen.mu:.4g} is at what the choice is counted beside"
+        " other releases (docs/proofs/selection.md)"
+    )
 
 
 def _table(releases: Iterable[Release]) -> list[str]:

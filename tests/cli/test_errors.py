@@ -362,7 +362,7 @@ def test_what_rows_hold_changes_nothing(files, run, tmp_path):
     wild = [float("nan"), float("inf"), 1e300, -1.0]
     tables = {  # names of one length, since statements are wrapped
         "good": {"user": ["a", "b"], "item": items[:2], "rating": [3.0, 4.0]},
-        "none": {"user": no_text, "item": no_text, "rating": pa.array([], pa.float64())},
+        "void": {"user": no_text, "item": no_text, "rating": pa.array([], pa.float64())},
         "drop": {"user": ["a", None], "item": ["?", items[0]], "rating": [3.0, 4.0]},
         "wild": {"user": ["a"] * 4, "item": items[:4], "rating": wild},
         "text": {"user": ["a", "b"], "item": ["A7", items[0]], "rating": ["n/a", "3"]},
@@ -428,7 +428,7 @@ def test_a_failed_run_stays_charged(files, run, monkeypatch):
 NAMED = {
     "a word nearly right": (["trian"], "no command 'trian' (did you mean train?); see hushrec --help."),
     "an option nearly right": (["train", "TRAIN", "--epsilom", "1"], "no option --epsilom (did you mean --epsilon?)"),  # noqa: E501
-    "an option that another model has": (["train", "TRAIN", "--rank", "3"], "--rank; see hushrec train --model item-bias"),  # noqa: E501
+    "an option that another model has": (["train", "TRAIN", "--rank", "3"], "--model; see hushrec train --model item-bias"),  # noqa: E501
     "a short option": (["train", "TRAIN", "-o", "x"], "has no option -o; see"),
     "no value": (["train", "TRAIN", "--clip"], "--clip needs a value"),
     "one of two values": (["train", "TRAIN", "--rating-range", "1"], "--rating-range needs 2 values"),

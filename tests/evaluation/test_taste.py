@@ -38,7 +38,9 @@ def test_groups_of_taste_are_counted(name: str) -> None:
     domain = LIKES if name == "private-eigenrec" else DOMAIN
     model, found = trained(with_tastes(2000, domain), 5.0, name)
     assert model.directions == found.directions == 3 and not found.ways
-    assert found.text() == "Personal taste: 3 directions stand out of the noise."
+    assert found.text().startswith(
+        "Personal taste: the model learned 3 ways in which people's tastes differ;"
+    )
     model, found = trained(with_tastes(40, domain), 1.0, name)
     assert model.directions == found.directions == 0
     assert "everybody gets nearly the same list" in found.text() and set(found.ways) >= {"users"}
@@ -76,7 +78,7 @@ def test_a_model_of_ratings_that_stops_after_the_biases_knows_no_taste() -> None
     """Its two factors are bias and popularity, by which unrelated items are alike; it says what it takes."""
     model, found = trained(with_tastes(60, DOMAIN), 1.0, "private-als")
     assert model.estimator.iterations == 0 and found.directions == 0
-    with pytest.raises(InputError, match="stands out of the noise"):
+    with pytest.raises(InputError, match="learned nothing of people's tastes"):
         model.similar_items(0)
     budget = Budget(1.0, 1e-6)
     assert PrivateALS.planned(budget, DOMAIN, found.ways["users"]).iterations > 0

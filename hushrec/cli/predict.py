@@ -1,0 +1,76 @@
+"""``hushrec predict``."""
+
+from __future__ import annotations
+
+from hushrec.cli import show
+from hushrec.cli.files import private_table_file, write_private_table
+from hushrec.cli.options import File, Force, Json, Reading
+from hushrec.cli.recommend import PRIVATE_TABLE
+from hushrec.errors import InputError
+
+#: What is said of a pair beside its prediction.
+NO_ITEM = "no prediction: the item is not in the model's catalogue"
+NEWCOMER = "no rating in the history: predicted as for any newcomer"
+
+
+def predict(
+    model: str,
+    history: str,
+    pairs: str,
+    /,
+    *,
+    out: File,
+    reading: Reading = Reading(),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict the ratings of PAIRS of user and item, from MODEL and the users' own ratings in HISTORY.
+
+    The table that is written has the pairs in their order with the columns prediction, which is empty where
+    there is none, and note, which says why. It is private: each user's rows are for that user alone.
+
+      hushrec predict model.hush history.parquet pairs.csv --out predictions.private.csv
+      hushrec predict model.hush history.parquet pairs.parquet --out predictions.private.parquet
+
+    Parameters
+    ----------
+    model
+        A model file.
+    history
+        Ratings of the users to predict for.
+    pairs
+        A table with a column of users and one of items.
+    out
+        Where the predictions go: Parquet, marked private inside, or CSV where its name ends so.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from hushrec.billboard import load
+    from hushrec.data.ids import encode_ids
+    from hushrec.data.readers import read_columns
+
+    billboard = load(model)
+    if billboard.scores == "likes":
+        raise InputError(
+            f"{billboard.estimator.name} ranks items and predicts no ratings; use recommend, or train for"
+            " ratings or both."
+        )
+    target = private_table_file(out, (model, history, pairs), force)
+    rows = reading.read(history, billboard.domain)
+    asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
+    users, items = encode_ids(asked.users), encode_ids(asked.items)
+    found = billboard.predict(rows, {"user": users, "item": items})
+    new = rows.user_index(users) < 0
+    notes = np.where(np.isnan(found), NO_ITEM, np.where(new, NEWCOMER, ""))
+    table = pa.table(
+        {
+            "user": users.texts.take(pa.array(users.codes, mask=users.codes < 0)),
+            "item": items.texts.take(pa.array(items.codes, mask=items.codes < 0)),
+            "prediction": pa.array(found, mask=np.isnan(found)),
+            "note": pa.array(notes.tolist()),
+        }
+    )
+    write_private_table(table, target, PRIVATE_TABLE)
+    told = {"path": str(target), "note": PRIVATE_TABLE}
+    show.result(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")

@@ -1,0 +1,206 @@
+"""What a stranger met on first use: files that stay, short screens, hints that say where something lives."""
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+from hushrec.cli.predict import NEWCOMER, NO_ITEM
+from hushrec.cli.recommend import PRIVATE_TABLE
+from hushrec.privacy import Ledger
+
+BUDGET = ("--epsilon", "5", "--delta", "1e-6")
+
+
+def parsed(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_training_tells_its_promise_on_one_screen_and_the_rest_when_asked(run, files):
+    line = ["train", files.train, *BUDGET, *files.domain, "--out", "m.hush", "--force"]
+    short = run(*line).stdout
+    assert len(short.splitlines()) <= 20 and "PRIVACY STATEMENT" in short and "Ledger:" in short
+    assert "ratings: item biases" not in short and "hushrec report m.hush" in short
+    told = run(*line, "--verbose").stdout
+    assert "Settings:   like_from=4" in told and "ratings: item biases" in told and "Version:" in told
+    report = run("report", "m.hush").stdout
+    assert "ratings: item biases" in report and "Public:     item catalogue; rating range;" in report
+
+
+def test_predictions_of_pairs_stand_in_their_order_with_what_is_missing_marked(run, files):
+    users = hushrec.Ratings.read(files.train, hushrec.load(files.model).domain)
+    known = [str(user) for user in users.users[:2]]
+    asked = [
+        (known[1], files.items[2]),
+        ("nobody", files.items[0]),
+        (known[0], "none"),
+        (known[0], files.items[1]),
+    ]
+    with Path("pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("uid", "sku"), *asked])
+    expected = hushrec.load(files.model).predict(
+        users, {"user": [a for a, _ in asked], "item": [b for _, b in asked]}
+    )
+    for name in ("p.csv", "p.private.parquet"):
+        done = run("predict", files.model, files.train, "pairs.csv", "--out", name)
+        assert done.exit_code == 0 and PRIVATE_TABLE in done.stdout, done.stderr
+        assert ("private" in done.stderr) == (name == "p.csv")
+        table = pc.read_csv(name) if name.endswith("csv") else pq.read_table(name)
+        assert list(zip(table["user"].to_pylist(), table["item"].to_pylist())) == asked
+        assert table["note"].to_pylist() == ["", NEWCOMER, NO_ITEM, ""]
+        found = [math.nan if each is None else each for each in table["prediction"].to_pylist()]
+        np.testing.assert_allclose(found, expected)
+    assert pq.read_schema("p.private.parquet").metadata[b"hushrec"] == PRIVATE_TABLE.encode()
+    assert "--force" in run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv").stderr
+
+
+def test_a_model_that_ranks_predicts_nothing(run, files):
+    line = ["train", files.train, *BUDGET, *files.domain, "--model", "popular", "--out", "m.hush"]
+    assert run(*line).exit_code == 0
+    refused = run("predict", "m.hush", files.train, files.test, "--out", "p.csv")
+    assert refused.exit_code == 2 and "popular ranks items and predicts no ratings" in refused.stderr
+
+
+def test_lists_are_csv_where_their_name_says_so(run, files):
+    done = run("recommend", files.model, files.train, "--all-users", "-n", "3", "--out", "lists.private.csv")
+    assert done.exit_code == 0 and PRIVATE_TABLE in done.stdout
+    run("recommend", files.model, files.train, "--all-users", "-n", "3", "--out", "lists.private.parquet")
+    table = pq.read_table("lists.private.parquet")
+    assert pc.read_csv("lists.private.csv").to_pylist() == table.to_pylist() and table.num_rows
+    refused = run("recommend", files.model, files.train, "--all-users", "--out", "lists.xlsx")
+    assert refused.exit_code == 2 and "ends in .parquet or .csv" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["split", "RATINGS", "--test-share", "0.2", "DOMAIN", "--out-dir", "out"],
+        ["recommend", "MODEL", "RATINGS", "--all-users", "--out", "out/lists.private.csv"],
+        ["recommend", "MODEL", "RATINGS", "--all-users", "-n", "1", "--out-dir", "out"],
+        ["compare", "RATINGS", "DOMAIN", "--models", "item-bias", "--epsilons", "1", "--delta", "1e-6",
+         "--data-is-public", "--out-dir", "out", "--als.iterations", "1"],
+    ],
+    ids=["split", "recommend to a file", "recommend to a folder", "compare"],
+)  # fmt: skip
+def test_nothing_is_replaced_unless_that_is_asked_for(line, run, files):
+    words = {"RATINGS": [files.ratings], "MODEL": [files.model], "DOMAIN": files.domain}
+    line = [word for each in line for word in words.get(each, [each])]
+    Path("out").mkdir()
+    assert run(*line).exit_code == 0
+    before = {path: path.read_bytes() for path in Path("out").iterdir()}
+    refused = run(*line)
+    assert refused.exit_code == 2 and "--force" in refused.stderr and refused.stdout == ""
+    assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
+    assert run(*line, "--force").exit_code == 0
+
+
+def test_an_infinite_charge_to_the_usual_data_set_is_warned_of(run, files):
+    line = ["train", files.train, "--model", "als", "--iterations", "1", "--epsilon", "inf", *files.domain]
+    said = [
+        run(*line, "--out", f"{number}.hush", *more).stderr
+        for number, more in enumerate([[], ["--dataset", "try"], ["--data-is-public"]])
+    ]
+    assert "data set 'default' of the ledger is charged an infinite epsilon, for good" in said[0]
+    assert said[1:] == ["", ""]
+    compared = ["compare", files.train, "--models", "item-bias", *files.domain, "--delta", "1e-6"]
+    compared += ["--als.iterations", "1", "--out-dir", "out", "--force", "--epsilons"]
+    assert "infinite" in run(*compared, "1,inf").stderr and "infinite" not in run(*compared, "1").stderr
+
+
+def test_the_statement_adds_up_at_the_declared_delta(run, files):
+    """The delta of the data set's budget; without one the run's, and more where choices have their own."""
+    line = ["train", files.train, *files.domain, "--model", "item-bias", "--epsilon", "1", "--out"]
+    ledger = ["--dataset", "shop"]
+    assert run("ledger", "open", *ledger, "--epsilon", "9", "--delta", "1e-5").exit_code == 0
+    found = parsed(run(*line, "a.hush", "--delta", "1e-7", *ledger, "--json"))["privacy"]["ledger"]
+    assert found["delta"] == 1e-5 and found["epsilon"] < 1
+    text = run(*line, "b.hush", "--delta", "1e-7").stdout
+    assert "this is at the delta of this run" in " ".join(text.split())
+    tuned = ["tune", files.train, *files.domain, "--model", "item-bias", "--try", "clip=0.3", *BUDGET]
+    text = " ".join(run(*tuned, "--out", "c.hush").stdout.split())
+    assert "the best of a random number of runs, 10 on average" in text and "mu = 0 " not in text
+    found = parsed(run(*line, "d.hush", "--delta", "1e-7", "--json"))["privacy"]["ledger"]
+    assert math.isfinite(float(found["epsilon"])) and found["delta"] == pytest.approx(1e-6 + 1e-7)
+    assert Ledger(run.ledger).summary("default", 1e-3).delta == 1e-3
+
+
+def test_likes_take_no_range_for_public(run, files):
+    line = ["train", files.train, "--implicit", "--catalogue", files.catalogue, *BUDGET, "--model", "popular"]
+    public = parsed(run(*line, "--out", "m.hush", "--json"))["privacy"]["public"]
+    assert "rating range" not in public and "item catalogue" in public
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            ["train", "--rank", "8"],
+            "a setting of private-als, private-eigenrec, als, ...: choose one with --model",
+        ),
+        (
+            ["plan", "--bias-clip=1"],
+            "a setting of private-als, frank-wolfe, private-frank-wolfe, ...: choose",
+        ),
+        (["compare", "--rank", "8"], "name one in --models and write --private-als.rank"),
+        (["plan", "--implicit"], "a model of likes is planned with --for lists"),
+        (["evaluate", "--rank", "8"], "hushrec evaluate has no option --rank;"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_an_option_of_another_model_says_where_it_lives(line, says, run, files):
+    words = {
+        "train": ["train", files.train, *BUDGET, *files.domain, "--out", "m.hush"],
+        "plan": ["plan", *BUDGET, "--items", "50", "--users", "100"],
+        "compare": [
+            "compare",
+            files.train,
+            "--epsilons",
+            "1",
+            "--delta",
+            "1e-6",
+            *files.domain,
+            "--out-dir",
+            "o",
+        ],
+        "evaluate": ["evaluate", files.model, files.train, files.test],
+    }[line[0]]
+    refused = run(*words, *line[1:])
+    assert refused.exit_code == 2 and says in refused.stderr, refused.stderr
+
+
+def test_a_missing_column_is_told_by_the_names_that_are_looked_for(run, files):
+    Path("shop.csv").write_text("Kunde,Artikel,Sterne\nanna,vase,5\n")
+    refused = run("train", "shop.csv", *BUDGET, *files.domain, "--out", "m.hush")
+    assert refused.exit_code == 2 and "looked for: user, userid, uid" in refused.stderr
+    assert "--columns user=NAME" in refused.stderr
+    assert not re.search("Kunde|Artikel|Sterne|anna|vase", refused.stderr)  # the first line may be a row
+
+
+def test_the_plan_names_the_model_that_it_plans(run):
+    line = ["plan", *BUDGET, "--users", "20000", "--items", "500"]
+    both, alone = (run(*line, *more).stdout for more in ([], ["--for", "ratings"]))
+    assert re.search(r"^both {26}", both, re.M) and "own means both keeps" in both
+    assert re.search(r"^private-als {19}", alone, re.M) and "own means private-als keeps" in alone
+
+
+@pytest.mark.parametrize(("more", "lines"), [([], (2, 3)), (["--columns", "time=time"], (3, 5))])
+def test_the_curator_is_told_which_ratings_were_given_again(more, lines, run, files):
+    one, two = files.items[:2]
+    rows = [
+        f"a,{one},3,2024-01-03",
+        f"a,{one},4,2024-01-01",
+        f"b,{two},1,2024-01-01",
+        f"a,{one},2,2024-01-02",
+    ]
+    Path("again.csv").write_text("\n".join(["user,item,rating,time", *rows, ""]))
+    found = parsed(run("check", "again.csv", *files.domain, *more, "--json"))
+    (dropped,) = found["dropped"]
+    assert dropped["count"] == 2 and tuple(dropped["first"]) == lines and found["usable"] == 2
