@@ -17,7 +17,7 @@ MUTANTS   ?= 60
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks clean
+.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -108,6 +108,13 @@ notebooks: $(VENV)/.docs
 	HUSHREC_NOTEBOOKS=1 $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees-notebooks docs build/site
 	@echo "wrote build/site/notebooks/index.html"
 
+# wheel and source archive of the last commit in dist/, built twice and compared; then the README's lines with the wheel alone
+dist: $(VENV)/.release
+	$(BIN)/python -m benchmarks.dist
+
+dist-check: $(VENV)/.release
+	$(BIN)/python -m benchmarks.dist check
+
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -e ".[plot]"
@@ -119,6 +126,10 @@ $(VENV)/.test: $(VENV)/.run
 
 $(VENV)/.docs: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[release]"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test

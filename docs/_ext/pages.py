@@ -39,6 +39,11 @@ def in_repository(path: str) -> str:
     return f"{PROJECT['urls']['Repository']}/{kind}/v{PROJECT['version']}/{path}"
 
 
+def absolute(text: str) -> str:
+    """A page of the root with links that hold anywhere."""
+    return _LINK.sub(lambda found: in_repository(found[1].rstrip("/")) + (found[2] or ""), text)
+
+
 def relinked(text: str, page: Path, shown_at: Path) -> str:
     """The text of ``page`` with links that hold where the site shows it."""
 
