@@ -1,10 +1,10 @@
 """Wheel and source archive of the committed tree, the same bytes whenever they are built: ``make dist``.
 
     python -m benchmarks.dist            # builds both twice, compares, and leaves them in dist/
-    python -m benchmarks.dist check      # installs dist/*.whl into a fresh environment and runs the README's lines
+    python -m benchmarks.dist check      # the README's lines with dist/*.whl in a fresh environment
 
-Times in the archives are those of the last commit (SOURCE_DATE_EPOCH). The README becomes the long description,
-with links to files as addresses in the repository at this version.
+Times in the archives are those of the last commit (SOURCE_DATE_EPOCH). The README becomes the long description, with
+links to files as addresses in the repository at this version.
 """
 
 import gzip
@@ -66,14 +66,21 @@ def built(when: int) -> dict[str, bytes]:
         tree, out = exported(Path(folder)), Path(folder, "out")
         environment = os.environ | {"SOURCE_DATE_EPOCH": str(when), "PYTHONHASHSEED": "0"}
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out]
-        subprocess.run([*build, "--sdist", tree], check=True, env=environment, stdout=subprocess.DEVNULL)
+        quietly([*build, "--sdist", tree], environment)
         (source,) = out.glob("*.tar.gz")
         source.write_bytes(repacked(source, when))
         with tarfile.open(source) as archive:
             archive.extractall(Path(folder, "unpacked"), filter="data")
         (unpacked,) = Path(folder, "unpacked").iterdir()
-        subprocess.run([*build, "--wheel", unpacked], check=True, env=environment, stdout=subprocess.DEVNULL)
+        quietly([*build, "--wheel", unpacked], environment)
         return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+def quietly(command: list, environment: dict[str, str]) -> None:
+    """Run a command whose output matters only if it fails."""
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}")
 
 
 def description(wheel: bytes) -> str:
