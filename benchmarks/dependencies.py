@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TOOLS = {"ruff", "mypy", "import-linter"}  # they check the code and do not run with it
+TOOLS = {"ruff", "mypy", "import-linter", "check-jsonschema"}  # they check the code and do not run with it
 
 
 def requirements() -> dict[str, str]:

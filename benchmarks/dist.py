@@ -3,8 +3,8 @@
     python -m benchmarks.dist            # builds both twice, compares, and leaves them in dist/
     python -m benchmarks.dist check      # the README's lines with dist/*.whl in a fresh environment
 
-Times in the archives are those of the last commit (SOURCE_DATE_EPOCH). The README becomes the long description,
-with links to files as addresses in the repository at this version.
+Times in the archives are those of the last commit (SOURCE_DATE_EPOCH). The README becomes the long
+description, with links to files as addresses in the repository at this version.
 """
 
 import gzip
