@@ -1,4 +1,4 @@
-"""A release: one version, one address, workflows and templates that the host understands, a README with links."""
+"""A release: one version, one address, templates and workflows that the host understands, links that hold."""
 
 import re
 import subprocess
