@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
-from benchmarks.frontier.data import DATASETS, Split, split
+from benchmarks.frontier.data import Split, kind_of, split
 from hushrec.algorithms import Estimator
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget
@@ -172,7 +172,7 @@ def judge(model: Any, data: str, parts: Split, validation: bool) -> dict[str, fl
     history, targets = parts.history, parts.targets
     if validation:
         history, targets = parts.validation[0], {next(iter(targets)): parts.validation[1]}
-    if data in DATASETS and DATASETS[data].kind == "items":
+    if kind_of(data) == "items":
         target = next(iter(targets.values()))
         figures = evaluate(model, history, target, k=20, resamples=0)
         return {name: figures[name].value for name in ("recall@20", "ndcg@20")}

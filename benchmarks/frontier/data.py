@@ -93,10 +93,13 @@ def available(name: str) -> bool:
 
 @lru_cache(maxsize=2)
 def split(name: str) -> Split:
-    """A data set's split, by its name, ``name@part of the users``, ``shape:users:items:ratings`` or
-    ``low-rank:users:items``."""
+    """A data set's split, by its name, ``name@part of the users``, ``name/seed of the split`` (likes),
+    ``shape:users:items:ratings`` or ``low-rank:users:items``."""
     if name in DATASETS:
         return DATASETS[name].load()
+    if "/" in name:
+        whole, seed = name.split("/")
+        return _likes(DATASETS[whole].files[0], CATALOGUES[whole], int(seed))
     if "@" in name:
         whole, part = name.split("@")
         parts = split(whole)
@@ -139,17 +142,29 @@ def _yahoo() -> Split:
     return Split(parts.train, parts.history, {**parts.targets, "rmse random": random}, parts.validation)
 
 
+def _of_file(file: str, rating_range: tuple[float, float]) -> Split:
+    """A catalogue of the file's own items: the data are public."""
+    items = pc.unique(pq.read_table(folder() / file, columns=["item"])["item"])  # type: ignore[operator]
+    return by_ratings(read(file, Domain(items=sorted(items.to_pylist()), rating_range=rating_range)))
+
+
 def _synthetic() -> Split:
     return by_ratings(dpals_matrix(20_000, 1_000, seed=0).ratings)
 
 
-def _likes(file: str, n_items: int) -> Split:
+def kind_of(name: str) -> str:
+    """Judged by what: see `DataSet`."""
+    known = DATASETS.get(name.partition("/")[0])
+    return known.kind if known else "ratings"
+
+
+def _likes(file: str, n_items: int, seed: int = 0) -> Split:
     """Strong generalisation: a tenth of the users is held out, and folded in from 80% of their likes."""
     table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
     likes = table.filter(pc.greater_equal(table["rating"], LIKED))
     domain = Domain(items=range(1, n_items + 1), rating_range=(0, 1))
     ratings = Ratings.from_any(likes, domain, implicit=True)
-    test = strong_generalization(ratings, 0.1, seed=0)
+    test = strong_generalization(ratings, 0.1, seed=seed)
     valid = strong_generalization(test.train, 1 / 9, seed=100)
     return Split(test.train, test.fold_in, {"recall@20": test.target}, (valid.fold_in, valid.target))
 
@@ -191,6 +206,27 @@ DATASETS: dict[str, DataSet] = {
         + " Trained on self-selected ratings; judged on held-out ones and on those of random songs.",
         metrics=("rmse", "rmse random"),
     ),
+    "coat": DataSet(
+        "Coat (290 users, 300 items)",
+        lambda: _of_file("small/coat.train.parquet", (1, 5)),
+        ("small/coat.train.parquet",),
+        about=_RATINGS,
+        draws=4,
+    ),
+    "flixster": DataSet(
+        "Flixster, a part",
+        lambda: _of_file("small/flixster.parquet", (0.5, 5)),
+        ("small/flixster.parquet",),
+        about=_RATINGS,
+        draws=4,
+    ),
+    "restaurant": DataSet(
+        "Restaurants (0 to 2)",
+        lambda: _of_file("restaurant.parquet", (0, 2)),
+        ("restaurant.parquet",),
+        about=_RATINGS,
+        draws=4,
+    ),
     "synthetic": DataSet(
         "Synthetic (20,000 users, 1,000 items, rank 5, unit variance)",
         _synthetic,
@@ -215,6 +251,10 @@ DATASETS: dict[str, DataSet] = {
         metrics=("recall@20", "ndcg@20"),
     ),
 }
+
+
+#: Items of the catalogues of likes.
+CATALOGUES = {"ml-100k-likes": 1682, "ml-1m-likes": 3952}
 
 
 def size(parts: Split) -> float:

@@ -1,4 +1,4 @@
-"""The comparison itself: which runs it takes, its choice of settings, and the targets it is held to."""
+"""The comparison itself: which runs it takes, and its choice of settings."""
 
 from __future__ import annotations
 
@@ -12,40 +12,38 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_implicit import PUBLISHED
-from benchmarks.frontier.cells import DELTA, Cell, Results, Row
+from benchmarks.frontier.cells import DELTA, Cell, Results
 from benchmarks.frontier.data import DATASETS, split
-from benchmarks.frontier.methods import methods
-from benchmarks.frontier.tables import Curve, curves, spell
+from benchmarks.frontier.methods import VALIDATION, methods
 from hushrec.errors import InputError
 from hushrec.evaluation.tuning import grid
 from hushrec.privacy import Budget
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-SHORT_EPSILONS = (0.1, 1.0, 5.0, 20.0)
 #: Settings that the part "tune" chose, by data set, method and epsilon.
 CHOSEN = Path(__file__).with_name("chosen.json")
 
 
 @dataclass(frozen=True)
 class Form:
-    """Short or long."""
+    """How much of it."""
 
     epsilons: tuple[float, ...]
     draws: int
-    long: bool
 
 
 def cells(name: str, form: Form) -> list[Cell]:
     """All runs of a data set; tuned methods only where the tuning was done."""
     parts, planned = split(name), []
     for method_name, method in methods(name).items():
-        largest = method.largest if form.long else min(method.largest, method.largest_short)
-        if (not form.long and not method.short) or parts.train.n_items > largest:
+        if parts.train.n_items > method.largest:
             continue
         epsilons = (math.inf,) if method.role == "reference" else (*form.epsilons, math.inf)
         for epsilon in epsilons:
             settings = chosen(name, method_name, epsilon)
             if method.role == "tuned" and f"{epsilon:g}" not in tuned_at(name):
+                continue
+            if method.settings == VALIDATION and settings is None:
                 continue
             estimator = method.make(Budget(epsilon, DELTA), name, parts, settings or {})
             estimator.plan(Budget(epsilon, DELTA), parts.train.domain)
@@ -200,101 +198,3 @@ def chosen(name: str, method_name: str, epsilon: float) -> dict[str, Any] | None
 def _apart(one: float, other: float) -> float:
     """Distance of two epsilons on a logarithmic axis, that without privacy being far off."""
     return abs(math.log(min(one, 1e6)) - math.log(min(other, 1e6)))
-
-
-# ---------------------------------------------------------------------- targets
-
-#: Test RMSE that private ALS must reach.
-_GOALS = {
-    "ml-1m": {1.0: 0.943, 5.0: 0.900, 10.0: 0.884, 20.0: 0.878},
-    "synthetic": {1.0: 0.08, 5.0: 0.010, 10.0: 0.006, 20.0: 0.006},
-}
-_NO_PRIVACY = {"ml-1m": 0.858}
-#: How much worse than a baseline is no worse.
-_MARGIN = 0.002
-_BASELINES = ("item-bias", "user-mean")
-_WALKS = ("frank-wolfe", "frank-wolfe-biases", "corrective", "oja")
-
-
-def checks(rows: Sequence[Row]) -> list[tuple[bool, str]]:
-    """Every target with what was measured."""
-    done: list[tuple[bool, str]] = []
-    for name in DATASETS:
-        here = [row for row in rows if row["data"] == name and row["part"] == "frontier"]
-        if not here or DATASETS[name].kind != "ratings":
-            continue
-        found = curves(here, "rmse")
-        ours = {e: mean for e, (mean, _) in found.get("private-als", {}).items()}
-        medians = _medians(here)
-        for epsilon, goal in _GOALS.get(name, {}).items():
-            if epsilon in ours:
-                value = medians[epsilon] if name == "synthetic" else ours[epsilon]
-                kind = "median" if name == "synthetic" else "mean"
-                done.append(
-                    (value <= goal, f"{name}, epsilon {epsilon:g}: {kind} {value:.4f}, target {goal:.3f}")
-                )
-        if name in _NO_PRIVACY and "als" in found:
-            value = found["als"][math.inf][0]
-            done.append(
-                (
-                    value <= _NO_PRIVACY[name],
-                    f"{name}, no privacy: {value:.4f}, target {_NO_PRIVACY[name]:.3f}",
-                )
-            )
-        for metric in DATASETS[name].metrics:
-            done += _against_baselines(name, metric, curves(here, metric))
-        if name == "jester":
-            done += _against_walks(found)
-        done += _against_tuned(name, found)
-    return done
-
-
-def _medians(rows: Sequence[Row]) -> dict[float, float]:
-    values: dict[float, list[float]] = {}
-    for row in rows:
-        if row["method"] == "private-als":
-            values.setdefault(row["epsilon"], []).append(row["rmse"])
-    return {epsilon: float(np.median(some)) for epsilon, some in values.items()}
-
-
-def _against_baselines(name: str, metric: str, found: dict[str, Curve]) -> list[tuple[bool, str]]:
-    done = []
-    for epsilon, (ours, _) in found.get("private-als", {}).items():
-        values = {each: _at(found, each, epsilon) for each in _BASELINES}
-        best = min(values, key=lambda each: values[each])
-        if math.isfinite(epsilon) and math.isfinite(values[best]):
-            gap = ours - values[best]
-            what = f"{name}, {metric}, epsilon {epsilon:g}: {ours:.4f}, {best} {values[best]:.4f}"
-            done.append((gap <= _MARGIN, f"{what} ({gap:+.4f}, at most +{_MARGIN})"))
-    return done
-
-
-def _against_walks(found: dict[str, Curve]) -> list[tuple[bool, str]]:
-    done = []
-    for epsilon, (ours, _) in found.get("private-als", {}).items():
-        if 0.1 <= epsilon <= 5:
-            values = {each: _at(found, each, epsilon) for each in _WALKS}
-            best = min(values, key=lambda each: values[each])
-            what = f"jester, epsilon {epsilon:g}: {ours:.4f}, best Frank-Wolfe ({best}) {values[best]:.4f}"
-            done.append((ours < values[best], what))
-    return done
-
-
-def _against_tuned(name: str, found: dict[str, Curve]) -> list[tuple[bool, str]]:
-    """Planned and tuned; where both errors are close to nothing, in units of the ratings' spread (1)."""
-    done = []
-    for epsilon, (ours, _) in found.get("private-als", {}).items():
-        tuned = found.get("private-als-tuned", {}).get(epsilon)
-        if tuned and math.isfinite(epsilon):
-            ratio = (ours - tuned[0]) / (1.0 if DATASETS[name].low_rank else tuned[0])
-            unit = " of the spread" if DATASETS[name].low_rank else ""
-            what = f"{name}, epsilon {spell(epsilon)}: planned {ours:.4f}, tuned {tuned[0]:.4f}"
-            done.append((ratio <= 0.01, f"{what} ({ratio:+.2%}{unit}, at most +1%)"))
-    return done
-
-
-def _at(found: dict[str, Curve], method: str, epsilon: float) -> float:
-    curve = found.get(method, {})
-    if method == "user-mean" and curve:  # nothing is released: one figure for all epsilons
-        return next(iter(curve.values()))[0]
-    return curve[epsilon][0] if epsilon in curve else math.inf

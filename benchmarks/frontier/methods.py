@@ -96,9 +96,9 @@ class Method:
     role : {"ours", "tuned", "rival", "baseline", "reference"}
         A reference has no privacy and is run at epsilon inf only; a tuned method needs the part "tune".
     short : bool
-        Part of the short form.
-    largest, largest_short : int
-        Items up to which it is run, in the long and in the short form.
+        Quick enough for the sample that is made anew.
+    largest : int
+        Items up to which it is run.
     """
 
     label: str
@@ -107,7 +107,6 @@ class Method:
     role: str = "rival"
     short: bool = True
     largest: int = 10**9
-    largest_short: int = 10**9
 
 
 def _solver(parts: Split) -> dict[str, Any]:
@@ -147,17 +146,16 @@ def _planned_walk(cls: Any, **changes: Any) -> Make:
     return make
 
 
-_VALIDATION = "best of the grid of `--part tune` on the validation part, at each epsilon, without charge"
+#: Of methods whose settings were chosen on validation ratings.
+VALIDATION = "best of the grid of `--part tune` on the validation part, at each epsilon, without charge"
 _RULE = "its planning rule, from epsilon, catalogue, range and number of users"
 _FIXED = "the settings of [frank-wolfe](frank-wolfe.md), the same for all data sets"
 
 RATINGS: dict[str, Method] = {
     "private-als": Method("private ALS", _planned(PrivateALS), _RULE, "ours"),
-    "private-als-tuned": Method(
-        "private ALS, tuned", _planned(PrivateALS), _VALIDATION, "tuned", short=False
-    ),
+    "private-als-tuned": Method("private ALS, tuned", _planned(PrivateALS), VALIDATION, "tuned", short=False),
     "both": Method("both (ratings and lists)", _planned(Both), _RULE, "rival"),
-    "dpals": Method("DPALS (Algorithm 1)", _published, _VALIDATION, "rival"),
+    "dpals": Method("DPALS (Algorithm 1)", _published, VALIDATION, "rival"),
     "corrective": Method("corrective Frank-Wolfe", _planned_walk(CorrectiveFrankWolfe), _RULE),
     "frank-wolfe-biases": Method(
         "Frank-Wolfe, biases first", _planned_walk(PrivateFrankWolfe), _RULE, short=False
@@ -175,7 +173,7 @@ RATINGS: dict[str, Method] = {
             rank=3, row_clip=3.0, center="biases", max_ratings_per_user=_cap(name)
         ),
         _FIXED,
-        largest_short=1_000,
+        short=False,
     ),
     "projected-gradient": Method(
         "projected gradient",
@@ -196,7 +194,7 @@ RATINGS: dict[str, Method] = {
         "cleansed SVD",
         lambda budget, name, parts, settings: CleansedSVD(max_ratings_per_user=_cap(name)),
         "the class's defaults",
-        largest_short=1_000,
+        short=False,
     ),
     "item-bias": Method(
         "user mean + item bias",
@@ -251,7 +249,7 @@ ITEMS: dict[str, Method] = {
                 **settings,
             }
         ),
-        _VALIDATION,
+        VALIDATION,
     ),
     "popular": Method("most popular", lambda budget, name, parts, settings: Popular(), "none", "baseline"),
     "als": Method(

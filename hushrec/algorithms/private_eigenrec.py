@@ -80,6 +80,8 @@ _MANY = 5.0
 _LEAST_RATIO = 0.1
 #: Learned likes a user up to which no direction counts, and from which all count in full.
 _FEWEST = 2.0, 6.0
+#: Where likes are few, rounds are for the item weights, but for a hundredth of the first two.
+_MOST_OF_FIRST = 0.99
 #: What of all directions together must be beyond doubt for half of a round to go on looking.
 _SOME = 0.1
 #: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
@@ -303,7 +305,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         first = known.first[known.learned]
         probe = _apart(start, first)
         vectors, taste = np.zeros((len(known.learned), start.shape[1])), _NOTHING
-        weights, weights_sd, part = known.noisy, known.noise_sd, 0.0
+        weights, weights_sd, part = known.noisy, known.noise_sd, min(_MOST_OF_FIRST, 1 - known.told)
         for step in range(1, self.iterations + 1):
             label = self._label(step)
             vectors[known.learned] = probe
@@ -319,7 +321,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 taste = known.taste(probe, sums, noise_sd / math.sqrt(1 - part))
                 probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
             if step > 1:
-                part = self._part_of_weights(taste.certain.sum(), weights, weights_sd)
+                part = max(1 - known.told, self._part_of_weights(taste.certain.sum(), weights, weights_sd))
         return taste, weights, weights_sd
 
     @staticmethod
@@ -493,6 +495,12 @@ class _Known(NamedTuple):
     scale: Array
     first: Array
 
+    @property
+    def told(self) -> float:
+        """What so few likes a user tell of taste, 0 to 1."""
+        likes = (self.noisy[self.learned].sum() / self.n_users) ** 2  # a user, about
+        return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
+
     def taste(self, probe: Array, sums: Array, noise_sd: float) -> _Taste:
         """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
 
@@ -517,8 +525,7 @@ class _Known(NamedTuple):
         trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
         lenient = above * _beyond_chance(values / own, (1 - rich) * ratio)
         gains = trust * lenient + (1 - trust) * certain * taste
-        likes = (self.noisy[self.learned].sum() / n_users) ** 2  # a user, about: of so few no taste is told
-        gains *= min(max((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0.0), 1.0)
+        gains *= self.told
         order = np.argsort(-certain, kind="stable")
         return _Taste(left[:, order], values[order], gains[order], certain[order])
 

@@ -14,9 +14,12 @@ from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import run, small
 
 
-@pytest.mark.parametrize(("support", "most", "some"), [(13.6, 12, 0.1), (5.0, 9, 10.0)])
+@pytest.mark.parametrize(
+    ("support", "most", "some", "kind"),
+    [(13.6, 12, 0.1, (True, True)), (5.0, 9, 10.0, (True, True)), (5.0, 15, 0.1, (False, False))],
+)
 def test_it_matches_a_slow_twin(
-    support: float, most: int, some: float, monkeypatch: pytest.MonkeyPatch
+    support: float, most: int, some: float, kind: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three rounds, then the scores of everybody by the definition: project her row, undo the scales."""
     monkeypatch.setattr(private_eigenrec, "_SOME", some)
@@ -43,7 +46,9 @@ def test_it_matches_a_slow_twin(
     n_users = 90 + noise["number of users"][0]
     own = n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum()
 
-    vectors, part, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), 0.0, []
+    told = round(np.clip(((known[learned].sum() / n_users) ** 2 - 2) / 4, 0, 1), 2)
+    vectors, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), []
+    part = min(0.99, 1 - told)
     for step in (1, 2, 3):
         sums, drawn = np.zeros((len(learned), 2)), noise[f"item sums {step}"]
         for row in rows:
@@ -81,13 +86,13 @@ def test_it_matches_a_slow_twin(
                 for taste, clear, above, size, ratio in found
             ]
         )
-        gains *= np.clip(((known[learned].sum() / n_users) ** 2 - 2) / 4, 0, 1)
+        gains *= told
         if step > 1:
             doubt = 5 * weights_sd / np.sort(weights)[-30:].mean()
-            part = round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2)
+            part = max(1 - told, round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2))
             parts.append(part)
     assert 0 < gains.max() < 1, "the test needs a direction that counts"
-    assert (0 < parts[0] < 1) == (some > 1), "the test needs rounds of both kinds"
+    assert (told < 1, 0 < parts[0] < 1) == kind, "the test needs rounds of all kinds"
     assert model.arrays["directions"] == sum(sure > 0.5 for sure in certain)
 
     final = np.maximum(weights, weights_sd) / weights.max()
