@@ -1,5 +1,6 @@
 /** The item ids of a model: their texts, and where an id is among them (docs/format.md). */
 import { InputError } from "./errors.js";
+import { Hashes } from "./hashes.js";
 import type { ModelFile } from "./modelfile.js";
 
 /** An item id, compared as text: 7, "7" and "7.0" are one. */
@@ -55,8 +56,8 @@ export class Catalogue {
   private readonly text: Uint8Array;
   private readonly offsets: Uint32Array;
   private readonly kinds: Uint8Array;
-  /** Positions of ids that are compared byte by byte, by hash; -1 where there is none. */
-  private readonly table: Int32Array;
+  /** Positions of ids that are compared byte by byte. */
+  private readonly plain: Hashes;
   /** Positions of all others, by text. */
   private readonly others = new Map<string, number>();
 
@@ -67,15 +68,23 @@ export class Catalogue {
       throw new Error("it has no catalogue");
     }
     this.length = kinds.length;
+    if (!this.length) throw new Error("its catalogue is empty");
     [this.text, this.offsets, this.kinds] = [text, offsets, kinds];
-    const fits = kinds.length && offsets.length === kinds.length + 1 && !offsets[0] && offsets.at(-1) === text.length;
-    if (!fits || offsets.some((end, i) => end < offsets[i - 1]!)) throw new Error("its catalogue does not fit its text");
-    this.table = new Int32Array(2 ** Math.ceil(Math.log2(2 * kinds.length))).fill(-1);
-    const slow: number[] = [];
+    const fits = offsets.length === kinds.length + 1 && !offsets[0] && offsets.at(-1) === text.length;
+    const [hashes, items, slow] = [new Uint32Array(this.length), new Int32Array(this.length), [] as number[]];
+    let count = 0;
     for (let item = 0; item < kinds.length; item++) {
-      if (this.isPlain(item)) this.insert(item);
-      else slow.push(item);
+      const begin = offsets[item]!;
+      const end = offsets[item + 1]!;
+      if (!fits || end < begin) throw new Error("its catalogue does not fit its text");
+      if (isPlain(text, begin, end, kinds[item]!)) {
+        hashes[count] = hashOf(text, begin, end);
+        items[count++] = item;
+      } else slow.push(item);
     }
+    this.plain = new Hashes(hashes.subarray(0, count), items.subarray(0, count));
+    const twin = this.plain.twin((one, other) => this.at(one) === this.at(other));
+    if (twin >= 0) throw new Error(`item '${this.at(twin)}' occurs twice`);
     for (const item of slow) {
       const { id } = this.read(item);
       if (this.find(id) >= 0) throw new Error(`item '${id}' occurs twice`);
@@ -141,50 +150,35 @@ export class Catalogue {
 
   private find(text: string): number {
     const octets = encoder.encode(text);
-    const slot = this.slot(octets, 0, octets.length);
-    const found = this.table[slot]!;
+    const found = this.plain.find(hashOf(octets, 0, octets.length), (item) => {
+      const begin = this.offsets[item]!;
+      if (this.offsets[item + 1]! - begin !== octets.length) return false;
+      return octets.every((octet, k) => octet === this.text[begin + k]);
+    });
     return found >= 0 ? found : this.others.get(text) ?? -1;
   }
+}
 
-  private insert(item: number): void {
-    const slot = this.slot(this.text, this.offsets[item]!, this.offsets[item + 1]!);
-    if (this.table[slot]! >= 0) throw new Error(`item '${this.at(item)}' occurs twice`);
-    this.table[slot] = item;
-  }
+/** FNV-1a of some bytes, mixed. */
+function hashOf(octets: Uint8Array, begin: number, end: number): number {
+  let hash = 0x811c9dc5;
+  for (let k = begin; k < end; k++) hash = Math.imul(hash ^ octets[k]!, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
+  return (hash ^ (hash >>> 13)) >>> 0;
+}
 
-  /** Where in the table these bytes are, or would be. */
-  private slot(octets: Uint8Array, begin: number, end: number): number {
-    const { table, text, offsets } = this;
-    const mask = table.length - 1;
-    let hash = 0x811c9dc5;
-    for (let k = begin; k < end; k++) hash = Math.imul(hash ^ octets[k]!, 0x01000193);
-    hash ^= hash >>> 15;
-    for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
-      const item = table[slot]!;
-      if (item < 0) return slot;
-      const first = offsets[item]!;
-      if (offsets[item + 1]! - first !== end - begin) continue;
-      let k = begin;
-      while (k < end && octets[k] === text[first + k - begin]) k++;
-      if (k === end) return slot;
-    }
+/** Whether an id's bytes are its text: printable ASCII, and no number that could be written otherwise. */
+function isPlain(text: Uint8Array, begin: number, end: number, kind: number): boolean {
+  if (begin === end || text[begin] === 32 || text[end - 1] === 32) return false;
+  if (kind === UUID) return PATTERNS[UUID]!.test(String.fromCharCode(...text.subarray(begin, end)));
+  if (kind > INTEGER) return false;
+  const number = text[begin]! < 58 && (text[begin]! > 47 || text[begin] === 45);
+  for (let k = begin; k < end; k++) {
+    const octet = text[k]!;
+    if (octet < 32 || octet > 126 || (number && (octet === 43 || octet === 46))) return false;
+    if (kind === INTEGER && (octet < 48 || octet > 57 || (octet === 48 && k === begin))) return false;
   }
-
-  /** Whether an id's bytes are its text: printable ASCII, and no number that could be written otherwise. */
-  private isPlain(item: number): boolean {
-    const { text } = this;
-    const [begin, end, kind] = [this.offsets[item]!, this.offsets[item + 1]!, this.kinds[item]!];
-    if (begin === end || text[begin] === 32 || text[end - 1] === 32) return false;
-    if (kind === UUID) return PATTERNS[UUID]!.test(String.fromCharCode(...text.subarray(begin, end)));
-    if (kind > INTEGER) return false;
-    const number = text[begin]! < 58 && (text[begin]! > 47 || text[begin] === 45);
-    for (let k = begin; k < end; k++) {
-      const octet = text[k]!;
-      if (octet < 32 || octet > 126 || (number && (octet === 43 || octet === 46))) return false;
-      if (kind === INTEGER && (octet < 48 || octet > 57 || (octet === 48 && k === begin))) return false;
-    }
-    return true;
-  }
+  return true;
 }
 
 const PATTERNS: (RegExp | undefined)[] = [];

@@ -23,7 +23,7 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   const { model, settings } = section;
   switch (model) {
     case "popular":
-      return { offset: 0, factors: new Float64Array(section.rank), moved: () => row.items.map(() => 0) };
+      return { ...nobody(section), moved: () => row.items.map(() => 0) };
     case "private-eigenrec":
     case "ease":
       return section.learned ? itemMatrix(section, row) : eigenrec(section, row);
@@ -39,17 +39,23 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   const [regularization, offsets] = ["regularization", "bias_regularization"].map((name) => section.number(name));
   if (settings.unobserved_weight > 0) return ridge(section, row, regularization, null);
   // files of earlier versions hold no ridge on offsets, and one ridge for all users
-  const exponent = offsets === undefined || !row.items.length ? 0 : settings.ridge_exponent;
+  const exponent = offsets === undefined ? 0 : settings.ridge_exponent;
   const factor = 2 ** (exponent * Math.round(Math.log2(row.items.length || 1)));
   return ridge(section, row, regularization! * factor, offsets ?? (settings.bias_regularization || 5));
+}
+
+/** Who is served from released values alone. */
+function nobody({ rank }: Section): UserState {
+  return { offset: 0, factors: new Float64Array(rank), moved: () => [] };
 }
 
 /** Ridge regression of her ratings on the item factors, with a constant where there is a ridge for it. */
 function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number | null): UserState {
   const { center, itemBias, rank, settings } = section;
   const ridges = ridgesOf(rank, regularization, offsetRidge);
+  if (!row.items.length) return nobody(section);
   const tail = offsetRidge === null ? [] : [1];
-  const mean = settings.center === "user" ? row.values.reduce((a, b) => a + b, 0) / (row.values.length || 1) : 0;
+  const mean = settings.center === "user" ? row.values.reduce((a, b) => a + b, 0) / row.values.length : 0;
   const values = mean ? row.values.map((value) => Math.fround(value - mean)) : row.values;
   const targets = row.items.map((item, i) => values[i]! - (itemBias[item]! + center));
   const rows = row.items.map((item) => section.row(item, ...tail));
@@ -102,6 +108,7 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
   const offsets = row.items.map((item) => itemBias[item]! + center);
   const likes = row.values.map((value) => (value > threshold ? 1 : 0));
   const ridges = ridgesOf(rank, section.number("regularization"), section.number("bias_regularization"));
+  if (!row.items.length) return nobody(section);
   const factored = new Cholesky(normalMatrix(rows, ridges, CURVATURE), rank + 1);
   const solved = new Float64Array(rank + 1);
   const missed = () => rows.map((own, i) => likes[i]! - 1 / (1 + Math.exp(-(dot(own, solved) + offsets[i]!))));

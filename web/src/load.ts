@@ -26,7 +26,8 @@ export async function load(url: string | URL, { digest, keep = true }: LoadOptio
     const model = await read(kept.clone()).catch(() => undefined);
     if (model?.digest === digest) return model;
   }
-  const tag = kept?.headers.get("etag");
+  const ours = new URL(address).origin === globalThis.location?.origin; // another's may not allow the header
+  const tag = ours && kept?.headers.get("etag");
   const found = await fetch(address, { cache: "no-store", headers: tag ? { "if-none-match": tag } : {} }).catch(() => undefined);
   if (kept && (!found || found.status === 304 || found.status >= 500)) {
     const model = await read(kept).catch(() => undefined);
@@ -42,6 +43,6 @@ export async function load(url: string | URL, { digest, keep = true }: LoadOptio
     throw new ModelFileError(`The model at ${address} has the digest ${model.digest}, not the one asked for; ask for it by its own.`);
   }
   const headers = { "x-digest": model.digest, etag: found.headers.get("etag") ?? "" };
-  await store?.put(address, new Response(bytes, { headers })).catch(() => {}); // no room: it is fetched again
+  void store?.put(address, new Response(bytes as Uint8Array<ArrayBuffer>, { headers })).catch(() => {}); // no room
   return model;
 }

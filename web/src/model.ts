@@ -4,7 +4,7 @@ import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best } from "./scoring.js";
+import { allScores, best, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 /** An item and its score, or how similar it is. */
@@ -67,15 +67,15 @@ class Recommender {
 
   /** Predicted scores of some items; ratings are clipped to the declared range. */
   predict(ratings: Ratings, items: Iterable<Id>): number[] {
-    const scores = allScores(this.section, this.foldIn(ratings));
-    return this.positions(items).map((item) => this.clipped(scores[item]!));
+    const state = this.foldIn(ratings);
+    return this.positions(items).map((item) => this.clipped(scoreOf(this.section, state, item)));
   }
 
   /** Which of a user's items moved the score of this one. */
   explain(ratings: Ratings, item: Id): Explanation {
     const { state, rated } = this.folded(ratings);
     const [at] = this.positions([item]);
-    const score = allScores(this.section, state)[at!]!;
+    const score = scoreOf(this.section, state, at!);
     const moved = state.moved(at!);
     const because = rated.map((own, i) => ({ item: this.items.at(own), moved: moved[i]! }));
     because.sort((a, b) => Math.abs(b.moved) - Math.abs(a.moved));

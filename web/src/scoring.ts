@@ -1,55 +1,58 @@
 /** Scores of all items, and the best of them. */
 import type { UserState } from "./foldin.js";
 import type { Numbers } from "./modelfile.js";
+import { dot } from "./ridge.js";
 import type { Section } from "./section.js";
 
 /** The score of every item for one user: center + offset + item bias + factors . item factors. */
-export function allScores(section: Section, state: UserState): Float64Array {
-  const { nItems, itemBias, factors, scale, learned, rank } = section;
-  const base = state.offset;
+export function allScores(section: Section, { offset, factors: taste }: UserState): Float64Array {
+  const { nItems, itemBias, center, factors, scale, learned, rank } = section;
   const scores = new Float64Array(nItems);
-  for (let item = 0; item < nItems; item++) scores[item] = base + (section.center + itemBias[item]!);
-  if (!rank) return scores;
-  const products = learned ? new Float64Array(learned.length) : scores;
-  if (learned) addChosen(factors, state.factors, products);
-  else if (scale) addScaled(factors as Int8Array, scale, state.factors, products);
-  else addProducts(factors, state.factors, products);
-  learned?.forEach((item, row) => (scores[item]! += (scale?.[row] ?? 1) * products[row]!));
+  for (let item = 0; item < nItems; item++) scores[item] = offset + (center + itemBias[item]!);
+  if (!learned) addProducts(factors, scale, taste, scores);
+  else if (rank) {
+    const products = new Float64Array(rank);
+    addChosen(factors, taste, products);
+    learned.forEach((item, row) => (scores[item]! += (scale?.[row] ?? 1) * products[row]!));
+  }
   return scores;
 }
 
-function addProducts(factors: Numbers, taste: Float64Array, scores: Float64Array): void {
-  const [count, rank] = [scores.length, taste.length];
-  const whole = rank - (rank % 4);
-  for (let item = 0, at = 0; item < count; item++) {
-    let [a, b, c, d] = [0, 0, 0, 0];
-    let k = 0;
-    for (; k < whole; k += 4, at += 4) {
-      a += factors[at]! * taste[k]!;
-      b += factors[at + 1]! * taste[k + 1]!;
-      c += factors[at + 2]! * taste[k + 2]!;
-      d += factors[at + 3]! * taste[k + 3]!;
-    }
-    for (; k < rank; k++, at++) a += factors[at]! * taste[k]!;
-    scores[item]! += a + b + (c + d);
-  }
+/** The same for one item. */
+export function scoreOf(section: Section, { offset, factors }: UserState, item: number): number {
+  const place = section.place(item);
+  return offset + (section.center + section.itemBias[item]!) + (place < 0 ? 0 : dot(section.row(place), factors));
 }
 
-/** The same for factors of one byte: apart, so that either loop meets one type of number. */
-function addScaled(factors: Int8Array, scale: Numbers, taste: Float64Array, scores: Float64Array): void {
-  const [count, rank] = [scores.length, taste.length];
-  const whole = rank - (rank % 4);
-  for (let item = 0, at = 0; item < count; item++) {
-    let [a, b, c, d] = [0, 0, 0, 0];
-    let k = 0;
-    for (; k < whole; k += 4, at += 4) {
-      a += factors[at]! * taste[k]!;
-      b += factors[at + 1]! * taste[k + 1]!;
-      c += factors[at + 2]! * taste[k + 2]!;
-      d += factors[at + 3]! * taste[k + 3]!;
+/** Four items at a time: each number of hers is read once for them, and no sum waits for another. */
+function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, scores: Float64Array): void {
+  const rank = taste.length;
+  const whole = scores.length - (scores.length % 4);
+  for (let item = 0; item < whole; item += 4) {
+    const first = item * rank;
+    const second = first + rank;
+    const third = second + rank;
+    const fourth = third + rank;
+    let a = 0;
+    let b = 0;
+    let c = 0;
+    let d = 0;
+    for (let k = 0; k < rank; k++) {
+      const own = taste[k]!;
+      a += factors[first + k]! * own;
+      b += factors[second + k]! * own;
+      c += factors[third + k]! * own;
+      d += factors[fourth + k]! * own;
     }
-    for (; k < rank; k++, at++) a += factors[at]! * taste[k]!;
-    scores[item]! += scale[item]! * (a + b + (c + d));
+    scores[item]! += scale ? scale[item]! * a : a;
+    scores[item + 1]! += scale ? scale[item + 1]! * b : b;
+    scores[item + 2]! += scale ? scale[item + 2]! * c : c;
+    scores[item + 3]! += scale ? scale[item + 3]! * d : d;
+  }
+  for (let item = whole; item < scores.length; item++) {
+    let sum = 0;
+    for (let k = 0; k < rank; k++) sum += factors[item * rank + k]! * taste[k]!;
+    scores[item]! += scale ? scale[item]! * sum : sum;
   }
 }
 
@@ -69,15 +72,17 @@ export function best(scores: Float64Array, n: number, first?: Numbers): number[]
   const group = (item: number) => (first && !first[item] ? 0 : 1);
   const better = (a: number, b: number) => group(b) - group(a) || scores[b]! - scores[a]! || a - b;
   let chosen: number[] = [];
-  let [least, leading] = [-Infinity, 0]; // what a score must be above, in its group, once there are n
+  let least = -Infinity; // what a score must be above, in its group, once there are n
+  let leading = 0;
   for (let item = 0; item < scores.length; item++) {
     const score = scores[item]!;
-    const lead = group(item);
-    if (!(lead > leading || (lead === leading && score > least)) || !(score > -Infinity)) continue;
+    const lead = first && !first[item] ? 0 : 1;
+    if (lead === leading ? !(score > least) : lead < leading || !(score > -Infinity)) continue;
     chosen.push(item);
     if (chosen.length < 2 * n + 64) continue;
     chosen = chosen.sort(better).slice(0, n);
-    [least, leading] = [scores[chosen[n - 1]!]!, group(chosen[n - 1]!)];
+    least = scores[chosen[n - 1]!]!;
+    leading = group(chosen[n - 1]!);
   }
   return chosen.sort(better).slice(0, n);
 }

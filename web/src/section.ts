@@ -7,6 +7,9 @@ export type ScoreKind = "ratings" | "likes" | "log-odds";
 /** The models that can be served on a device. */
 const SERVED = ["private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals", "ease"];
 
+/** Their normal equations take 32 MB. */
+const MOST_FACTORS = 2000;
+
 export class Section {
   readonly model: string;
   readonly settings: Record<string, any>;
@@ -54,6 +57,9 @@ export class Section {
     if (octets ? !(octets.values instanceof Int8Array) : !isFloat(stored!.values)) throw new Error("arrays are of another type");
     if (!isFloat(this.itemBias) || (this.scale && !isFloat(this.scale))) throw new Error("arrays are of another type");
     if (this.learned && rank !== rows) throw new Error("the learned items have no weights for one another");
+    if (!this.learned && rank > MOST_FACTORS) {
+      throw new InputError(`A device folds nobody into ${rank} factors; train with at most ${MOST_FACTORS}.`);
+    }
     [this.factors, this.rank] = [stored!.values, rank];
   }
 
