@@ -113,7 +113,7 @@ class Recommender {
     return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), row.values[i]!])), refused };
   }
 
-  private pairs(ratings: Ratings): (readonly [Id, number])[] {
+  protected pairs(ratings: Ratings): (readonly [Id, number])[] {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
@@ -228,11 +228,11 @@ export class Model extends Recommender {
   }
 
   override recommend(ratings: Ratings, options?: ListOptions): Scored[] {
-    return this.lists ? this.lists.recommend(ratings, options) : super.recommend(ratings, options);
+    return this.lists ? this.lists.recommend(this.pairs(ratings), options) : super.recommend(ratings, options);
   }
 
   override explain(ratings: Ratings, item: Id): Explanation {
-    return this.lists ? this.lists.explain(ratings, item) : super.explain(ratings, item);
+    return this.lists ? this.lists.explain(this.pairs(ratings), item) : super.explain(ratings, item);
   }
 
   override similarItems(item: Id, n?: number): Scored[] {

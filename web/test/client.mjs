@@ -1,0 +1,134 @@
+// The client by itself, in Node: damaged and forged files, explanations, lists, and what is fetched.
+import { readFile } from "node:fs/promises";
+import { random, randomModel, signed, takenApart } from "./forge.mjs";
+
+const NUMBERS = ["0", "-1", "1", "3", "64", "4096", "9007199254740993", "18446744073709551616", "1e99", "NaN", "null", "[]", '"7"'];
+
+/** A file with one changed, missing or added piece. */
+export function damagedFile(good, draw, kind) {
+  const bytes = Array.from(good);
+  const where = Math.floor(draw() * bytes.length);
+  const some = 1 + Math.floor(draw() * 99);
+  if (kind === 0) bytes[where] ^= 1 + Math.floor(draw() * 255);
+  else if (kind === 1) bytes.length = where;
+  else if (kind === 2) bytes.splice(where, some);
+  else bytes.splice(where, 0, ...Array.from({ length: some }, () => Math.floor(draw() * 256)));
+  return Uint8Array.from(bytes);
+}
+
+/** A file whose header somebody changed, and whose digest of the header is right again. */
+function forgedFile({ header, payload }, draw, kind) {
+  let text = header;
+  if (kind) {
+    const found = [...header.matchAll(/(?<![0-9a-f])\d+(?![0-9a-f])/g)];
+    const { index, 0: number } = found[Math.floor(draw() * found.length)];
+    text = header.slice(0, index) + NUMBERS[Math.floor(draw() * NUMBERS.length)] + header.slice(index + number.length);
+  } else {
+    const where = Math.floor(draw() * header.length);
+    text = header.slice(0, where) + String.fromCharCode(32 + Math.floor(draw() * 95)) + header.slice(where + 1);
+  }
+  return new Uint8Array(signed(text, [payload]));
+}
+
+/** How many were refused, what was loaded or refused otherwise, and the most memory a file took, over its size. */
+async function refusals({ Model, ModelFileError }, files) {
+  const found = { refused: 0, loaded: [], otherwise: [], memory: 0 };
+  for (const bytes of files) {
+    const before = process.memoryUsage().arrayBuffers;
+    try {
+      found.loaded.push(await Model.read(bytes));
+    } catch (error) {
+      const plain = error instanceof ModelFileError && !error.message.includes("\n") && error.message.length < 400;
+      if (plain) found.refused++;
+      else found.otherwise.push(String(error));
+    }
+    found.memory = Math.max(found.memory, (process.memoryUsage().arrayBuffers - before) / (bytes.length + (1 << 16)));
+  }
+  return found;
+}
+
+export async function checkClient(hushrec, vectors, report) {
+  const { Model } = hushrec;
+  const named = (name) => Buffer.from(vectors.models.find((each) => each.name === name).file, "base64");
+  const [good, draw] = [named("both"), random(1)];
+  const damaged = Array.from({ length: 1000 }, (_, number) => damagedFile(good, draw, number % 4));
+  let found = await refusals(hushrec, damaged);
+  report("1,000 damaged files refused in Node", found.refused === 1000, `${found.refused} refused, memory ${found.memory.toFixed(1)} of a file`);
+  const parts = takenApart(good);
+  found = await refusals(hushrec, Array.from({ length: 1000 }, (_, number) => forgedFile(parts, draw, number % 2)));
+  const same = found.loaded.every((model) => model.recommend([], { n: 5 }).every(({ score }) => Number.isFinite(score)));
+  const bounded = found.memory < 4 && !found.otherwise.length && same;
+  report("1,000 forged files refused or whole", bounded, `${found.refused} refused, ${found.loaded.length} still whole, memory ${found.memory.toFixed(1)} of a file ${found.otherwise.slice(0, 3)}`);
+  const twins = parts.header.replace(/"serve\/center":/, '"serve/item_bias":{"dtype":"F64","shape":[0],"data_offsets":[0,0]},"serve/center":');
+  found = await refusals(hushrec, [new Uint8Array(signed(twins, [parts.payload])), new Uint8Array(), new Uint8Array(7), new Uint8Array(4096)]);
+  report("a name twice, and files that are none", found.refused === 4, String(found.otherwise));
+  await checkExplanations(hushrec, vectors, report);
+  await checkLists(await Model.read(good), hushrec, report);
+}
+
+/** What a user's items add up to, and that each is what the score follows her rating by. */
+async function checkExplanations({ Model }, vectors, report) {
+  const [faults, shown] = [[], ["private-als", "item-bias", "als", "dpals", "dpals of likes", "private-als of one byte", "both", "private-eigenrec of pairs", "one-bit-user"]];
+  for (const { name, file, histories } of vectors.models) {
+    if (!shown.includes(name)) continue;
+    const model = await Model.read(Buffer.from(file, "base64"));
+    const { ratings } = histories.some;
+    for (const item of [0, 7, 29].map((k) => model.items.at(k))) {
+      const { score, base, because } = model.explain(ratings, item);
+      const nobody = model.explain([], item).score;
+      const close = name === "one-bit-user" ? 0.1 : 1e-9; // its regression stops after some steps
+      if (Math.abs(base - nobody) > close) faults.push(`${name}: ${base} without her items, not ${nobody}`);
+      if (!["private-als", "item-bias", "als", "private-als of one byte"].includes(name)) continue;
+      const [first] = because;
+      const moved = ratings.map(([id, r]) => [id, String(id) === first.item ? r - 0.5 : r]);
+      const other = model.explain(moved.map(([id, r]) => [id, Math.max(1, r)]), item);
+      const again = other.because.find((each) => each.item === first.item);
+      if (Math.abs(other.score - score - (again.moved - first.moved)) > 1e-6) faults.push(`${name}: ${first.item} moves ${item} otherwise`);
+    }
+  }
+  report("explanations add up to the scores, and follow the ratings", !faults.length, faults.slice(0, 3).join("; "));
+}
+
+async function checkLists(model, { InputError }, report) {
+  const [all, faults] = [model.recommend([], { n: 1000 }).map(({ item }) => item), []];
+  const expect = (what, holds) => holds || faults.push(what);
+  const mine = { [all[0]]: 5, [all[1]]: 1 };
+  expect("rated items are left out", !model.recommend(mine, { n: 1000 }).some(({ item }) => item in mine));
+  expect("exclude: []", model.recommend(mine, { n: 1000, exclude: [] }).length === all.length);
+  expect("exclude", !model.recommend([], { n: 1000, exclude: [all[3]] }).some(({ item }) => item === all[3]));
+  expect("only", model.recommend([], { only: [all[5], all[9]] }).map(({ item }) => item).join() === [all[5], all[9]].join());
+  expect("a Map is a mapping too", model.recommend(new Map(Object.entries(mine))).join() === model.recommend(mine).join());
+  expect("search", model.items.search(all[0].toUpperCase(), 3).includes(all[0]) && !model.items.search("").length);
+  for (const wrong of [() => model.recommend(mine, { n: 0 }), () => model.recommend("abc"), () => model.recommend([all[0]]), () => model.predict([], ["nowhere"]), () => model.predict([], all[0]), () => model.similarItems("nowhere")]) {
+    try {
+      wrong();
+      faults.push(`not refused: ${wrong}`);
+    } catch (error) {
+      expect(`${error}`, error instanceof InputError && !error.message.includes("\n"));
+    }
+  }
+  expect("the statement is there", model.privacy.private === true && model.privacy.unit === "user");
+  report("lists: exclude, only, n, mappings, search; wrong inputs refused in one sentence", !faults.length, faults.join("; "));
+}
+
+/** Loading from an address: one request for the whole file, whoever is served afterwards. */
+export async function checkLoading({ load }, vectors, serve, report) {
+  const file = Buffer.from(vectors.models.find((each) => each.name === "both").file, "base64");
+  const site = await serve({ "/model.hush": file, "/damaged.hush": file.subarray(0, -1) });
+  const faults = [];
+  const model = await load(`${site.address}/model.hush`);
+  model.recommend([[model.items.at(3), 5]]);
+  const pinned = await load(`${site.address}/model.hush`, { digest: model.digest });
+  if (pinned.digest !== model.digest) faults.push("another model");
+  for (const [path, options] of [["/damaged.hush"], ["/nowhere.hush"], ["/model.hush", { digest: "0".repeat(64) }]]) {
+    const refusal = await load(site.address + path, options).catch((error) => error);
+    if (refusal.name !== "ModelFileError") faults.push(`${path} is not refused: ${refusal}`);
+  }
+  const whole = site.asked.every(({ method, headers }) => method === "GET" && !headers.range);
+  if (!whole || site.asked.length !== 5) faults.push("not one whole file a load");
+  await site.close();
+  report("a model is fetched whole; damaged, missing and other ones are refused", !faults.length, faults.join("; "));
+}
+
+export const readVectors = async (path) => JSON.parse(await readFile(path, "utf8"));
+export { randomModel };
