@@ -14,10 +14,11 @@ EPSILON   ?= 5
 DELTA     ?= 1e-6
 TESTS     ?= tests
 MUTANTS   ?= 60
+ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -37,6 +38,10 @@ check: $(VENV)/.test
 # lines of code by room
 lines: $(VENV)/.test
 	$(BIN)/python -m benchmarks.lines
+
+# the browser's client and the demo page, in headless Chromium; ROOM=3 allows so many times the targets of time
+test-web:
+	@ROOM=$(ROOM) bash web/test.sh
 
 # scaffolding of the redesign: the same bytes as another commit
 golden: $(VENV)/.test

@@ -51,7 +51,7 @@ export function random(seed) {
 }
 
 /** A private-als model with random factors: so many items, a rank, in bytes or floats. */
-export function randomModel(nItems, rank, int8, privacy) {
+export function randomModel(nItems, rank, int8, privacy = { private: true }) {
   const [draw, ids] = [random(nItems), Array.from({ length: nItems }, (_, k) => `item-${k}`)];
   const text = Buffer.from(ids.join(""));
   const offsets = new Uint32Array(nItems + 1);

@@ -5,7 +5,7 @@ import { dirname, extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const PAGE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "hushrec", "web");
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".json": "application/json" };
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".json": "application/json" };
 
 /** Serves PAGE and, by path, what `extra` holds: bytes, or a path to a file. */
 export async function serve(extra = {}) {
