@@ -92,7 +92,7 @@ class Page {
     const byTitle = Object.keys(this.titles).length > 0;
     const found = byTitle ? this.byTitle(text.toLowerCase()) : this.model.items.search(text, FOUND);
     get("found").replaceChildren(...found.map((item) => make("li", {}, this.grading(item, "found"))));
-    get("found-status").textContent = text ? `${found.length || "No"} items found` : "";
+    get("found-status").textContent = !text ? "" : found.length < FOUND ? `${found.length || "No"} found` : `The first ${FOUND} found`;
   }
 
   private byTitle(text: string): string[] {
@@ -156,13 +156,11 @@ class Page {
 
   /** Two plain sentences, and the whole statement. */
   private tellPrivacy(): void {
-    const { private: isPrivate, epsilon, delta, joint_dp: promise } = this.model.privacy;
-    const { unit } = this.model.privacy;
+    const { private: isPrivate, epsilon, delta, unit, joint_dp: promise } = this.model.privacy;
+    const without = unit === "user" ? "any one person's ratings" : "any one rating";
     get("promise").textContent = isPrivate
-      ? `The model was trained so that nobody can tell from it ${
-          unit === "user" ? "whether any one person's ratings were used" : "any one rating"
-        }, up to epsilon = ${epsilon} and delta = ${delta}. `
-      : "This model gives no privacy to the people it was trained on. ";
+      ? `This model was trained with noise, so that it would have come out nearly as likely without ${without} (epsilon ${epsilon}, delta ${delta}: the smaller, the nearer). `
+      : "This model gives no privacy to the people whose ratings it was trained on. ";
     get("statement").textContent = `${promise}\n\n${JSON.stringify(this.model.privacy, null, 2)}`;
   }
 

@@ -163,10 +163,11 @@ async function axe(page, report, scheme) {
 }
 
 async function takeScreenshots(page, folder) {
-  for (const [device, width, height] of [["desktop", 1180, 860], ["phone", 390, 844]]) {
+  for (const [device, width, height] of [["desktop", 1000, 640], ["phone", 360, 640]]) {
     for (const colorScheme of ["light", "dark"]) {
       await page.setViewportSize({ width, height });
       await page.emulateMedia({ colorScheme });
+      await page.evaluate(() => scrollTo(0, 0));
       await page.screenshot({ path: join(folder, `demo-${device}-${colorScheme}.png`) });
     }
   }
