@@ -1,0 +1,263 @@
+"""Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
+
+The driver alone holds ledger, noise and the public side. Each question of a training goes to the workers with
+the released values that it needs; they open their partitions of the store by path, and integer partial sums
+come back through a tree. No release runs inside a task, since tasks are made again, and none remembers
+anything: a lost worker's tasks run elsewhere. What may go wrong comes back as one word, and no worker's
+exception leaves it; its log, spill folder and dashboard are as private as the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Store
+from hushrec.errors import HushrecError, InputError
+from hushrec.kernels import threads
+from hushrec.partitioned import Make, Question, add, answer_all
+from hushrec.privacy.statement import library_version
+
+Array = NDArray[Any]
+#: What a task comes to: partial sums, or a word for what went wrong.
+Found = list[Array] | str
+
+#: Tasks a thread of the cluster, so that an uneven one keeps few waiting; partial sums added at once.
+_TASKS_PER_THREAD, _TOGETHER = 4, 8
+#: A question is asked again this often, where workers were lost with it although Dask had tried others.
+_TRIES = 5
+_WORDS = {
+    "memory": "A worker ran out of memory; give workers more, or prepare the store with more partitions.",
+    "store": "A worker could not read its partitions; all must reach the store's folder, unchanged.",
+    "version": "A worker has another version of hushrec than the driver; start all with the same.",
+    "failed": "A worker failed; why is private, and in its log.",
+    "lost": "Workers were lost again and again with one task; why is private, and may be in their logs.",
+    "nobody": "No worker is left, or the scheduler is gone.",
+}
+_RESUME = " What was charged stays charged, and a training with a ledger can be resumed."
+_LOG = logging.getLogger("hushrec")
+
+
+class Dask:
+    """A Dask cluster as the engine of a training: ``fit(store, accountant, engine=Dask(client))``.
+
+    Parameters
+    ----------
+    client : distributed.Client or str
+        Of the cluster, or the address of its scheduler (Dask's own configuration says how to trust it).
+    patience : float
+        Seconds to wait for a scheduler that does not answer, and for workers when none is left.
+
+    Raises
+    ------
+    HushrecError
+        The scheduler cannot be reached.
+    InputError
+        Workers have another version of hushrec.
+
+    Privacy
+    -------
+    Workers see their partitions' rows, and partial sums travel between them and to the driver: the cluster
+    belongs to whoever holds the ratings. Use Dask's TLS where it leaves one machine.
+    """
+
+    def __init__(self, client: Any, *, patience: float = 60.0) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise InputError('Dask is missing; install it with pip install "hushrec[dask]".') from None
+        if not isinstance(client, str | Client):
+            raise InputError(
+                f"client must be a Dask client or a scheduler's address, not {type(client).__name__}."
+            )
+        self._patience, self._owned = patience, isinstance(client, str)
+        self._client = _connected(client, patience) if isinstance(client, str) else client
+        try:
+            self._check_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Dask:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, if it was joined by its address."""
+        if self._owned:
+            with contextlib.suppress(Exception):
+                self._client.close(timeout=2)
+
+    @contextlib.contextmanager
+    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
+        """As `Engine.asking`, of a store that all workers reach by its path."""
+        if not isinstance(rows, Store):
+            raise InputError("Dask trains on a store; make one with Ratings.prepare or hushrec prepare.")
+        yield lambda question: self.added(partial(_answered, make), rows, question)
+
+    def added(self, work: Callable[..., list[Array] | None], rows: Store, question: Any) -> list[Array]:
+        """The sum of what ``work(blocks, question)`` comes to on all partitions of a store.
+
+        Parameters
+        ----------
+        work : callable
+            Runs on a worker, on one thread.
+        rows : Store
+        question : object
+            Public; shipped once to each worker that needs it.
+        """
+        found: Found = "lost"
+        for _ in range(_TRIES):
+            found = self._once(work, rows, question)
+            if not isinstance(found, str):
+                return found
+            if found in ("version", "nobody"):
+                break
+        raise HushrecError(_WORDS[str(found)] + _RESUME)
+
+    # ------------------------------------------------------------------ the driver's side
+
+    def _once(self, work: Callable[..., list[Array] | None], rows: Store, question: Any) -> Found:
+        import dask
+
+        if not self._somebody():
+            return "nobody"
+        futures: list[Any] = []
+        submit = partial(self._client.submit, pure=False)
+        try:
+            with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+                shipped = submit(_itself, question)
+                futures.append(shipped)
+                hosts, partitions = self._hosts(), len(rows.partitions())
+                count = min(partitions, _TASKS_PER_THREAD * len(hosts))
+                layer = [
+                    submit(
+                        _work, work, rows, numbers.tolist(), shipped, library_version(),
+                        workers=[hosts[place % len(hosts)]], allow_other_workers=True,
+                    )
+                    for place, numbers in enumerate(np.array_split(np.arange(partitions), count))
+                ]  # fmt: skip
+                futures += layer
+                while len(layer) > 1:
+                    starts = range(0, len(layer), _TOGETHER)
+                    layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
+                    futures += layer
+            return self._patiently(layer[0])
+        except (Exception, CancelledError):
+            _LOG.debug("a question was lost", exc_info=True)
+            return "nobody" if self._client.status != "running" else "lost"
+        finally:
+            for future in futures:
+                with contextlib.suppress(Exception):
+                    future.release()
+
+    def _patiently(self, future: Any) -> Found:
+        """The result, unless nobody is there to work on it for too long."""
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        while self._somebody():
+            if done.wait(1.0):
+                found: Found = future.result(timeout=self._patience)
+                return found
+        return "nobody"
+
+    def _somebody(self) -> bool:
+        """Whether there is a worker, or comes one while there is patience."""
+        until = time.monotonic() + self._patience
+        while not self._hosts():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _hosts(self) -> list[str]:
+        """The host of each thread of each worker: what was read of the disk lies in the memory of a host."""
+        if self._client.status != "running":
+            return []
+        try:
+            found = self._client.nthreads()
+        except Exception:
+            return []
+        hosts = [(address.rpartition(":")[0].rpartition("/")[2], many) for address, many in found.items()]
+        return sorted(host for host, many in hosts for _ in range(many))
+
+    def _check_versions(self) -> None:
+        """Refuse workers with another version of hushrec; those that join later are refused by tasks."""
+        try:
+            found = self._client.run(importlib.metadata.version, "hushrec", on_error="return")
+        except Exception:
+            raise HushrecError("The cluster's scheduler does not answer; check that it runs.") from None
+        if any(version != importlib.metadata.version("hushrec") for version in found.values()):
+            raise InputError(_WORDS["version"])
+
+
+def _connected(address: str, patience: float) -> Any:
+    from distributed import Client
+
+    quiet = logging.getLogger("distributed")
+    level = quiet.level
+    try:
+        quiet.setLevel(logging.CRITICAL)
+        return Client(address, timeout=patience, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        why = "not in time" if isinstance(error, TimeoutError) else type(error).__name__
+        raise HushrecError(
+            f"The scheduler at {address} cannot be reached ({why}); check its address, that it runs, and for"
+            " tls:// Dask's certificates."
+        ) from None
+    finally:
+        quiet.setLevel(level)
+
+
+# ---------------------------------------------------------------------- on the workers
+
+
+def _answered(make: Make, blocks: list[Any], question: Question) -> list[Array] | None:
+    return answer_all(make, blocks, question)
+
+
+def _itself(question: Any) -> Any:
+    return question
+
+
+def _work(
+    work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], question: Any, version: str
+) -> Found:
+    """What some partitions come to; nothing that depends on rows leaves but partial sums."""
+    if version != library_version():
+        return "version"
+    try:
+        with threads.limit(1), threads.one_blas_thread():
+            partitions = rows.partitions()
+            blocks = [block for number in numbers for block in partitions[number].blocks()]
+            return work(blocks, question) or []
+    except MemoryError:
+        return "memory"
+    except InputError:
+        logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
+        return "store"
+    except Exception:
+        logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
+        return "failed"
+
+
+def _added(parts: list[Found]) -> Found:
+    """Partial sums, added up; or the first word for what went wrong."""
+    totals: list[Array] | None = None
+    for part in parts:
+        if isinstance(part, str):
+            return part
+        totals = add(totals, part) if part else totals
+    return totals or []

@@ -1,0 +1,33 @@
+"""An estimator on whose workers somebody dies: run by worker processes, so it has a file of its own."""
+
+import os
+import signal
+from pathlib import Path
+from typing import ClassVar
+
+from hushrec.algorithms import ItemBias
+from hushrec.data import Ratings
+from hushrec.users import Users
+
+#: Folder of the ways to die: each file is taken once, by whoever is asked next.
+FOLDER = "HUSHREC_TEST_DEATHS"
+WAYS = ("SIGKILL", "exit", "SIGSTOP")
+
+
+class Mortal(ItemBias):
+    """As its parent, but for workers."""
+
+    name: ClassVar[str] = ItemBias.name
+
+    def users(self, ratings: Ratings) -> Users:
+        """Of a worker, perhaps its last."""
+        if (folder := os.environ.get(FOLDER)) and os.environ.get(f"{FOLDER}_WORKER"):
+            for way in sorted(Path(folder).iterdir()):
+                try:
+                    way.rename(Path(folder).parent / f"taken-{way.name}-{os.getpid()}")
+                except OSError:  # another one was faster
+                    continue
+                if "exit" in way.name:
+                    os._exit(1)
+                os.kill(os.getpid(), getattr(signal, way.name.partition(".")[0]))
+        return super().users(ratings)

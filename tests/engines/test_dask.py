@@ -1,0 +1,259 @@
+"""A store trained on a Dask cluster: the bytes of one process, whoever dies, and nothing said of rows."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushrec import Both, ItemBias, PrivateALS, Ratings
+from hushrec.errors import HushrecError, InputError
+from hushrec.gate import LocalGate
+from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.cases import hostile_data, ratings_of
+from tests.engines.mortal import FOLDER, WAYS, Mortal
+
+distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
+engine = pytest.importorskip("hushrec.engines.dask")
+
+BUDGET = Budget(3.0, 1e-6)
+MODEL = PrivateALS(rank=2, bias_rounds=1, iterations=1, features=False)
+#: A slow machine must not look like a lost worker, nor a lost worker like a broken task.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 20,
+    "distributed.worker.memory.terminate": False,
+    "distributed.worker.memory.pause": False,
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    return Ratings.prepare(ratings, tmp_path_factory.mktemp("store") / "s", ratings.domain, partitions=7)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two workers, threads of this process."""
+    with local(2) as found:
+        yield found
+
+
+class local:
+    """A cluster in this process, and its client."""
+
+    def __init__(self, workers: int, **options) -> None:
+        with dask.config.set(SETTINGS):
+            self._cluster = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0", **options
+            )
+        self._client = distributed.Client(self._cluster, set_as_default=False)
+
+    def __enter__(self):
+        return self._client
+
+    def __exit__(self, *_) -> None:
+        self._client.close()
+        self._cluster.close()
+
+
+def trained(estimator, rows, client=None, **options) -> bytes:
+    if client is not None:
+        options["engine"] = engine.Dask(client, patience=120)
+    return estimator.fit(rows, Accountant(BUDGET, noise=SeededNoise(3)), seed=1, **options).to_bytes()
+
+
+@pytest.mark.parametrize("model", [MODEL, Both(ratings=MODEL, like_from=4.0)], ids=lambda model: model.name)
+def test_the_bytes_are_those_of_one_process(store, client, model):
+    assert trained(model, store, client) == trained(model, store)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_number_of_workers_does_not_show(store, workers):
+    with local(workers) as client:
+        assert trained(MODEL, store, client) == trained(MODEL, store)
+
+
+def test_a_cluster_on_which_nobody_has_a_rating(tmp_path, client):
+    nobody = ratings_of({})
+    rows = Ratings.prepare(nobody, tmp_path / "s", nobody.domain)
+    assert trained(ItemBias(), rows, client) == trained(ItemBias(), nobody)
+
+
+def test_noise_is_drawn_by_the_driver_alone(store, client, monkeypatch):
+    threads, release = set(), LocalGate.release
+
+    def watched(self, label, bounded):
+        threads.add(threading.get_ident())
+        return release(self, label, bounded)
+
+    monkeypatch.setattr(LocalGate, "release", watched)
+    trained(MODEL, store, client)
+    assert threads == {threading.get_ident()}
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (ValueError("user 'alice' has 17 ratings"), "A worker failed; why is private"),
+        (MemoryError("17 ratings of alice"), "ran out of memory"),
+        (InputError("alice"), "could not read its partitions"),
+    ],
+)
+def test_an_exception_of_a_worker_is_one_fixed_sentence(store, client, monkeypatch, error, words):
+    """Killed: a worker's exception that reaches the driver."""
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(engine, "answer_all", fails)
+    with pytest.raises(HushrecError, match=words) as caught:
+        trained(ItemBias(), store, client)
+    assert "alice" not in str(caught.value) and "17" not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+
+
+def test_a_task_that_failed_once_is_asked_again(store, client, monkeypatch):
+    failed, answer_all = [], engine.answer_all
+
+    def once(*words):
+        if not failed:
+            failed.append(True)
+            raise MemoryError
+        return answer_all(*words)
+
+    monkeypatch.setattr(engine, "answer_all", once)
+    assert trained(ItemBias(), store, client) == trained(ItemBias(), store) and failed
+
+
+def test_workers_of_another_version_are_refused(store, client, monkeypatch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "run", lambda *_, **__: {"tcp://other": "0.0.1"})
+        with pytest.raises(InputError, match="another version of hushrec"):
+            engine.Dask(client)
+    main = threading.main_thread()
+    monkeypatch.setattr(engine, "library_version", lambda: "1" if threading.current_thread() is main else "2")
+    with pytest.raises(HushrecError, match="another version of hushrec"):
+        trained(ItemBias(), store, client)
+
+
+def test_a_scheduler_that_cannot_be_reached_is_one_sentence(capfd):
+    with pytest.raises(HushrecError, match="tcp://127.0.0.1:9 cannot be reached") as caught:
+        engine.Dask("tcp://127.0.0.1:9", patience=0.5)
+    assert caught.value.__cause__ is None and not capfd.readouterr().err
+    for wrong in (None, 8786):
+        with pytest.raises(InputError, match="client must be"):
+            engine.Dask(wrong)
+
+
+def test_what_is_in_memory_is_refused(client):
+    accountant = Accountant(BUDGET)
+    with pytest.raises(InputError, match="store"):
+        MODEL.fit(ratings_of({}), accountant, engine=engine.Dask(client))
+    assert not accountant.releases
+
+
+def test_without_workers_it_stops_in_a_sentence_and_can_be_resumed(store, tmp_path):
+    """Killed: a charge for what was released before the workers were lost."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with local(0) as client, pytest.raises(HushrecError, match="No worker is left.*resumed"):
+        MODEL.fit(store, Accountant(BUDGET, ledger=ledger), engine=engine.Dask(client, patience=0.3))
+    with local(1) as client, pytest.MonkeyPatch.context() as patch:
+        release, made = LocalGate.release, []
+
+        def leaving(self, label, bounded):
+            made.append(label)
+            if len(made) == 2:
+                client.retire_workers(list(client.nthreads()))
+            return release(self, label, bounded)
+
+        patch.setattr(LocalGate, "release", leaving)
+        with pytest.raises(HushrecError, match="No worker is left.*resumed"):
+            MODEL.fit(store, Accountant(BUDGET, ledger=ledger), engine=engine.Dask(client, patience=0.3))
+    assert ledger.summary("default", 1e-6).charges == 2
+    accountant = Accountant(BUDGET, ledger=ledger, resume=True)
+    model = MODEL.fit(store, accountant)
+    assert ledger.summary("default", 1e-6).charges == len(model.privacy.releases) == len(accountant.releases)
+
+
+# workers as processes, with Dask's TLS
+
+
+class worker:
+    """A worker started by hand."""
+
+    def __init__(self, scheduler: str, certificates: list[str], deaths: Path) -> None:
+        words = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
+        root = Path(__file__).parents[2]
+        environment = os.environ | {
+            "PYTHONPATH": str(root), FOLDER: str(deaths), f"{FOLDER}_WORKER": "1", "OMP_NUM_THREADS": "1"
+        }  # fmt: skip
+        self.process = subprocess.Popen(
+            [
+                *words,
+                "--no-nanny",
+                "--no-dashboard",
+                "--preload",
+                "tests.engines.mortal",
+                "--nthreads",
+                "1",
+                "--memory-limit",
+                "0",
+                *certificates,
+            ],
+            cwd=root,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def certificates_of(security, folder: Path) -> list[str]:
+    """Options of a worker by which it and the scheduler trust each other."""
+    options = []
+    for name, option in (("tls_ca_file", "ca-file"), ("tls_worker_cert", "cert"), ("tls_worker_key", "key")):
+        (folder / option).write_text(getattr(security, name))
+        options += [f"--tls-{option}", str(folder / option)]
+    return options
+
+
+def check_deaths(folder: Path, store, ways: tuple[str, ...], workers: int) -> None:
+    """Workers of their own process that die in the middle of a task, one after the other."""
+    whole, deaths = trained(ItemBias(), store), folder / "deaths"
+    deaths.mkdir()
+    security = distributed.Security.temporary()
+    with local(0, security=security, protocol="tls://", host="127.0.0.1") as client:
+        certificates = certificates_of(security, folder)
+        scheduler = client.scheduler.address
+        assert scheduler.startswith("tls://")
+        started = [worker(scheduler, certificates, deaths) for _ in range(workers)]
+        try:
+            client.wait_for_workers(workers, timeout=120)
+            for number, way in enumerate(ways):
+                (deaths / f"{way}.{number}").touch()
+                assert trained(Mortal(), store, client) == whole
+                assert not any(deaths.iterdir())  # somebody died
+                if len(ways) >= workers:
+                    started.append(worker(scheduler, certificates, deaths))
+        finally:
+            for each in started:
+                each.process.kill()
+                each.process.wait()
+
+
+def test_workers_that_die_change_nothing(tmp_path, store):
+    check_deaths(tmp_path, store, WAYS[:2], 3)
+
+
+@pytest.mark.full
+def test_workers_that_die_again_and_again_change_nothing(tmp_path, store):
+    with dask.config.set({"distributed.scheduler.worker-ttl": "20s"}):
+        check_deaths(tmp_path, store, WAYS * 6 + WAYS[:2], 2)
