@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -11,17 +12,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Domain
+from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
 from hushrec.int8 import BYTES, FACTORS, Unpacked, packed
 from hushrec.modelfile import BAD_HEADER, Arrays, ModelFile, encode, other_version, read, write
-from hushrec.privacy import PrivacyStatement
+from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving import Algorithm, Recommender
 
 #: How the arrays of a model that only recommends begin.
 _LISTS = "lists/"
+#: How the arrays begin that a later week of a season goes on from.
+_STATE = "state/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +42,28 @@ class Billboard(Recommender):
         As of a :class:`~hushrec.serving.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
+    state : mapping of str to ndarray
+        Of a model of a season: means and variances of released statistics, for the next week to go on from.
     """
 
     privacy: PrivacyStatement
+    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, Arrays | Unpacked):  # read-only, and perhaps not yet read
             return
-        parts: dict[bool, dict[str, NDArray[Any]]] = {False: {}, True: {}}
+        parts: dict[str, dict[str, NDArray[Any]]] = {"": {}, _LISTS: {}, _STATE: {}}
         for key, value in self.arrays.items():
             array = np.array(value)
             array.setflags(write=False)
-            parts[key.startswith(_LISTS)][key.removeprefix(_LISTS)] = array
-        object.__setattr__(self, "arrays", MappingProxyType(parts[False]))
-        if parts[True]:
+            part = next(each for each in (_LISTS, _STATE, "") if key.startswith(each))
+            parts[part][key.removeprefix(part)] = array
+        object.__setattr__(self, "arrays", MappingProxyType(parts[""]))
+        if self.privacy.week is not None:  # no other model is gone on from
+            object.__setattr__(self, "state", MappingProxyType(parts[_STATE]))
+        if parts[_LISTS]:
             model = cast(Any, self.estimator).lists
-            lists = Recommender(estimator=model, domain=self.domain, arrays=MappingProxyType(parts[True]))
+            lists = Recommender(estimator=model, domain=self.domain, arrays=MappingProxyType(parts[_LISTS]))
             object.__setattr__(self, "lists", lists)
 
     def __repr__(self) -> str:
@@ -78,6 +87,41 @@ class Billboard(Recommender):
                 " compared; train for lists, or for both."
             )
         return super().similar_items(item, n)
+
+    def continue_training(
+        self,
+        ratings: Ratings | Store,
+        accountant: SeasonAccountant,
+        *,
+        since: Any = None,
+        retire: bool = False,
+        progress: bool = False,
+    ) -> Billboard:
+        """The next week's model of a season, for this week's slice of its budget.
+
+        Parameters
+        ----------
+        ratings : Ratings or Store
+            The private rows as they are now: users may have come and gone. Their catalogue may have grown.
+        accountant : SeasonAccountant
+            ``SeasonAccountant.following(model.privacy, ledger=...)``.
+        since : date, datetime, ISO 8601 text or number, optional
+            Only ratings given since this declared date count; they must have been read with their times
+            (docs/time.md). It follows what changes, and gives no budget back.
+        retire : bool
+            Items that the catalogue lacks are dropped; else they are an error.
+        progress : bool
+            Show a bar with the number of releases made and the time, nothing else.
+
+        Raises
+        ------
+        InputError, BudgetError
+            The model is of another season or data set, the week was run already, the season is closed or
+            spent, or the catalogue lacks items: nothing is spent.
+        """
+        estimator = cast(Any, self.estimator)
+        options = {"since": since, "retire": retire, "progress": progress}
+        return cast(Billboard, estimator.continue_from(self, ratings, accountant, **options))
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/format.md), whole or not at all.
@@ -135,6 +179,9 @@ class Billboard(Recommender):
         for key in [key for key in arrays if int8 and key.endswith(f"/{FACTORS}")]:
             section = key.removesuffix(FACTORS)
             arrays |= {f"{section}{name}": array for name, array in packed(arrays.pop(key)).items()}
+        if self.state:
+            sections["state"] = {}
+            arrays |= {f"{_STATE}{name}": array for name, array in self.state.items()}
         header = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
         return header, arrays | {f"catalogue/{name}": array for name, array in ids.items()}
 
@@ -174,7 +221,10 @@ def _of_stored(stored: ModelFile) -> Billboard:
             ratings=estimator, lists=model, lists_share=share, like_from=model.like_from
         )
     privacy = PrivacyStatement.from_dict(header["privacy"])
-    return Billboard(estimator=estimator, domain=domain, arrays=arrays, privacy=privacy, lists=lists)
+    state = stored.arrays.section("state") if "state" in sections else {}
+    return Billboard(
+        estimator=estimator, domain=domain, arrays=arrays, privacy=privacy, lists=lists, state=state
+    )
 
 
 def _section(stored: ModelFile, name: str, domain: Domain) -> tuple[Any, Arrays | Unpacked]:

@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
 from hushrec.checks import check_users
+from hushrec.continuing import go_on, rows_moved
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.partitioned import Engine, PartitionedUsers, Streaming
-from hushrec.privacy import Accountant, Bound, Budget, Gaussian, Plan, PrivacyStatement, Release
+from hushrec.privacy import (
+    Accountant,
+    Bound,
+    Budget,
+    Gaussian,
+    Plan,
+    PrivacyStatement,
+    Release,
+    SeasonAccountant,
+)
 from hushrec.privacy.statement import library_version
 from hushrec.serving import UserState
 from hushrec.users import Users
@@ -119,6 +129,8 @@ class Estimator(Generic[PrivateSide]):
     scores: ClassVar[str] = "ratings"
     #: True where :meth:`planned` chooses settings by the number of users.
     uses_user_count: ClassVar[bool] = False
+    #: True where a season's later weeks go on from the last week's model.
+    goes_on: ClassVar[bool] = False
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
     #: True where its users remember nothing but the last call of each method that returns nothing, so that
@@ -225,6 +237,8 @@ class Estimator(Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         plan = self.check(ratings, accountant, seed, share)
+        if isinstance(accountant, SeasonAccountant) and not self.goes_on:
+            raise InputError(f"{self.name} cannot go on from week to week; train both, or one of its parts.")
         side, gate = self._asked(ratings, accountant, engine), LocalGate(accountant, plan, progress)
         with side as users, self.journaled(ratings.domain, accountant, plan, seed), gate, one_blas_thread():
             arrays = self.train(users, gate, int(seed))
@@ -265,6 +279,17 @@ class Estimator(Generic[PrivateSide]):
         self, ratings: Ratings | Store, accountant: Accountant, seed: int = 0, share: float = 1.0
     ) -> Plan:
         """Refuse whatever can be refused before anything is spent; the releases of this run otherwise."""
+        self.check_rows(ratings, accountant)
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+            raise InputError(
+                f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
+            )
+        plan = self.releases(accountant.budget, ratings.domain, accountant.part(share))
+        accountant.check(plan)
+        return plan
+
+    def check_rows(self, ratings: Ratings | Store, accountant: Accountant) -> None:
+        """Refuse what is no rows, or no accountant for them."""
         if not isinstance(ratings, Ratings | Store):
             raise InputError(
                 f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
@@ -274,12 +299,9 @@ class Estimator(Generic[PrivateSide]):
             raise InputError(
                 f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
             )
-        budget, part = accountant.budget, accountant.part(share)
+        budget = accountant.budget
+        accountant.part()  # refused where nothing is left
         check_users(ratings, accountant)
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise InputError(
-                f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
-            )
         if budget.private and not (ratings.domain.declared or accountant.data_is_public):
             raise InputError(
                 "The catalogue and rating range of these ratings were read from the ratings themselves, which"
@@ -296,11 +318,28 @@ class Estimator(Generic[PrivateSide]):
                 parameter="unit",
                 value=self.units[0],
             )
-        plan = self.releases(budget, ratings.domain, part)
-        accountant.check(plan)
-        return plan
 
-    def statement(self, ratings: Ratings | Store, accountant: Accountant) -> PrivacyStatement:
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared."""
+        raise NotImplementedError
+
+    def go_on(self, users: PrivateSide, gate: Gate, last: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """The public side of a later week: as :meth:`train`, from the last week's arrays and state."""
+        raise NotImplementedError
+
+    def moved(self, arrays: Mapping[str, NDArray[Any]], position: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
+        """A model's arrays over another catalogue, whose items were at ``position``, negative if new."""
+        return rows_moved(arrays, position)
+
+    def continue_from(
+        self, board: Billboard, ratings: Ratings | Store, accountant: SeasonAccountant, **options: Any
+    ) -> Billboard:
+        """The next week's model; :meth:`Billboard.continue_training` is the way here."""
+        return go_on(board, ratings, accountant, self._asked, **options)
+
+    def statement(
+        self, ratings: Ratings | Store, accountant: Accountant, notes: tuple[str, ...] = ()
+    ) -> PrivacyStatement:
         """What the accountant says after a run on these rows: it reads nothing of them but public marks."""
         budget, public = accountant.budget, self.public_inputs
         if ratings.domain.likes:
@@ -308,7 +347,8 @@ class Estimator(Generic[PrivateSide]):
         if ratings.by_position:
             public = (*public, PUBLIC_ROWS)
         exact = self.exact_arithmetic and budget.private
-        return accountant.statement(public, self.notes(budget, ratings.domain), exact_arithmetic=exact)
+        notes = (*self.notes(budget, ratings.domain), *notes)
+        return accountant.statement(public, notes, exact_arithmetic=exact)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""

@@ -47,37 +47,40 @@ class Gate(Protocol):
 
 
 class LabelledGate:
-    """The gate of one part of a model: its labels, as the whole's plan has them, begin with the part's name.
+    """The gate of one part of a model: its labels, as the whole's plan has them, have a prefix or a suffix.
 
     Parameters
     ----------
     gate : Gate
         The whole model's.
-    prefix : str
+    prefix, suffix : str
     """
 
-    def __init__(self, gate: Gate, prefix: str) -> None:
-        self._gate, self._prefix, self.private = gate, prefix, gate.private
+    def __init__(self, gate: Gate, prefix: str = "", suffix: str = "") -> None:
+        self._gate, self._prefix, self._suffix, self.private = gate, prefix, suffix, gate.private
+
+    def _called(self, label: str) -> str:
+        return self._prefix + label + self._suffix
 
     def release(self, label: str, bounded: Bounded) -> Array:
         """As `Gate.release`."""
-        return self._gate.release(self._prefix + label, bounded)
+        return self._gate.release(self._called(label), bounded)
 
     def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
         """As `Gate.release_blocks`."""
-        return self._gate.release_blocks(self._prefix + label, bounded)
+        return self._gate.release_blocks(self._called(label), bounded)
 
     def is_planned(self, label: str) -> bool:
         """As `Gate.is_planned`."""
-        return self._gate.is_planned(self._prefix + label)
+        return self._gate.is_planned(self._called(label))
 
     def noise_sd(self, label: str) -> float:
         """As `Gate.noise_sd`."""
-        return self._gate.noise_sd(self._prefix + label)
+        return self._gate.noise_sd(self._called(label))
 
     def flip_probability(self, label: str) -> float:
         """As `Gate.flip_probability`."""
-        return self._gate.flip_probability(self._prefix + label)
+        return self._gate.flip_probability(self._called(label))
 
 
 class PlannedGate:

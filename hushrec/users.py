@@ -169,6 +169,20 @@ class FittedUsers(Users):
         sums, _ = self._residual_sums(no_factors, constant, math.inf, unit * clip)
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
+    def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
+        """As :meth:`item_biases`, of users with factors, whose contribution is their residuals alone."""
+        matrix, bound = self._rows.matrix, unit * clip
+        cells, residual = self._residuals(items, self._fitted)
+        if self._item_weight is not None:
+            residual = residual * self._item_weight[matrix.indices]
+        residual = residual * self._user_weight[cells]
+        if math.isfinite(bound):
+            squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
+            residual *= clip_factor(np.sqrt(squares), bound)[cells]
+        residual = truncated(residual, spacing(bound))
+        sums = np.bincount(matrix.indices, residual, minlength=len(items))
+        return Bounded(sums, signed(bound), scale=1 / unit, step=spacing(bound))
+
     def item_sums(
         self, items: Array, weights: Array, user_norm: float, clip: float, spread: float, unit: float
     ) -> tuple[Bounded, Bounded]:

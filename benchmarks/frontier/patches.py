@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import private_als
+from hushrec.algorithms import als_rounds, private_als
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
 from hushrec.papers.dpals import dpals
@@ -83,6 +83,14 @@ def _plain_gain(slope: Array, variance: Array | float, noise_variance: Array) ->
     return np.asarray(1 / np.maximum(slope, 1e-300))
 
 
+def _no_gain() -> AbstractContextManager[Any]:
+    """Neither for biases nor for factors."""
+    stack = ExitStack()
+    for module in (private_als, als_rounds):
+        stack.enter_context(mock.patch.object(module, "wiener_gain", _plain_gain))
+    return stack
+
+
 def _no_popularity(*given: Any) -> tuple[Array, Array]:
     """Items are drawn to their mean alone."""
     released, slope, design, variance, noise_variance, precision = given
@@ -113,10 +121,10 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no projection": no_projection,
     "rating clip": rating_clip(1.0),
     "rating clip, twice as wide": rating_clip(2.0),
-    "no Wiener gain": _replaced("wiener_gain", _plain_gain),
+    "no Wiener gain": _no_gain,
     "no popularity": _replaced("regression", _no_popularity),
     "bias spread declared": _replaced("likely_scale", lambda *given: 1.0),
-    "residual variance declared": _replaced("_residual_variance", _first_residual),
+    "residual variance declared": _replaced("residual_variance", _first_residual),
     "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
     "users certain": lambda: mock.patch.object(FittedUsers, "_uncertainty", _certain),
     "bias clip does not fall": _replaced("_BIAS_CLIP_DECAY", 1.0),

@@ -16,6 +16,7 @@ from hushrec.checks import CLIPS, check_numbers, check_users, check_within
 from hushrec.data import Domain, Ratings, Store
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate, LocalGate
+from hushrec.kalman import Tracked
 from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.posterior import level
@@ -23,6 +24,9 @@ from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly,
 from hushrec.users import LEVEL_BOUND, Users
 
 Array = NDArray[Any]
+
+#: What item biases are computed from: sums of deviations, item weights, level and number of users.
+_TRACKED = "item_sums", "item_weights", "level"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,7 @@ class ItemBias(Estimator[Users]):
     """
 
     name: ClassVar[str] = "item-bias"
+    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
     clip: float = 0.45
@@ -104,16 +109,45 @@ class ItemBias(Estimator[Users]):
 
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         """One release, then biases shrunk by its noise."""
-        domain, n_items = users.domain, users.domain.n_items
+        return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self.releases(budget, domain, fraction)
+
+    def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+        """The same release with the noise of a week, and what the filters make of it."""
+        tracked = []
+        for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
+            before = Tracked.of(last, name)
+            if name.startswith("item_"):
+                before = before.with_new(last["state/item_seen"] > 0)
+            tracked.append(before.measured(released, variance, grows=True))
+        return self._shrunk(tracked, users.domain)
+
+    def _release(self, users: Users, gate: Gate) -> list[tuple[Array, Array]]:
+        """Sums of deviations, item weights and level, released, each with the variance of its noise."""
+        half, n_items = users.domain.half_width, users.domain.n_items
         deviations, weights = users.item_deviations(self.clip)
         parts = [deviations, weights.times(self._WEIGHT_PART), users.level().times(self._LEVEL_PART)]
-        noisy = gate.release("item biases", together(parts))
-        sums, counts = noisy[:n_items], np.maximum(noisy[n_items : 2 * n_items], 0.0)
-        variance = (gate.noise_sd("item biases") * self.clip / self.prior_sd) ** 2
-        return {
-            "center": np.float64(level(noisy[2 * n_items :], domain)[0]),
-            "item_bias": sums * counts / np.maximum(counts**2 + variance, 1e-12),
-            "item_factors": np.zeros((n_items, 0)),
+        noisy, sd = gate.release("item biases", together(parts)), gate.noise_sd("item biases")
+        units = np.array([self.clip * half, 1 / self._WEIGHT_PART]), np.array([half, 1.0]) / self._LEVEL_PART
+        released = np.split(noisy, [n_items, 2 * n_items])
+        return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
+
+    def _shrunk(self, tracked: list[Tracked], domain: Domain) -> dict[str, Any]:
+        """Biases shrunk by what is known of their noise, and the state for the next week."""
+        sums, weights, levels = tracked
+        counts, variance = (
+            np.maximum(weights.mean, 0.0),
+            sums.variance / (self.prior_sd * domain.half_width) ** 2,
+        )
+        state = {"state/item_seen": np.ones(domain.n_items)}
+        for name, each in zip(_TRACKED, tracked):
+            state |= each.to_arrays(name)
+        return state | {
+            "center": np.float64(level(levels.mean, domain)[0]),
+            "item_bias": sums.mean * counts / np.maximum(counts**2 + variance, 1e-12),
+            "item_factors": np.zeros((domain.n_items, 0)),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -136,6 +170,7 @@ class Popular(Estimator[Users]):
     """
 
     name: ClassVar[str] = "popular"
+    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
 
@@ -143,10 +178,29 @@ class Popular(Estimator[Users]):
         return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
 
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
-        return {
+        noisy = gate.release("item weights", users.item_weights())
+        return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self.releases(budget, domain, fraction)
+
+    def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+        """The same release with the noise of a week, and what the filter makes of it."""
+        noisy, variance = (
+            gate.release("item weights", users.item_weights()),
+            gate.noise_sd("item weights") ** 2,
+        )
+        before = Tracked.of(last, "item_weights").with_new(last["state/item_seen"] > 0)
+        return self._counted(before.measured(noisy, variance, grows=True))
+
+    @staticmethod
+    def _counted(tracked: Tracked) -> dict[str, Any]:
+        n_items = len(tracked.mean)
+        return tracked.to_arrays("item_weights") | {
+            "state/item_seen": np.ones(n_items),
             "center": np.float64(0.0),
-            "item_bias": gate.release("item weights", users.item_weights()),
-            "item_factors": np.zeros((users.domain.n_items, 0)),
+            "item_bias": tracked.mean,
+            "item_factors": np.zeros((n_items, 0)),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

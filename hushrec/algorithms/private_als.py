@@ -19,6 +19,20 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.algorithms import weekly_als
+from hushrec.algorithms.als_rounds import (
+    BIAS_SLOPE,
+    FactorPrior,
+    FactorSums,
+    KnownFactors,
+    Level,
+    bias_sampling,
+    factor_update,
+    packed_variance,
+    residual_variance,
+    spectrum,
+    weighted_slopes,
+)
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
 from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
@@ -55,17 +69,11 @@ _USUAL_LEVEL = 1.0
 #: What biases usually leave of the squared spread.
 _USUAL_RESIDUAL = 0.75
 #: Server's model of an item's bias, in units of the spread: deviation from its regression on the log weight
-#: before the first round tells, and sampling variance of a released sum per unit of weight and per unit of
-#: weight times a cell's usual weight. Same study, and the validation ratings of ML-1M.
-_BIAS_PRIOR, _BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.65, 0.2, 0.6
+#: before the first round tells. Same study, and the validation ratings of ML-1M.
+_BIAS_PRIOR = 0.65
 #: Deviation of what is common to all items: their mean from the level, and a slope on the log weight.
 _COMMON_PRIOR = 0.5, 0.3
-#: The same sampling variance for the sums of the iterations, per residual variance.
-_FACTOR_SAMPLING = 0.3
-#: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
-#: in the biases is this fraction of the released weight. Same study.
-_BIAS_SLOPE = 0.45
-#: The same for the part of the biases that item features explain, which no Wiener gain damps.
+#: The slope of the part of the biases that item features explain, which no Wiener gain damps.
 _FEATURE_SLOPE = 0.8
 #: Factor of the bias clip from one round to the next.
 _BIAS_CLIP_DECAY = 0.85
@@ -73,8 +81,6 @@ _BIAS_CLIP_DECAY = 0.85
 _BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
 #: Part of the budget for the residual variance of an iteration.
 _RESIDUAL_SHARE = 0.004
-#: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
-_RESIDUAL_SHRINKAGE = 0.8
 #: Users' factors vary less in the model than declared where a user's root of her number of ratings is below
 #: this in the mean: what few ratings show of taste is mostly noise. Same study, epsilon 5 to 20.
 _MANY_RATINGS = 8.0
@@ -83,8 +89,6 @@ _DRIFT = 0.5
 #: A user's squared residual counts for at most this many times the last released one; of the squared spread
 #: at first.
 _RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
-#: The residual variance falls from one release to the next by no more than this factor.
-_SMALLEST_RESIDUAL = 1e-3
 #: Smallest and largest ridge on a user's offset, in ratings, and smallest squared spread.
 _OFFSET_RIDGES, _SMALLEST_SPREAD = (0.2, 300.0), 1 / 400
 #: Beyond this the number of users bounds what can be learned, not the noise.
@@ -164,6 +168,7 @@ class PrivateALS(Estimator[FittedUsers]):
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
 
     rank: int = 2
     features: bool = True
@@ -362,8 +367,7 @@ class PrivateALS(Estimator[FittedUsers]):
         noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         weights, supported = item_weights(noisy, weights_sd)
         relative = adaptive_weights(weights, self.weight_exponent)
-        # item weights when cells weigh that much: an estimate, since the new sum would be a new release
-        slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
+        slopes = weighted_slopes(weights, relative)
         users.weigh(level.center, relative)
         root = weights.sum() / level.n_users  # of a user's number of ratings
         level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
@@ -372,24 +376,29 @@ class PrivateALS(Estimator[FittedUsers]):
         items = np.zeros((domain.n_items, 1), dtype=dtype)
         scores = feature_scores(domain.item_features, len(items))
         popularity = standardised(np.log(weights), weights) * visible_part(noisy, weights_sd)
-        items, reliability, informative = self._learn_biases(
+        items, bias_variance, reliability, informative = self._learn_biases(
             users, items, level, popularity, slopes, scores, gate
         )
         if self.features:
             columns = [reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
             items = np.column_stack(columns).astype(dtype)
         public = scores[:, : self._learned if informative else 0]
-        items, residual = self._learn_factors(users, items, level, slopes, scores, public, gate, seed)
-        ridge = self._ridge(level, residual)
-        return {
-            "center": np.float64(level.center),
-            "item_bias": items[:, -1].astype(np.float64),
-            "item_factors": items[:, :-1].astype(np.float32),
-            "supported": supported.astype(np.uint8),
-            "regularization": np.float64(ridge.regularization),
-            "bias_regularization": np.float64(level.bias_regularization),
-            **({} if self._iterates else {"directions": np.int64(0)}),  # features alone are no one's taste
-        }
+        items, residual, factors = self._learn_factors(
+            users, items, level, slopes, scores, public, gate, seed
+        )
+        counted_sd = gate.noise_sd("level") if gate.is_planned("level") and self.n_users is None else 0.0
+        state = weekly_als.State.first(
+            level, residual, counted_sd, (noisy, weights_sd), bias_variance, reliability, factors
+        )
+        return state.to_arrays() | weekly_als.served(level, residual, items, supported, self._iterates)
+
+    # the later weeks of a season: weekly_als.py
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return plan_of(weekly_als.rounds(self), budget, fraction)
+
+    def go_on(self, users: FittedUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+        return weekly_als.week(self, users, gate, last)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
@@ -401,14 +410,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     # ------------------------------------------------------------------ server's steps
 
-    def _ridge(self, level: _Level, residual: float) -> SweepSettings:
-        """Users' ridge where the model leaves that residual variance."""
-        return SweepSettings(
-            regularization=_RESIDUAL_SHRINKAGE * residual / level.user_variance,
-            bias_regularization=level.bias_regularization,
-        )
-
-    def _level(self, users: FittedUsers, gate: Gate) -> _Level:
+    def _level(self, users: FittedUsers, gate: Gate) -> Level:
         """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
         domain, n_users, center, unsure = users.domain, float(self.n_users or 1), 0.0, 0.0
         half = domain.half_width
@@ -429,30 +431,29 @@ class PrivateALS(Estimator[FittedUsers]):
         ridge = float(np.clip(within / offsets, *_OFFSET_RIDGES))
         center = domain.midpoint + half * center if self.scores == "ratings" else 0.0
         variance = self.user_variance * half**2 * within
-        return _Level(center, n_users, half * math.sqrt(within), ridge, variance)
+        return Level(center, n_users, half * math.sqrt(within), ridge, variance)
 
     def _learn_biases(
         self,
         users: FittedUsers,
         items: Array,
-        level: _Level,
+        level: Level,
         popularity: Array,
         slopes: Array,
         scores: Array,
         gate: Gate,
-    ) -> tuple[Array, Array, bool]:
+    ) -> tuple[Array, Array, Array, bool]:
         """Rounds of rank 0: a user's only factor is the constant.
 
-        Biases, how far each is known, and whether item features explain any.
+        Biases, their variance, how far each is known, and whether item features explain any.
         """
-        slope, unit, informative = _BIAS_SLOPE * slopes, level.spread, False
+        slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
         prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
         variance = prior
         design = np.column_stack([np.ones(len(items)), popularity])
         precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
-        ridge = self._ridge(level, unit**2)
-        cell = level.n_users / slopes.sum()  # a cell's usual weight
-        sampling = (_BIAS_SAMPLING * slope + _BIAS_SAMPLING_CELL * cell * slopes) * unit**2
+        ridge = level.ridge(unit**2)
+        sampling = bias_sampling(slopes, level.n_users, unit)
         for step, (label, _, clip) in enumerate(self._bias_rounds()):
             users.fit(items, ridge)
             noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
@@ -474,10 +475,10 @@ class PrivateALS(Estimator[FittedUsers]):
             change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
             items = items + change[:, None].astype(items.dtype)
             variance = variance * (1 - gain * slope)
-        return items, 1 - variance / prior, informative
+        return items, variance, 1 - variance / prior, informative
 
     def _start(
-        self, users: FittedUsers, items: Array, level: _Level, public: Array, gate: Gate, seed: int
+        self, users: FittedUsers, items: Array, level: Level, public: Array, gate: Gate, seed: int
     ) -> Array:
         """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
         n_items = len(items)
@@ -500,22 +501,29 @@ class PrivateALS(Estimator[FittedUsers]):
         self,
         users: FittedUsers,
         items: Array,
-        level: _Level,
+        level: Level,
         slopes: Array,
         scores: Array,
         public: Array,
         gate: Gate,
         seed: int,
-    ) -> tuple[Array, float]:
-        """Iterations with one Gramian for all items and updates by residuals; items, residual variance."""
+    ) -> tuple[Array, float, KnownFactors | None]:
+        """Iterations with one Gramian for all items and updates by residuals.
+
+        Items, residual variance, and what is known of the factors.
+        """
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
-        usual, prior = self.factor_prior**2, np.full((len(items), self.rank), self.factor_prior**2)
+        usual, known, prior = (
+            self.factor_prior**2,
+            None,
+            np.full((len(items), self.rank), self.factor_prior**2),
+        )
         for step, (votes, _, gramian, sums, clip) in enumerate(self._factor_rounds()):
-            users.fit(items, self._ridge(level, residual))
+            users.fit(items, level.ridge(residual))
             released = gate.release(votes.label, users.residual_variance(items, slopes, most))
-            residual = _residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
-            ridge, most = self._ridge(level, residual), _RESIDUAL_BOUND * residual
+            residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
+            ridge, most = level.ridge(residual), _RESIDUAL_BOUND * residual
             if step == 0:
                 users.fit(items, ridge)
                 items = self._start(users, items, level, public, gate, seed)
@@ -526,24 +534,21 @@ class PrivateALS(Estimator[FittedUsers]):
             )
             gram = gate.release(gramian.label, contributions[1])
             noisy = gate.release(sums.label, contributions[0])
-            # a user counts with what is not known of her factors, or they would shrink from round to round
-            variance = level.user_variance * float(np.clip(gram[-1] / n_users, 0.0, 1.0))
-            values, vectors = np.linalg.eigh(unpacked(gram[:-1]))
-            values = np.maximum(values, square * gate.noise_sd(gramian.label)) / n_users + variance
+            values, vectors, variance = spectrum(gram, gate.noise_sd(gramian.label), n_users, level)
             noisy = noisy - variance * slopes[:, None] * items[:, :-1]
             if step == 0 and self.start == "random":  # the learned columns were a guess: solve outright
                 guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
                 noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
                 items[:, :-1] -= guess
-            slope = slopes[:, None] * values  # of the sums in the factors, along the Gramian's eigenvectors
-            noise_variance = (unit * gate.noise_sd(sums.label)) ** 2 + _FACTOR_SAMPLING * residual * slope
-            along = noisy @ vectors
-            change, rest = expected_from_features(scores, along, slope, prior.mean(axis=1), noise_variance)
-            prior *= (rest / prior.mean(axis=1))[:, None]
-            gain = wiener_gain(slope, prior, noise_variance)
-            items[:, :-1] += (change + gain * (along - slope * change)) @ vectors.T
-            prior = np.minimum((1 - gain * slope) * prior + _DRIFT * usual, usual)
-        return items, residual
+            sums_sd = unit * gate.noise_sd(sums.label)
+            found = FactorSums(noisy, values, vectors, sums_sd, residual)
+            change, left = factor_update(slopes, FactorPrior(prior, scores), found)
+            items[:, :-1] += change
+            prior = np.minimum(left + _DRIFT * usual, usual)
+            gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.user_norm or 1.0
+            gram_variance = packed_variance(gram_sd, self.rank, norm, level.spread)
+            known = KnownFactors(left, gram / n_users, gram_variance)
+        return items, residual, known
 
 
 class _BiasRound(NamedTuple):
@@ -568,38 +573,6 @@ class _FactorRound(NamedTuple):
         """In their order."""
         start = [self.start] if self.start else []
         return [self.residual_variance, *start, self.gramian, self.item_sums]
-
-
-class _Level(NamedTuple):
-    """Released: what is known of the ratings before any item is.
-
-    Attributes
-    ----------
-    center : float
-        Level that ratings are taken from.
-    n_users : float
-        Declared or released, >= 1.
-    spread : float
-        Standard deviation of a user's ratings about her own mean.
-    bias_regularization : float
-        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
-        this one, what is not known of it included.
-    user_variance : float
-        Prior variance of a user's factors.
-    """
-
-    center: float
-    n_users: float
-    spread: float
-    bias_regularization: float
-    user_variance: float
-
-
-def _residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
-    """What the model leaves of the ratings, one vote a user; near the last where noise hides it."""
-    shown = float(shrinkage(last, bound * noise_sd / n_users))
-    mean = float(released[0]) / n_users
-    return max(last + shown * (mean - last), _SMALLEST_RESIDUAL * last)
 
 
 def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:

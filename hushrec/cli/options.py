@@ -301,8 +301,8 @@ class Reading:
     format: Annotated[str, Parameter(metavar="NAME")] | None = None
     implicit: bool = False
 
-    def read(self, path: str, domain: Domain) -> Ratings:
-        """The ratings of a file, over a domain."""
+    def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
+        """The ratings of a file, over a domain; with their times where these are asked for."""
         from hushrec.data import Ratings
 
         if self.implicit and domain.high > 1:
@@ -310,7 +310,10 @@ class Reading:
                 "--implicit is for a model of likes, and this one is of ratings from"
                 f" {domain.low:g} to {domain.high:g}; leave it out, and have a column of ratings."
             )
-        return Ratings.read(path, domain, **self.arguments())
+        arguments = self.arguments()
+        if times:
+            arguments["columns"] = {"time": True} | (arguments["columns"] or {})
+        return Ratings.read(path, domain, **arguments)
 
     def arguments(self) -> dict[str, Any]:
         """Of the readers of `Ratings`."""

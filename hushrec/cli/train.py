@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from hushrec.cli import show
 from hushrec.cli.files import output_file
@@ -29,6 +31,7 @@ from hushrec.errors import HushrecError, InputError
 
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
+    from hushrec.privacy import Accountant, Budget
 
 
 def train(
@@ -45,6 +48,7 @@ def train(
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     resume: Resume = False,
+    season: Annotated[str, Parameter(metavar="NAME")] | None = None,
     force: Force = False,
     no_progress: NoProgress = False,
     verbose: Verbose = False,
@@ -71,9 +75,11 @@ def train(
         A table with columns of users, items and ratings.
     out
         Where the model goes, as in --out model.hush.
+    season
+        The model is the first of a season that hushrec season open declared: it spends week 0's part of
+        that budget, and hushrec retrain goes on from it.
     """
     from hushrec.evaluation.runs import check_run, train as run
-    from hushrec.privacy import Accountant
 
     budget, domain = promise.budget(), declared.domain(reading.implicit)
     model = model_for(model, job, domain.likes, budget.private)
@@ -82,7 +88,7 @@ def train(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    accountant = Accountant(budget, **charging.arguments(budget.private), resume=resume)
+    accountant = charged(season, budget, charging, resume)
     billboard = run(
         model,
         rows,
@@ -95,6 +101,26 @@ def train(
     )
     show.warn_of_the_number_of_users(billboard, n_users)
     show.trained(billboard, target, "Trained", verbose, as_json)
+
+
+def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:
+    """The accountant of a run, or of week 0 of a season, whose budget is the declared one."""
+    from hushrec.privacy import Accountant, SeasonAccountant
+
+    if name is None:
+        return Accountant(budget, **charging.arguments(budget.private), resume=resume)
+    if resume:
+        raise InputError("A week of a season that was cut short is not taken up; leave out --resume.")
+    if charging.data_is_public:
+        raise InputError("A season is charged to a ledger; leave out --data-is-public or --season.")
+    book = charging.open()
+    season = book.season(charging.dataset, name).season
+    if season.budget != budget:
+        raise InputError(
+            f'Season "{name}" was opened for {season.budget}, not {budget}; declare the same.',
+            parameter="epsilon",
+        )
+    return SeasonAccountant(season, ledger=book, dataset=charging.dataset)
 
 
 def check_features(model: str, declared: Declared) -> None:

@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -142,6 +142,10 @@ class Plan:
     def epsilon(self) -> float:
         """Epsilon of all releases together at the budget's delta, for its unit and relation."""
         return composed_epsilon(self.releases, self.budget.delta)
+
+    def labelled(self, *, suffix: str) -> "Plan":
+        """The plan with something at the end of each label."""
+        return Plan(self.budget, [replace(each, label=each.label + suffix) for each in self.releases])
 
     def check(self) -> None:
         """Raise BudgetError if the releases do not fit the budget together."""

@@ -56,10 +56,10 @@ class SeasonAccountant(Accountant):
         super().__init__(
             season.budget, ledger=ledger, dataset=dataset, noise=noise, data_is_public=data_is_public
         )
-        self._after = None
+        self.after = None
         number = 0
         if after is not None:
-            self._after = last = _week_of(after, season, dataset)
+            self.after = last = _week_of(after, season, dataset)
             number = last.number + 1
             self._releases += after.releases
             if not after.private and not (data_is_public or noise is not None):
@@ -113,7 +113,7 @@ class SeasonAccountant(Accountant):
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
-                self.ledger.check_week(self.week, plan.releases, after=self._after, made=len(self.own))
+                self.ledger.check_week(self.week, plan.releases, after=self.after, made=len(self.own))
 
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False

@@ -1,0 +1,178 @@
+"""The server's steps of private ALS: what released sums change in the items, at first and in later weeks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms.item_features import expected_from_features
+from hushrec.kernels.packed import frobenius_scale, unpacked
+from hushrec.kernels.sweeps import SweepSettings
+from hushrec.posterior import shrinkage, wiener_gain
+
+Array = NDArray[Any]
+
+#: Sampling variance of a released sum of the biases per unit of weight and per unit of weight times a cell's
+#: usual weight. Chosen as the constants of private_als.py.
+_BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
+#: Sampling variance of the released sums of the factors, per residual variance.
+_FACTOR_SAMPLING = 0.3
+#: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
+_RESIDUAL_SHRINKAGE = 0.8
+#: The residual variance falls from one release to the next by no more than this factor.
+_SMALLEST_RESIDUAL = 1e-3
+#: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
+#: in the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
+BIAS_SLOPE = 0.45
+
+
+class Level(NamedTuple):
+    """Released: what is known of the ratings before any item is.
+
+    Attributes
+    ----------
+    center : float
+        Level that ratings are taken from.
+    n_users : float
+        Declared or released, >= 1.
+    spread : float
+        Standard deviation of a user's ratings about her own mean.
+    bias_regularization : float
+        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
+        this one, what is not known of it included.
+    user_variance : float
+        Prior variance of a user's factors.
+    """
+
+    center: float
+    n_users: float
+    spread: float
+    bias_regularization: float
+    user_variance: float
+
+    def ridge(self, residual: float) -> SweepSettings:
+        """Users' ridge where the model leaves that residual variance."""
+        return SweepSettings(
+            regularization=_RESIDUAL_SHRINKAGE * residual / self.user_variance,
+            bias_regularization=self.bias_regularization,
+        )
+
+
+def weighted_slopes(weights: Array, relative: Array) -> Array:
+    """Item weights when cells weigh that much: an estimate, since the new sum would be a new release."""
+    return np.asarray(weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum()))
+
+
+def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
+    """What the model leaves of the ratings, one vote a user; near the last where noise hides it."""
+    shown = float(shrinkage(last, bound * noise_sd / n_users))
+    mean = float(released[0]) / n_users
+    return max(last + shown * (mean - last), _SMALLEST_RESIDUAL * last)
+
+
+class KnownFactors(NamedTuple):
+    """What is known of the factors when a training ends.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_items, rank)
+        Along the eigenvectors of the Gramian.
+    gramian : ndarray
+        Packed, and the users' uncertainty; a user.
+    gramian_variance : ndarray like it
+        Of its noise.
+    """
+
+    variance: Array
+    gramian: Array
+    gramian_variance: Array
+
+
+def packed_variance(noise_sd: float, rank: int, user_norm: float, spread: float) -> Array:
+    """Variance of the noise on a Gramian and on the users' uncertainty, which are released together."""
+    return np.append((noise_sd * spread**2 / frobenius_scale(rank)) ** 2, (noise_sd / user_norm**2) ** 2)
+
+
+def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
+    """Sampling variance of the released sums of the biases."""
+    cell = n_users / slopes.sum()  # a cell's usual weight
+    return np.asarray(
+        (_BIAS_SAMPLING * (BIAS_SLOPE * slopes) + _BIAS_SAMPLING_CELL * cell * slopes) * unit**2
+    )
+
+
+class FactorPrior(NamedTuple):
+    """What is known of the factors before a round.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_items, rank)
+        Along the eigenvectors of the Gramian.
+    scores : ndarray of shape (n_items, n_components)
+        Of item features.
+    """
+
+    variance: Array
+    scores: Array
+
+
+class FactorSums(NamedTuple):
+    """What a round released of the factors.
+
+    Attributes
+    ----------
+    sums : ndarray of shape (n_items, rank)
+        Weighted residuals times users' factors, without what users shrink.
+    values, vectors : ndarrays
+        Of the Gramian, a user.
+    noise_sd : float
+        Of an entry of the sums.
+    residual : float
+        Residual variance.
+    """
+
+    sums: Array
+    values: Array
+    vectors: Array
+    noise_sd: float
+    residual: float
+
+    def variance(self, slope: Array) -> Array:
+        """Of the sums about slope times change: their noise and what sampling adds."""
+        return np.asarray(self.noise_sd**2 + _FACTOR_SAMPLING * self.residual * slope)
+
+
+def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
+    """Eigenvalues and -vectors of users' second moments, a user, and the part that no user knows of hers.
+
+    Parameters
+    ----------
+    released : ndarray
+        The packed Gramian and, last, the users' uncertainty.
+    noise_sd : float
+    n_users : float
+    level : Level
+    """
+    # a user counts with what is not known of her factors, or they would shrink from round to round
+    variance = level.user_variance * float(np.clip(released[-1] / n_users, 0.0, 1.0))
+    values, vectors = np.linalg.eigh(unpacked(released[:-1]))
+    values = np.maximum(values, level.spread**2 * noise_sd) / n_users + variance
+    return values, vectors, variance
+
+
+def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple[Array, Array]:
+    """Expected change of the factors, and their variance afterwards along the eigenvectors.
+
+    What is released is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
+    """
+    slope = slopes[:, None] * found.values  # of the sums in the factors, along the Gramian's eigenvectors
+    noise_variance = found.variance(slope)
+    along, variance = found.sums @ found.vectors, prior.variance
+    change, rest = expected_from_features(prior.scores, along, slope, variance.mean(axis=1), noise_variance)
+    variance = variance * (rest / variance.mean(axis=1))[:, None]
+    gain = wiener_gain(slope, variance, noise_variance)
+    change = (change + gain * (along - slope * change)) @ found.vectors.T
+    return change, (1 - gain * slope) * variance

@@ -1,0 +1,308 @@
+"""Private ALS from week to week: one small round of residuals against the last released model.
+
+Users fit themselves to the last model once; what their residuals say of item biases and factors is released
+with the noise of a week's slice, and the server takes from it what its Kalman filters make of it
+(:mod:`hushrec.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.algorithms.als_rounds import (
+    BIAS_SLOPE,
+    FactorPrior,
+    FactorSums,
+    KnownFactors,
+    Level,
+    bias_sampling,
+    factor_update,
+    packed_variance,
+    residual_variance,
+    spectrum,
+    weighted_slopes,
+)
+from hushrec.algorithms.item_features import feature_scores
+from hushrec.estimator import Round
+from hushrec.gate import Gate
+from hushrec.kalman import Tracked, drift, learned, no_evidence
+from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
+from hushrec.privacy import counted, jointly, positive, signed
+from hushrec.users import FittedUsers
+
+if TYPE_CHECKING:
+    from hushrec.algorithms.private_als import PrivateALS
+
+Array = NDArray[Any]
+
+#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
+_COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.1, 0.01, 0.02, 0.26, 0.6
+#: Bound of a user's weighted residuals for the biases, in units of the root of the residual variance.
+_BIAS_CLIP = 0.5
+#: Bound of the factors' sums, as a multiple of that of the last round of the first training.
+_FACTOR_CLIP = 1.0
+#: A user's squared residual counts for at most this many times the last released residual variance.
+_RESIDUAL_BOUND = 4.0
+#: Drift of the users' second moments from week to week, as a part of their mean.
+_GRAMIAN_DRIFT = 0.02
+#: Deviation of a declared number of users, as a part of it.
+_DECLARED = 0.01
+#: Factors are not taken for known better than this, in units of their usual variance.
+_LEAST_KNOWN = 1e-9
+#: Items that what is expected of new ones counts like a prior for.
+_NEW_PRIOR = 10.0
+
+
+def rounds(model: PrivateALS) -> list[Round]:
+    """What a week releases."""
+    found = [
+        Round("number of users", _COUNT, counted(1.0)),
+        Round("item weights", _WEIGHTS, positive(1.0)),
+        Round("residual variance", _RESIDUAL, counted(1.0)),
+    ]
+    if model.bias_rounds:
+        found.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
+    if model.rank and model.iterations:
+        gramian = jointly(positive(1.0), counted(1.0)).times(_user_norm(model) ** 2)
+        found += [
+            Round("gramian", _GRAMIAN, gramian),
+            Round("item sums", _FACTORS, signed(_clip(model))),
+        ]
+    return found
+
+
+class State(NamedTuple):
+    """What a week goes on from beside the items themselves: all of it released, or computed from that.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (6,)
+        Number of users and its variance, spread, users' variance, residual variance, biases' prior variance.
+    item_seen : ndarray of shape (n_items,)
+        0 for items that are new this week.
+    item_weights, item_weights_variance : ndarrays of shape (n_items,)
+        As they are released.
+    item_bias_variance : ndarray of shape (n_items,)
+    evidence : ndarray of shape (3, number of drifts)
+        Of the weights, the biases, the factors.
+    factors : KnownFactors or None
+    """
+
+    numbers: Array
+    item_seen: Array
+    item_weights: Array
+    item_weights_variance: Array
+    item_bias_variance: Array
+    evidence: Array
+    factors: KnownFactors | None
+
+    @classmethod
+    def first(
+        cls,
+        level: Level,
+        residual: float,
+        counted_sd: float,
+        weights: tuple[Array, float],
+        bias_variance: Array,
+        reliability: Array,
+        factors: KnownFactors | None,
+    ) -> State:
+        """After week 0."""
+        prior = float((bias_variance / np.maximum(1 - reliability, 1e-12)).mean())
+        users = level.n_users, max(counted_sd, _DECLARED * level.n_users) ** 2
+        return cls(
+            np.array([*users, level.spread, level.user_variance, residual, prior]),
+            np.ones(len(bias_variance)),
+            weights[0],
+            np.full(len(bias_variance), weights[1] ** 2),
+            bias_variance,
+            np.array([no_evidence()] * 3),
+            factors,
+        )
+
+    def to_arrays(self) -> dict[str, Array]:
+        """As a model file has them."""
+        found = {f"state/{name}": each for name, each in self._asdict().items() if name != "factors"}
+        if self.factors is not None:
+            found["state/item_factor_variance"] = self.factors.variance
+            found["state/gramian"] = self.factors.gramian
+            found["state/gramian_variance"] = self.factors.gramian_variance
+        return found
+
+    @classmethod
+    def of(cls, last: Mapping[str, Array]) -> State:
+        """Inverse of `to_arrays`."""
+        factors = None
+        if "state/gramian" in last:
+            names = ("item_factor_variance", "gramian", "gramian_variance")
+            factors = KnownFactors(*(last[f"state/{name}"] for name in names))
+        own = {name: last[f"state/{name}"] for name in cls._fields if name != "factors"}
+        return cls(**own, factors=factors)
+
+
+def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+    """The next week's model."""
+    domain = users.domain
+    items, state = _with_new_items(model, last, feature_scores(domain.item_features, domain.n_items))
+    n_users, n_variance, spread, user_variance, residual, bias_prior = state.numbers
+    counts = Tracked(np.array([n_users]), np.array([n_variance]), no_evidence())
+    released = gate.release("number of users", users.count())
+    counts = counts.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
+    level = Level(
+        float(last["center"]),
+        max(float(counts.mean[0]), 1.0),
+        spread,
+        float(last["bias_regularization"]),
+        user_variance,
+    )
+    tracked = Tracked(state.item_weights, state.item_weights_variance, state.evidence[0])
+    released = gate.release("item weights", users.item_weights())
+    tracked = tracked.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
+    weights_sd = math.sqrt(float(tracked.variance.mean()))
+    weights, supported = item_weights(tracked.mean, weights_sd)
+    relative = adaptive_weights(weights, model.weight_exponent)
+    slopes = weighted_slopes(weights, relative)
+    users.weigh(level.center, relative)
+    users.fit(items, level.ridge(residual))
+
+    most, before = _RESIDUAL_BOUND * residual, items.copy()
+    votes = gate.release("residual variance", users.residual_variance(before, slopes, most))
+    label = "residual variance"
+    now = residual_variance(votes, residual, most, level.n_users, gate.noise_sd(label))
+    bias_variance, evidence = state.item_bias_variance, [tracked.evidence, *state.evidence[1:]]
+    if model.bias_rounds:
+        change, bias_variance, evidence[1] = _bias_change(
+            users, before, level, residual, slopes, bias_variance, bias_prior, evidence[1], gate
+        )
+        items[:, -1] += change
+    factors = state.factors
+    if factors is not None:
+        change, factors, evidence[2] = _factor_change(
+            model, users, before, level, residual, slopes, factors, evidence[2], gate
+        )
+        items[:, :-1] += change
+    elif model.features:
+        visible = visible_part(tracked.mean, weights_sd)
+        items[:, 0] = (1 - bias_variance / bias_prior) * standardised(items[:, -1], weights)
+        items[:, 1] = standardised(np.log(weights), weights) * visible
+    numbers = [level.n_users, float(counts.variance[0]), spread, user_variance, now, bias_prior]
+    following = State(
+        np.array(numbers),
+        np.ones(len(items)),
+        tracked.mean,
+        tracked.variance,
+        bias_variance,
+        np.array(evidence),
+        factors,
+    )
+    return following.to_arrays() | served(level, now, items, supported, factors is not None)
+
+
+def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
+    """What a model file serves users with."""
+    ridge = level.ridge(residual)
+    return {
+        "center": np.float64(level.center),
+        "item_bias": items[:, -1].astype(np.float64),
+        "item_factors": items[:, :-1].astype(np.float32),
+        "supported": supported.astype(np.uint8),
+        "regularization": np.float64(ridge.regularization),
+        "bias_regularization": np.float64(level.bias_regularization),
+        **({} if iterates else {"directions": np.int64(0)}),  # features alone are no one's taste
+    }
+
+
+def _bias_change(
+    users: FittedUsers,
+    items: Array,
+    level: Level,
+    residual: float,
+    slopes: Array,
+    variance: Array,
+    usual: float,
+    evidence: Array,
+    gate: Gate,
+) -> tuple[Array, Array, Array]:
+    """Expected change of the biases, their variance, and the log likelihoods of their drift."""
+    unit, slope = math.sqrt(residual), BIAS_SLOPE * slopes
+    noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
+    noise = (unit * gate.noise_sd("item biases")) ** 2 + bias_sampling(slopes, level.n_users, unit)
+    evidence = learned(evidence, noisy, slope, variance, noise, usual)
+    variance = np.minimum(variance + drift(evidence) * usual, usual)
+    gain = wiener_gain(slope, variance, noise)
+    return gain * noisy, (1 - gain * slope) * variance, evidence
+
+
+def _factor_change(
+    model: PrivateALS,
+    users: FittedUsers,
+    items: Array,
+    level: Level,
+    residual: float,
+    slopes: Array,
+    known: KnownFactors,
+    evidence: Array,
+    gate: Gate,
+) -> tuple[Array, KnownFactors, Array]:
+    """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
+    unit, norm, n_users = level.spread * math.sqrt(residual), _user_norm(model), level.n_users
+    sums, gramian = users.item_sums(items, slopes, norm, _clip(model), level.spread, unit)
+    gram = gate.release("gramian", gramian) / n_users
+    noisy = gate.release("item sums", sums)
+    noise = packed_variance(gate.noise_sd("gramian") / n_users, model.rank, norm, level.spread)
+    prior = known.gramian_variance + (_GRAMIAN_DRIFT * np.abs(known.gramian).mean()) ** 2
+    gain = prior / (prior + noise)
+    gram, gram_variance = known.gramian + gain * (gram - known.gramian), (1 - gain) * prior
+    floor = math.sqrt(float(gram_variance[:-1].mean())) / level.spread**2
+    values, vectors, unsure = spectrum(gram, floor, 1.0, level)
+    noisy = noisy - unsure * slopes[:, None] * items[:, :-1]
+    usual, noise_sd = model.factor_prior**2, unit * gate.noise_sd("item sums")
+    found = FactorSums(noisy, values, vectors, noise_sd, residual)
+    slope, variance = slopes[:, None] * values, known.variance
+    evidence = learned(evidence, noisy @ vectors, slope, variance, found.variance(slope), usual)
+    variance = np.clip(variance + drift(evidence) * usual, _LEAST_KNOWN * usual, usual)
+    change, variance = factor_update(slopes, FactorPrior(variance, np.zeros((len(items), 0))), found)
+    return change, KnownFactors(variance, gram, gram_variance), evidence
+
+
+def _with_new_items(model: PrivateALS, last: Mapping[str, Array], scores: Array) -> tuple[Array, State]:
+    """The last week's items and state, where new ones are what is usual, given their features."""
+    items = np.column_stack([last["item_factors"], last["item_bias"]]).astype(np.float64)
+    state = State.of(last)
+    seen = state.item_seen > 0
+    if seen.all() or not seen.any():
+        return items, state
+    design = np.column_stack([np.ones(len(items)), scores])
+    ridge = _NEW_PRIOR * np.diag([0.0, *np.ones(scores.shape[1])])
+    known = design[seen]
+    usual = np.linalg.solve(known.T @ known + ridge, known.T @ items[seen])
+    items[~seen] = design[~seen] @ usual
+    weights, variance = state.item_weights.copy(), state.item_weights_variance.copy()
+    weights[~seen] = np.median(weights[seen])
+    variance[~seen] = np.mean(weights[seen] ** 2)
+    bias_variance = np.where(seen, state.item_bias_variance, state.numbers[5])
+    factors = state.factors
+    if factors is not None:
+        spread = np.where(seen[:, None], factors.variance, model.factor_prior**2)
+        factors = factors._replace(variance=spread)
+    return items, state._replace(
+        item_weights=weights,
+        item_weights_variance=variance,
+        item_bias_variance=bias_variance,
+        factors=factors,
+    )
+
+
+def _user_norm(model: PrivateALS) -> float:
+    return math.inf if model.user_norm is None else model.user_norm
+
+
+def _clip(model: PrivateALS) -> float:
+    """Of the factors' sums: that of the last round of the first training, about."""
+    clip = math.inf if model.factor_clip is None else model.factor_clip
+    return _FACTOR_CLIP * clip * model.factor_clip_decay ** (model.iterations - 1)

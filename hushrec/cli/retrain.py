@@ -1,0 +1,95 @@
+"""``hushrec retrain``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Reading, Verbose, progress_shown
+from hushrec.cli.train import save
+from hushrec.errors import InputError
+
+
+def retrain(
+    last: Annotated[str, Parameter(metavar="LAST.hush")],
+    ratings: str,
+    /,
+    *,
+    out: File,
+    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    catalogue: Catalogue | None = None,
+    retire: bool = False,
+    since: Annotated[str, Parameter(metavar="DATE")] | None = None,
+    item_features: File | None = None,
+    skip_week: bool = False,
+    reading: Reading = Reading(),
+    force: Force = False,
+    no_progress: NoProgress = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Train the next week of a season: go on from the last week's model LAST.hush with the RATINGS of today.
+
+    It spends this week's slice of the season's budget, whatever is new in the ratings. Season, data set and
+    settings are the model's; the ledger must be the one that it was charged to.
+
+      hushrec retrain week-0.hush ratings.parquet --out week-1.hush
+      hushrec retrain week-1.hush ratings.parquet --catalogue items.txt --retire --out week-2.hush
+
+    Parameters
+    ----------
+    last
+        The model of the last week.
+    ratings
+        All ratings of all users who are there today: a table with columns of users, items and ratings.
+    out
+        Where the next model goes, as in --out next.hush.
+    ledger
+        Where the season was opened.
+    catalogue
+        Declared items, if they are no longer the model's: new ones begin at what is usual.
+    retire
+        Items that the catalogue lacks are dropped.
+    since
+        Only ratings given since this date count, as in --since 2026-01-01; needs a column of times. It
+        follows what changes, and gives no budget back. Declare it: never take it from the ratings.
+    item_features
+        Public facts of the items, from which a new item's start is told.
+    skip_week
+        The week after LAST.hush was cut short and has no model: leave what is left of its slice, and go on.
+    """
+    from hushrec.billboard import Billboard
+    from hushrec.data import Domain
+    from hushrec.privacy import Ledger, SeasonAccountant, default_path
+
+    board = Billboard.load(last)
+    week = board.privacy.week
+    if week is None:
+        raise InputError(
+            f"{last} was not trained in a season: open one with hushrec season open, and train its first"
+            " model"
+            " with hushrec train --season."
+        )
+    domain = board.domain
+    if catalogue is not None or item_features is not None:
+        items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
+        domain = Domain(
+            items,
+            rating_range=None if domain.likes else domain.rating_range,
+            max_ratings_per_user=domain.max_ratings_per_user,
+            item_features=item_features,
+            likes=domain.likes,
+        )
+    inputs = (last, ratings, catalogue, item_features, ledger)
+    target = output_file(out, inputs, force)
+    book = Ledger(ledger or default_path(), create=False)
+    accountant = SeasonAccountant.following(board.privacy, ledger=book, skip=skip_week)
+    rows = reading.read(ratings, domain, times=since is not None)
+    following = board.continue_training(
+        rows, accountant, since=since, retire=retire, progress=progress_shown(no_progress)
+    )
+    save(following, target)
+    show.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)

@@ -1,0 +1,137 @@
+"""The server's memory over weeks: a Kalman filter for every released statistic, which costs no privacy.
+
+A statistic changes from week to week by a random walk and is released with known noise. How fast it changes,
+its drift variance, is fitted to what was released by likelihood: the state carries the log likelihood of
+every candidate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
+DRIFTS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 25)])
+#: Log likelihoods count for this part: the measurements of a week are not quite as the model has them.
+_TEMPER = 0.5
+#: Log likelihoods of earlier weeks are forgotten by this factor a week, so that a drift may begin or end.
+_REMEMBERED = 0.97
+#: Deviation of a season's growth from one week to the next, before it is measured.
+_USUAL_GROWTH = 0.1
+
+
+def no_evidence() -> Array:
+    """Log likelihoods of the drifts before any week."""
+    return np.zeros(len(DRIFTS))
+
+
+def drift(evidence: Array) -> float:
+    """Posterior mean of the drift variance, in units of the usual variance."""
+    likelihood = np.exp(evidence - evidence.max())
+    return float(likelihood @ DRIFTS / likelihood.sum())
+
+
+def learned(
+    evidence: Array, surprise: Array, slope: Array, variance: Array, noise: Array, usual: Any
+) -> Array:
+    """Log likelihoods of the drifts after a week.
+
+    Parameters
+    ----------
+    evidence : ndarray
+        Those before.
+    surprise : ndarray
+        What was measured less what was expected of it: ``slope * change + noise``.
+    slope, noise : ndarrays like it
+        Noise as its variance.
+    variance : ndarray like it
+        Of what is measured, before it drifted.
+    usual : float or ndarray
+        Variance that drifts are given in units of.
+    """
+    totals = slope**2 * (variance + np.multiply.outer(DRIFTS, np.broadcast_to(usual, surprise.shape))) + noise
+    totals = np.maximum(totals, 1e-300).reshape(len(DRIFTS), -1)
+    fit = -0.5 * (np.log(totals) + surprise.ravel() ** 2 / totals).sum(axis=1)
+    return _REMEMBERED * evidence + _TEMPER * (fit - fit.max())
+
+
+class Tracked(NamedTuple):
+    """A statistic that is released every week: its posterior mean and variance, and what its drift is.
+
+    Attributes
+    ----------
+    mean, variance : ndarrays
+    evidence : ndarray
+        As of :func:`drift`.
+    """
+
+    mean: Array
+    variance: Array
+    evidence: Array
+
+    @classmethod
+    def first(cls, released: Array, noise_variance: Any) -> Tracked:
+        """After its first release."""
+        return cls(released, np.full(released.shape, noise_variance, dtype=np.float64), no_evidence())
+
+    @classmethod
+    def of(cls, last: Mapping[str, Array], name: str) -> Tracked:
+        """Of a model's state; inverse of `to_arrays`."""
+        return cls(
+            *(
+                last[f"state/{each}"]
+                for each in (name, f"{name}_variance", f"{name.removeprefix('item_')}_drifts")
+            )
+        )
+
+    def to_arrays(self, name: str) -> dict[str, Array]:
+        """As a model file has it. The name of what has a row for every item begins with ``item_``."""
+        drifts = name.removeprefix("item_")
+        return {
+            f"state/{name}": self.mean,
+            f"state/{name}_variance": self.variance,
+            f"state/{drifts}_drifts": self.evidence,
+        }
+
+    def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
+        """Entries that are new are what is usual, and not known."""
+        if seen.all() or not seen.any():
+            return self
+        usual, square = float(np.median(self.mean[seen])), float((self.mean[seen] ** 2).mean())
+        return Tracked(np.where(seen, self.mean, usual), np.where(seen, self.variance, square), self.evidence)
+
+    def measured(self, released: Array, noise_variance: Any, *, grows: bool = False) -> Tracked:
+        """The statistic after another release of it.
+
+        Parameters
+        ----------
+        released : ndarray
+        noise_variance : float or ndarray
+        grows : bool
+            Whether all entries may have grown by one factor, as sums over users do.
+        """
+        noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), released.shape)
+        mean, variance = self.mean, self.variance
+        if grows:
+            factor = _growth(mean, released, variance + noise)
+            mean, variance = factor * mean, factor**2 * variance
+        usual = max(float((mean**2).mean()), 1e-300)
+        one = np.ones_like(released)
+        evidence = learned(self.evidence, released - mean, one, variance, noise, usual)
+        variance = variance + drift(evidence) * usual
+        gain = variance / np.maximum(variance + noise, 1e-300)
+        return Tracked(mean + gain * (released - mean), (1 - gain) * variance, evidence)
+
+
+def _growth(mean: Array, released: Array, variance: Array) -> float:
+    """Posterior mean of the factor by which a statistic grew since last week; 1 is expected."""
+    precision = _USUAL_GROWTH**-2.0
+    weight = mean / np.maximum(variance, 1e-300)
+    factor = (precision + float(weight @ released)) / (precision + float(weight @ mean))
+    return min(max(factor, 0.1), 10.0) if math.isfinite(factor) else 1.0

@@ -1,0 +1,280 @@
+"""Trainings that go on from week to week, with users and items that come and go (issue 17)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
+from hushrec.billboard import Billboard
+from hushrec.data import Domain, Ratings, realistic, split_by_time
+from hushrec.errors import BudgetError, InputError
+from hushrec.gate import LocalGate
+from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
+from hushrec.privacy.season import LEAVING
+from hushrec.privacy.testing import SeededNoise
+
+ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
+SEASON = Season(BUDGET, 4, 0.5)
+DATA = realistic(300, ITEMS, 6000, seed=3)
+ALS = PrivateALS(rank=3, iterations=2, n_users=300)
+MODELS = {
+    "private-als": ALS,
+    "private-als, biases alone": PrivateALS(n_users=300),
+    "private-als, users counted": PrivateALS(rank=2, features=False, iterations=1, bias_rounds=0),
+    "item-bias": ItemBias(),
+    "popular": Popular(),
+}
+everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def users(*parts):
+    """The rows of some users of DATA, each a range, in every week other ones."""
+    kept = np.zeros(DATA.n_users, dtype=bool)
+    for begin, end in parts:
+        kept[begin:end] = True
+    return DATA.rows(kept, keyed=True)
+
+
+#: Four weeks in which users come and go.
+WEEKS = [users((0, 150)), users((0, 200)), users((50, 300)), users((100, 300))]
+
+
+def run_weeks(model, weeks=WEEKS, season=SEASON, noise=SeededNoise, **options):
+    """The models of a season."""
+    boards = [model.fit(weeks[0], SeasonAccountant(season, noise=noise(0)))]
+    for number, rows in enumerate(weeks[1:], 1):
+        accountant = SeasonAccountant.following(boards[-1].privacy, noise=noise(number))
+        boards.append(boards[-1].continue_training(rows, accountant, **options))
+    return boards
+
+
+@everywhere
+def test_a_season_costs_its_budget_and_each_week_its_slice(model):
+    """Oracle: mu squared of the releases in the statement, added up here."""
+    boards = run_weeks(model)
+    spent = [sum(each.mu**2 for each in board.privacy.releases) / BUDGET.mu**2 for board in boards]
+    assert spent == pytest.approx([0.5, 0.5 + 0.5 / 3, 0.5 + 1 / 3, 1.0])
+    assert [board.privacy.week.number for board in boards] == [0, 1, 2, 3]
+    assert LEAVING in boards[0].privacy.notes and LEAVING in boards[3].privacy.notes
+    labels = [each.label for each in boards[3].privacy.releases]
+    assert len(set(labels)) == len(labels)
+    assert all(np.isfinite(array).all() for array in boards[3].arrays.values())
+
+
+@everywhere
+def test_a_week_releases_what_was_planned_and_saves_no_more(model):
+    """Replay: fed with what was released, on no users at all, a week's server finds the same."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    released = []
+
+    class Recorder(LocalGate):
+        def release(self, label, bounded):
+            released.append((label, super().release(label, bounded)))
+            return released[-1][1]
+
+    plan = model.weekly_releases(BUDGET, DATA.domain, accountant.part())
+    last = dict(first.arrays) | {f"state/{name}": each for name, each in first.state.items()}
+    arrays = model.go_on(model.users(WEEKS[1]), Recorder(accountant, plan), last)
+    assert [label for label, _ in released] == [each.label for each in plan.releases]
+    assert math.fsum(each.mu**2 for each in plan.releases) == pytest.approx(BUDGET.mu**2 / 6)
+
+    class Replay(LocalGate):
+        def release(self, label, bounded):
+            return dict(released)[label].copy()
+
+    nobody = WEEKS[1].where(np.zeros(WEEKS[1].n_ratings, dtype=bool), drop_empty=False, keyed=True)
+    again = model.go_on(model.users(nobody), Replay(accountant, plan), last)
+    assert arrays.keys() == again.keys()
+    for name in arrays:
+        assert np.array_equal(arrays[name], again[name]), name
+
+
+def contributions(model, rows, last, plan, released=None):
+    """Sums before noise, and in units of their sensitivity; what is released is given, or the sums."""
+    raw, found = {}, {}
+
+    class Exact(LocalGate):
+        def release(self, label, bounded):
+            planned = self._as_planned(label, bounded)
+            raw[label] = np.asarray(bounded._take(), dtype=np.float64)
+            found[label] = raw[label] * bounded.entry_scale / planned.sensitivity
+            return (released or raw)[label].copy()
+
+    model.go_on(model.users(rows), Exact(Accountant(plan.budget, noise=SeededNoise(0)), plan), last)
+    return raw, found
+
+
+@everywhere
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_one_user_moves_a_week_by_no_more_than_its_sensitivity(model, relation):
+    """Neighbouring data in a later week: hostile users, with the same released values before."""
+    budget = Budget(8.0, 1e-6, relation=relation)
+    season = Season(budget, 4, 0.5)
+    first = model.fit(WEEKS[0], SeasonAccountant(season, noise=SeededNoise(1)))
+    plan = model.weekly_releases(budget, DATA.domain, season.fraction(1))
+    last = dict(first.arrays) | {f"state/{name}": each for name, each in first.state.items()}
+    released, base = contributions(model, WEEKS[1], last, plan)
+    extremes = [
+        {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)},
+        {j: 1.0 if j % 2 else 5.0 for j in range(ITEMS)},
+        {0: 5.0},
+        {ITEMS - 1: 1.0},
+    ]
+    rows = [with_user(WEEKS[1], each) for each in extremes]
+    added = [contributions(model, each, last, plan, released)[1] for each in rows]
+    pairs = [(base, each) for each in added]
+    if relation == "replace":
+        pairs = [(added[a], added[b]) for a in range(4) for b in range(a)]
+    most = {label: max(np.linalg.norm(one[label] - other[label]) for one, other in pairs) for label in base}
+    assert most.keys() == {each.label for each in plan.releases}
+    assert max(most.values()) <= 1 + 1e-9
+    assert sum(moved > 0.5 for moved in most.values()) > len(most) / 3
+
+
+def with_user(rows, ratings):
+    """Those rows and one user more."""
+    names = list(rows.domain.items)
+    hers = Ratings.from_any(
+        (["zz"] * len(ratings), [names[j] for j in ratings], list(ratings.values())), rows.domain
+    )
+    return rows.union(hers)
+
+
+# what a week makes of things
+
+
+def test_weeks_on_the_same_users_lead_to_what_one_shot_has():
+    """Static users: the last week is nearer to the model without noise than the first."""
+    truth = ItemBias().fit(DATA, Accountant(Budget(math.inf, 1e-6))).item_bias
+    season = Season(Budget(4.0, 1e-6), 12, 0.2)
+    errors = []
+    for seed in range(3):
+        boards = run_weeks(ItemBias(), [DATA] * 12, season, lambda n, seed=seed: SeededNoise(100 * seed + n))
+        errors.append([np.sqrt(((board.item_bias - truth) ** 2).mean()) for board in boards])
+    first, *_, last = np.mean(errors, axis=0)
+    assert last < 0.85 * first
+
+
+def test_a_growing_number_of_users_is_followed():
+    boards = run_weeks(PrivateALS(rank=3, iterations=2), season=Season(Budget(200.0, 1e-6), 4, 0.5))
+    for board, rows in zip(boards, WEEKS):
+        assert board.state["numbers"][0] == pytest.approx(rows.n_users, rel=0.1)
+
+
+# a changing catalogue
+
+
+def grown(domain, extra, dropped=0):
+    return Domain((*domain.items[dropped:], *(f"new{n}" for n in range(extra))), rating_range=(1, 5))
+
+
+def over(rows, domain):
+    """The same ratings over another catalogue."""
+    table = rows.to_arrow()
+    return Ratings.from_any(table, domain)
+
+
+@everywhere
+def test_the_catalogue_grows_and_shrinks_by_declaration(model):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    wider = grown(DATA.domain, 3)
+    rows = over(WEEKS[1], wider)
+    second = first.continue_training(rows, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+    assert second.domain.n_items == ITEMS + 3 and second.item_bias.shape == (ITEMS + 3,)
+    smaller = grown(DATA.domain, 3, dropped=5)
+    rows = over(WEEKS[2], smaller)
+    accountant = SeasonAccountant.following(second.privacy, noise=SeededNoise(3))
+    with pytest.raises(InputError, match="lacks 5 of the model's 43 items"):
+        second.continue_training(rows, accountant)
+    assert accountant.own == ()
+    third = second.continue_training(rows, accountant, retire=True)
+    assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()
+    # what is known of an item goes with it: with hardly any budget nothing else changes
+    tiny = Season(BUDGET, 10_000, 0.999)
+    first = model.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
+    moved = first.continue_training(
+        over(WEEKS[0], smaller), SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), retire=True
+    )
+    if first.item_bias.any():
+        assert np.corrcoef(moved.item_bias[: ITEMS - 5], first.item_bias[5:])[0, 1] > 0.9
+
+
+def test_a_window_is_declared_and_needs_times():
+    """Oracle: the split by time. Killed: a window that ends with the data."""
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    with pytest.raises(InputError, match="no times"):
+        first.continue_training(
+            WEEKS[1], SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since="2024-01-01"
+        )
+    rng = np.random.default_rng(1)
+    table = WEEKS[1].to_arrow()
+    columns = [table.column(name).to_pylist() for name in table.column_names[:3]]
+    times = rng.integers(1_600_000_000, 1_700_000_000, len(columns[0])).tolist()
+    rows = Ratings.from_any((*columns, times), DATA.domain)
+    boards = [
+        first.continue_training(
+            each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since=date
+        )
+        for each, date in ((rows, 1_650_000_000), (split_by_time(rows, 1_650_000_000)[1], None))
+    ]
+    assert np.array_equal(boards[0].item_bias, boards[1].item_bias)
+    assert any("since 1650000000" in note for note in boards[0].privacy.notes)
+    assert not any("since" in note for note in boards[1].privacy.notes)
+
+
+# files, and what is refused
+
+
+@everywhere
+def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
+    board = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    board.save(tmp_path / "week-0.hush")
+    loaded = Billboard.load(tmp_path / "week-0.hush")
+    assert loaded.privacy.week == board.privacy.week
+    one, other = (
+        each.continue_training(WEEKS[1], SeasonAccountant.following(each.privacy, noise=SeededNoise(2)))
+        for each in (board, loaded)
+    )
+    for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], expected[name]) for name in found)
+
+
+@everywhere
+def test_a_model_of_no_season_keeps_no_state(model):
+    board = model.fit(WEEKS[0], Accountant(BUDGET, noise=SeededNoise(1)))
+    assert not board.state and "state" not in Billboard.from_bytes(board.to_bytes()).state
+    accountant = SeasonAccountant(SEASON, noise=SeededNoise(1))
+    with pytest.raises(InputError, match="not of the week after"):
+        board.continue_training(WEEKS[1], accountant)
+
+
+def test_bad_input_spends_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_season("default", SEASON)
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
+    spent = ledger.summary("default", 1e-6).charges
+    accountant = SeasonAccountant.following(first.privacy, ledger=ledger)
+    likes = Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items, likes=True), implicit=True)
+    wrong = [
+        (likes, accountant, "keeps its range"),
+        (WEEKS[1], Accountant(BUDGET), "must be a SeasonAccountant"),
+        (WEEKS[1], SeasonAccountant(SEASON, ledger=ledger), "not of the week after"),
+        (WEEKS[1].where(np.ones(WEEKS[1].n_ratings, bool)), accountant, "keyed"),
+        ("ratings.csv", accountant, "must be Ratings"),
+    ]
+    for rows, given, words in wrong:
+        with pytest.raises(InputError, match=words):
+            first.continue_training(rows, given)
+    with pytest.raises(InputError, match="cannot go on"):
+        GlobalMean().fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
+    assert ledger.summary("default", 1e-6).charges == spent
+    second = first.continue_training(WEEKS[1], accountant)
+    with pytest.raises(BudgetError, match="was run already"):
+        first.continue_training(WEEKS[1], SeasonAccountant.following(first.privacy, ledger=ledger))
+    ledger.close_season("default", "1")
+    with pytest.raises(BudgetError, match="was closed"):
+        second.continue_training(WEEKS[1], SeasonAccountant.following(second.privacy, ledger=ledger))
+    assert ledger.summary("default", 1e-6).charges == len(second.privacy.releases)
