@@ -97,6 +97,7 @@ def made_up() -> dict[str, object]:
     Path("items.txt").write_text("\n".join(titles), encoding="utf-8")
     for name, part in {"ratings": test | True, "history": ~test, "test": test}.items():
         parquet.write_table(frame.filter(pa.array(part)), f"{name}.parquet")
+    Path("pairs.csv").write_text("user,item\n42,alien\n7,matrix\n", encoding="utf-8")
     return {"catalogue": titles, "frame": frame}
 
 

@@ -204,7 +204,7 @@ def expected(
     if loss.item_bias.value < loss.private_als.value:
         lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
     lines += [
-        "In brackets: what people of fainter and of stronger tastes, and chance, would make of it"
+        "In brackets: the range from weaker to stronger tastes of the users, with what chance adds"
         " (docs/how-many-users.md).",
     ]
     if spread is None:

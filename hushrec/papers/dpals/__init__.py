@@ -1,4 +1,4 @@
-"""Chien et al. 2021 as published, with its printed constants mended."""
+"""Chien et al. 2021 as published, with its printed constants corrected."""
 
 from hushrec.papers.dpals.dpals import DPALS
 

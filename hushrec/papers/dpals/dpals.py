@@ -1,6 +1,6 @@
 """DPALS: private alternating least squares as published, for whole users.
 
-Chien et al. 2021, Algorithm 1, with its printed constants mended (docs/errata.md) and the heuristics of its
+Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/errata.md), and the heuristics of its
 section 5 as options. For a model to use, take :class:`~hushrec.algorithms.PrivateALS`.
 
 User side (local): a ridge regression of her own ratings on the released item factors, and her bounded
@@ -51,7 +51,7 @@ _UNOBSERVED_SHARE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class DPALS(Estimator["SampledUsers"]):
-    """Algorithm 1 of Chien et al. 2021 with its constants mended; the defaults add nothing to it.
+    """Algorithm 1 of Chien et al. 2021 with its constants corrected; the defaults add nothing to it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees mended.
+"""One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees corrected.
 
 Ratings become likes (above a declared threshold) and dislikes; a low-rank matrix of log-odds is fitted to
 them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value of one rating: which
