@@ -56,9 +56,7 @@ def padded(factors: Array, scale: Array | None = None) -> Array:
     lanes = simd.BYTES // dtype.itemsize
     n_rows, rank = factors.shape
     width = -(-rank // lanes) * lanes
-    memory = np.zeros(n_rows * width + lanes, dtype)
-    skip = -memory.ctypes.data % simd.BYTES // dtype.itemsize
-    table = memory[skip : skip + n_rows * width].reshape(n_rows, width)
+    table = simd.aligned(dtype, n_rows * width)[0].reshape(n_rows, width)
     if scale is None:
         table[:, :rank] = factors
     else:

@@ -13,24 +13,20 @@ from hushrec.kernels import simd
 SIDE = 4  # rows and columns of a block: 16 sums and their 8 factors fit 32 registers
 
 
-@simd.compiled
-def scratch(array, rank):
+def scratch(rank: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row of its own)."""
-    lanes = simd.lanes(array)
+    lanes = simd.BYTES // dtype.itemsize
     order = (rank + SIDE) // SIDE * SIDE
-    work = simd.aligned(array, order * order * lanes)
-    floor = simd.aligned(array, order * lanes)
+    work, floor, inverse = simd.aligned(dtype, order * order * lanes, order * lanes, order * lanes)
     floor[rank * lanes :] = np.inf  # the rows beyond are no unknowns
-    return work, floor, simd.aligned(array, order * lanes)
+    return work, floor, inverse
 
 
-@simd.compiled
+@simd.inner
 def interleave(gram, first, count, rank, order, work):
     """One matrix per lane: work[a, b, lane] = gram[first + lane] (a, b); other lanes and rows are zero."""
     lanes = simd.lanes(work)
-    if count < lanes:
-        work[:] = 0.0
-    work[rank * order * lanes :] = 0.0
+    simd.clear(work, 0 if count < lanes else rank * order * lanes, order * order * lanes)
     position = 0
     for a in range(rank):
         for b in range(a + 1):
@@ -40,7 +36,7 @@ def interleave(gram, first, count, rank, order, work):
             position += 1
 
 
-@simd.compiled
+@simd.inner
 def cholesky(work, order, floor, inverse):
     """Factor one matrix per lane in place (strict lower triangle), the inverse diagonal into `inverse`.
 
@@ -87,7 +83,7 @@ def cholesky(work, order, floor, inverse):
         simd.store(work, at + 3 * pitch + 2 * lanes, l32)
 
 
-@simd.compiled
+@simd.inner
 def back_substitute(work, order, rank, inverse):
     """Replace row `rank` of the factor (the solution of L y = rhs) by the solution of L^T x = y."""
     lanes = simd.lanes(work)
@@ -112,7 +108,7 @@ def back_substitute(work, order, rank, inverse):
             simd.store(work, y + k, simd.subtract_product(simd.subtract_product(rest, l2, x2), l3, x3))
 
 
-@simd.compiled
+@simd.inner
 def _remainder(work, a, b, pitch, lanes):
     """The 4 x 4 block (a, b) less the product of the factor's rows before column b."""
     at = a * pitch + b * lanes
@@ -128,7 +124,7 @@ def _remainder(work, a, b, pitch, lanes):
     return sums
 
 
-@simd.compiled
+@simd.inner
 def _finish(sums, l10, l20, l21, l30, l31, l32, inverse, at, lanes):
     """One row of a Cholesky block: what is left of its 4 columns, solved against the diagonal block."""
     s0, s1, s2, s3 = sums
@@ -141,7 +137,7 @@ def _finish(sums, l10, l20, l21, l30, l31, l32, inverse, at, lanes):
     return x0, x1, x2, x3
 
 
-@simd.compiled
+@simd.inner
 def load4(work, at, step):
     return (
         simd.load(work, at),
@@ -151,7 +147,7 @@ def load4(work, at, step):
     )
 
 
-@simd.compiled
+@simd.inner
 def store4(work, at, step, registers):
     simd.store(work, at, registers[0])
     simd.store(work, at + step, registers[1])

@@ -75,8 +75,12 @@ def normal_equations(
     gram = np.empty((n_rows, rank * (rank + 1) // 2), table.dtype)
     rhs = np.empty((n_rows, rank), table.dtype)
 
-    def accumulate(first: int, last: int) -> None:
-        _normal_range(*arrays, float(clip), float(rhs_step), first, last, gram[first:last], rhs[first:last])
+    ridge, solution = np.empty(rank, table.dtype), np.empty((0, rank), table.dtype)
+
+    def accumulate(start: int, stop: int) -> None:
+        part = gram[start:stop], rhs[start:stop]
+        steps = float(clip), float(rhs_step), start, stop, True, False
+        _row_range(*arrays, *steps, *part, ridge, solution, *_scratch(rank, table.dtype))
 
     threads.run(accumulate, work)
     return gram, rhs
@@ -100,17 +104,20 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     -------
     (n_rows, d) array
     """
-    gram = np.ascontiguousarray(gram)
-    dtype = float_type(gram)
-    rhs = np.ascontiguousarray(rhs, dtype)
+    dtype = float_type(gram)  # never read-only, which numba takes for another type
+    gram, rhs = np.require(gram, dtype, ("C", "W")), np.require(rhs, dtype, ("C", "W"))
     n_rows, rank = rhs.shape
     if gram.shape != (n_rows, rank * (rank + 1) // 2):
         raise ValueError(f"gram has shape {gram.shape}, which does not fit rhs of shape {rhs.shape}.")
     ridge = vector(ridge, rank, dtype, 0.0, "ridge")
     solution = np.empty((n_rows, rank), dtype)
 
-    def solve(first: int, last: int) -> None:
-        _ridge_range(gram[first:last], rhs[first:last], ridge, solution[first:last])
+    nothing = [np.empty(shape, dtype) for shape in (0, (0, rank), (0, 2), 0)]
+    arrays = np.zeros(1, np.int64), np.empty(0, np.int32), *nothing
+
+    def solve(start: int, stop: int) -> None:
+        part = gram[start:stop], rhs[start:stop], ridge, solution[start:stop]
+        _row_range(*arrays, np.inf, 0.0, start, stop, False, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
     return solution
@@ -134,8 +141,11 @@ def solve_rows(
     ridge = vector(ridge, rank, dtype, 0.0, "ridge")
     solution = np.empty((len(work), rank), dtype)
 
-    def solve(first: int, last: int) -> None:
-        _solve_range(*arrays, ridge, first, last, solution)
+    def solve(start: int, stop: int) -> None:
+        rows = simd.BYTES // dtype.itemsize  # that are solved side by side
+        gram, rhs = np.empty((rows, rank * (rank + 1) // 2), dtype), np.empty((rows, rank), dtype)
+        part = gram, rhs, ridge, solution[start:stop]
+        _row_range(*arrays, np.inf, 0.0, start, stop, True, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, work + _solve_work(rank))
     return solution
@@ -153,6 +163,7 @@ def _arguments(
     """What the compiled functions take first, factors padded to registers, and the work of each row."""
     (n_cols, rank), dtype = factors.shape, float_type(factors)
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
+    values = values.astype(dtype, copy=False)  # or the kernel would be compiled for pairs of types
     columns = column_terms(n_cols, dtype, col_offset, col_weight)
     columns[:, 1] = np.sqrt(columns[:, 1])
     weight = vector(row_weight, len(indptr) - 1, dtype, 1.0, "row_weight")
@@ -160,11 +171,23 @@ def _arguments(
     return (indptr, indices, values, padded(factors, columns[:, 1]), columns, weight), work
 
 
+def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
+    """The part of its diagonal below which a pivot counts as zero, and the memory that `_row_range` works in.
+
+    Gathered factor rows, their targets, a Gramian, a right-hand side; and of the Cholesky factorization.
+    """
+    lanes = simd.BYTES // dtype.itemsize
+    width = -(-rank // lanes) * lanes
+    size = max(BLOCK_BYTES // (max(width, 1) * dtype.itemsize), 8)
+    sizes = size * width, size, rank * width, width
+    return dtype.type(rank * np.finfo(dtype).eps), *simd.aligned(dtype, *sizes), *scratch(rank, dtype)
+
+
 def _solve_work(rank: int) -> float:
     return (rank + 1.0) ** 3 / 6.0 + 2.0 * rank**2
 
 
-@simd.compiled
+@simd.inner
 def combine(coefficients, first, step, block, width, count, columns, out, at):
     """out[at + c] += sum_k coefficients[first + k * step] * block[k, c] for the registers c < columns."""
     for c in range(0, columns, simd.lanes(block)):
@@ -186,7 +209,7 @@ def combine(coefficients, first, step, block, width, count, columns, out, at):
         simd.store(out, at + c, simd.add(simd.load(out, at + c), total))
 
 
-@simd.compiled
+@simd.inner
 def combine_truncated(coefficients, block, width, count, out):
     """out[c] += sum_k trunc(coefficients[k] * block[k, c]): sums of integers, exact below 2^53."""
     for c in range(0, width, simd.lanes(block)):
@@ -203,7 +226,7 @@ def combine_truncated(coefficients, block, width, count, out):
         simd.store(out, c, simd.add(simd.load(out, c), simd.add(even, odd)))
 
 
-@simd.compiled
+@simd.inner
 def _accumulate(block, count, width, rank, gram):
     """gram[a, b] += sum_k block[k, a] * block[k, b] for b <= a (and some b beyond)."""
     lanes = simd.lanes(block)
@@ -228,80 +251,54 @@ def _accumulate(block, count, width, rank, gram):
 
 
 @simd.compiled
-def _normal_range(indptr, indices, values, table, columns, weight, clip, step, start, stop, gram, rhs):
-    rank, width = rhs.shape[1], table.shape[1]
-    lanes = simd.lanes(table)
+def _row_range(
+    indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
+    gram, rhs, ridge, solution, small, block, targets, square, total, work, floor, inverse,
+):  # fmt: skip
+    """Normal equations of the rows where `sums`, then their solutions where `solves`.
+
+    One function for both, which is compiled once. Where both are wanted, `gram` and `rhs` hold the rows that
+    are solved side by side, and no others.
+    """
+    rank, width = len(ridge), table.shape[1]
+    lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
     flat = table.reshape(-1)
-    size = max(BLOCK_BYTES // (width * flat.itemsize), 8)
-    block = simd.aligned(table, size * width)
-    targets = np.empty(size, table.dtype)
-    square = simd.aligned(table, rank * width)
-    total = simd.aligned(table, width)
     unit, limit = table.dtype.type(step if step else 1.0), table.dtype.type(clip)
-    for row in range(start, stop):
-        square[:] = 0.0
-        total[:] = 0.0
-        for begin in range(indptr[row], indptr[row + 1], size):
-            count = min(size, indptr[row + 1] - begin)
-            for k in range(count):
-                column = np.int64(indices[begin + k])
-                target = table.dtype.type(values[begin + k]) - columns[column, 0]
-                target = min(max(target, -limit), limit)
-                targets[k] = target * columns[column, 1] / unit
-                for c in range(0, width, lanes):
-                    simd.store(block, k * width + c, simd.load(flat, column * width + c))
-            _accumulate(block, count, width, rank, square)
-            if step:
-                combine_truncated(targets, block, width, count, total)
-            else:
-                combine(targets, 0, 1, block, width, count, width, total, 0)
-        position = 0
-        for a in range(rank):
-            rhs[row - start, a] = weight[row] * (unit * total[a])
-            for b in range(a + 1):
-                gram[row - start, position] = weight[row] * square[a * width + b]
-                position += 1
-
-
-@simd.compiled
-def _solve_lanes(gram, rhs, first, count, ridge, solution, work, floor, inverse):
-    """Rows first, ..., first + count - 1, at most one per lane."""
-    lanes = simd.lanes(work)
-    rank = ridge.shape[0]
-    order = inverse.shape[0] // lanes
-    interleave(gram, first, count, rank, order, work)
-    small = work.dtype.type(rank * np.finfo(work.dtype).eps)
-    for a in range(rank):
-        for lane in range(count):
-            at = (a * order + a) * lanes + lane
-            work[at] += ridge[a]
-            floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
-            work[(rank * order + a) * lanes + lane] = rhs[first + lane, a]
-    cholesky(work, order, floor, inverse)
-    back_substitute(work, order, rank, inverse)
-    for lane in range(count):
-        for a in range(rank):
-            solution[first + lane, a] = work[(rank * order + a) * lanes + lane]
-
-
-@simd.compiled
-def _ridge_range(gram, rhs, ridge, solution):
-    work, floor, inverse = scratch(gram, len(ridge))
-    lanes = simd.lanes(work)
-    for first in range(0, len(gram), lanes):
-        count = min(lanes, len(gram) - first)
-        _solve_lanes(gram, rhs, first, count, ridge, solution, work, floor, inverse)
-
-
-@simd.compiled
-def _solve_range(indptr, indices, values, table, columns, weight, ridge, start, stop, solution):
-    rank = len(ridge)
-    work, floor, inverse = scratch(table, rank)
-    lanes = simd.lanes(work)
-    gram = np.empty((lanes, rank * (rank + 1) // 2), table.dtype)
-    rhs = np.empty((lanes, rank), table.dtype)
     for first in range(start, stop, lanes):
-        last = min(first + lanes, stop)
-        _normal_range(indptr, indices, values, table, columns, weight, np.inf, 0.0, first, last, gram, rhs)
-        solved = solution[first:last]
-        _solve_lanes(gram, rhs, 0, last - first, ridge, solved, work, floor, inverse)
+        rows = min(lanes, stop - first)
+        shift = first if sums and solves else start
+        for row in range(first, first + rows if sums else first):
+            simd.clear(square, 0, rank * width)
+            simd.clear(total, 0, width)
+            for begin in range(indptr[row], indptr[row + 1], size):
+                count = min(size, indptr[row + 1] - begin)
+                for k in range(count):
+                    column = np.int64(indices[begin + k])
+                    target = min(max(values[begin + k] - columns[column, 0], -limit), limit)
+                    targets[k] = target * columns[column, 1] / unit
+                    for c in range(0, width, lanes):
+                        simd.store(block, k * width + c, simd.load(flat, column * width + c))
+                _accumulate(block, count, width, rank, square)
+                if step:
+                    combine_truncated(targets, block, width, count, total)
+                else:
+                    combine(targets, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
+            position = 0
+            for a in range(rank):
+                rhs[row - shift, a] = weight[row] * (unit * total[a])
+                for b in range(a + 1):
+                    gram[row - shift, position] = weight[row] * square[a * width + b]
+                    position += 1
+        if solves:
+            interleave(gram, first - shift, rows, rank, order, work)
+            for a in range(rank):
+                for lane in range(rows):
+                    at = (a * order + a) * lanes + lane
+                    work[at] += ridge[a]
+                    floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
+                    work[(rank * order + a) * lanes + lane] = rhs[first - shift + lane, a]
+            cholesky(work, order, floor, inverse)
+            back_substitute(work, order, rank, inverse)
+            for lane in range(rows):
+                for a in range(rank):
+                    solution[first - start + lane, a] = work[(rank * order + a) * lanes + lane]

@@ -61,7 +61,7 @@ def residual_sums(
     sums = np.empty((len(work), rank))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(step), start, stop, sums, True)
+        _residual_range(*arrays, float(step), start, stop, sums, True, *_scratch(arrays))
 
     threads.run(accumulate, work)
     return sums
@@ -93,7 +93,7 @@ def residual_norms(
     norms = np.empty((len(work), 1))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, 0.0, start, stop, norms, False)
+        _residual_range(*arrays, 0.0, start, stop, norms, False, *_scratch(arrays))
 
     threads.run(accumulate, work)
     return norms[:, 0]
@@ -149,7 +149,7 @@ def row_products(left: Array, right: Array) -> NDArray[np.float64]:
     products = np.empty((len(rows), right.shape[1]))
 
     def multiply(start: int, stop: int) -> None:
-        _row_product_range(rows, table, start, stop, products)
+        _row_product_range(rows, table, start, stop, products, *simd.aligned(table.dtype, table.shape[1]))
 
     threads.run(multiply, np.full(len(rows), float(right.size)))
     return products
@@ -179,19 +179,24 @@ def _arguments(
     return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
 
 
+def _scratch(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
+    """Of `_residual_range`: gathered columns, a row, residuals and their sum."""
+    # a float32 table is padded to more columns than a float64 one
+    width = min(arrays[3].shape[1], arrays[4].shape[1])
+    return simd.aligned(np.dtype(np.float64), BLOCK * width, width, BLOCK, width)
+
+
 @simd.compiled
 def _residual_range(
-    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out, wants_sums
-):
+    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out, wants_sums,
+    block, row, residuals, total,
+):  # fmt: skip
     """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
     lanes = simd.lanes(offset)
-    width = min(left.shape[1], right.shape[1])  # a float32 table is padded to more columns than a float64 one
+    width = len(row)
     flat, rows = right.reshape(-1), left.reshape(-1)
-    block, row = simd.aligned(offset, BLOCK * width), simd.aligned(offset, width)
-    residuals = np.empty(BLOCK)
-    total = simd.aligned(offset, width)
     for i in range(start, stop):
-        total[:] = 0.0
+        simd.clear(total, 0, width)
         norm = 0.0
         scale, unit = (weight[i] / step, step) if step else (1.0, weight[i])
         for c in range(0, width, lanes):
@@ -213,7 +218,7 @@ def _residual_range(
                 if step:
                     combine_truncated(residuals, block, width, count, total)
                 else:
-                    combine(residuals, 0, 1, block, width, count, width, total, 0)
+                    combine(residuals, 0, 1, block, width, count, width, total, np.int64(0))
         if wants_sums:
             for a in range(out.shape[1]):
                 out[i, a] = unit * total[a]
@@ -237,11 +242,11 @@ def _product_range(users, items, left, right, start, stop, products):
 
 
 @simd.compiled
-def _row_product_range(left, table, start, stop, products):
+def _row_product_range(left, table, start, stop, products, total):
     rank, width = table.shape
     rows, columns = left.reshape(-1), table.reshape(-1)
-    total = simd.aligned(products, width)
     for i in range(start, stop):
-        total[:] = 0.0
-        combine(rows, i * rank, 1, columns, width, rank, width, total, 0)
-        products[i] = total[: products.shape[1]]
+        simd.clear(total, 0, width)
+        combine(rows, i * rank, np.int64(1), columns, width, rank, width, total, 0)
+        for a in range(products.shape[1]):
+            products[i, a] = total[a]

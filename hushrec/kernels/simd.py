@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ def compiled(function: Any) -> Any:
         # two processes that compile at once would number their files alike, and load one another's
         file._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{file._data_name_pattern}"  # noqa: SLF001
     return dispatcher
+
+
+#: Compile a function that only compiled ones call, into them: it needs no way in from Python.
+_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inner: Any = njit(nogil=True, **_NO_WRAPPERS)
 
 
 class Register(types.Type):
@@ -321,10 +327,21 @@ def rotation(typingctx: Any, alpha: Any, beta: Any, gamma: Any, tolerance: Any) 
     return result(alpha, beta, gamma, types.float64), codegen
 
 
-@compiled
-def aligned(array, count):
-    """`count` zeros of the array's type from the start of a cache line, so that no register straddles two."""
-    spare = BYTES // array.itemsize
-    memory = np.zeros(count + spare, array.dtype)
-    skip = (-memory.ctypes.data % BYTES) // array.itemsize
-    return memory[skip : skip + count]
+def aligned(dtype: np.dtype, *counts: int) -> list[np.ndarray]:
+    """Arrays of zeros from the start of cache lines, so that no register straddles two.
+
+    Kernels are given their scratch memory: code that allocates takes long to compile.
+    """
+    lanes = BYTES // dtype.itemsize
+    ends = list(accumulate(-(-count // lanes) * lanes for count in counts))
+    memory = np.zeros(ends[-1] + lanes, dtype)
+    memory = memory[-memory.ctypes.data % BYTES // dtype.itemsize :]
+    return [memory[end - -(-count // lanes) * lanes :][:count] for end, count in zip(ends, counts)]
+
+
+@inner
+def clear(array, start, stop):
+    """array[start:stop] = 0, whole registers."""
+    zero = zeros(array, 1)[0]
+    for k in range(start, stop, lanes(array)):
+        store(array, k, zero)

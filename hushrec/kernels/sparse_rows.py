@@ -139,7 +139,7 @@ def _sum_range(indptr, indices, weights, start, stop, sums):
         sums[row] = total
 
 
-@simd.compiled
+@simd.inner
 def shrink(values, begin, end, bound):
     """Scale a row down to a norm; returns the factor."""
     square = 0.0

@@ -73,13 +73,12 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
-    tasks = ranges(work)
-    threads = min(count(), len(tasks)) if len(tasks) > 1 else 1
-    if threads == 1:
+    tasks = ranges(work) if count() > 1 else [(0, len(work))]
+    if len(tasks) <= 1:
         for task in tasks:
             function(*task)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
         futures = [pool.submit(function, *task) for task in tasks]
         try:
             for future in futures:

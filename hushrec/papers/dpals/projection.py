@@ -41,7 +41,7 @@ def project_psd(gram: Array) -> Array:
     failed = np.empty(n_rows, np.bool_)
 
     def attempt(first: int, last: int) -> None:
-        _attempt_range(gram[first:last], rank, tolerance, failed[first:last])
+        _attempt_range(gram[first:last], rank, tolerance, failed[first:last], *scratch(rank, dtype))
 
     threads.run(attempt, np.full(n_rows, rank**3 / 6.0 + 2.0 * rank**2))
     bad = np.flatnonzero(failed)
@@ -49,7 +49,9 @@ def project_psd(gram: Array) -> Array:
     def clamp(first: int, last: int) -> None:
         part = bad[first:last]
         matrices = gram[part].astype(np.float64)
-        _clamp_range(matrices, rank)
+        work, scaled, squares = scratch(rank, matrices.dtype)
+        columns, shift, scale = simd.aligned(work.dtype, len(work), 8, 8)
+        _clamp_range(matrices, rank, work, scaled, squares, columns, shift, scale)
         gram[part] = matrices
 
     threads.run(clamp, np.full(len(bad), 15.0 * rank**3))
@@ -57,9 +59,8 @@ def project_psd(gram: Array) -> Array:
 
 
 @simd.compiled
-def _attempt_range(gram, rank, tolerance, failed):
+def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
     """Whether the Cholesky factorization of each matrix fails, `tolerance` of its largest entry forgiven."""
-    work, floor, inverse = scratch(gram, rank)
     lanes = simd.lanes(work)
     order = inverse.shape[0] // lanes
     for first in range(0, len(gram), lanes):
@@ -79,14 +80,11 @@ def _attempt_range(gram, rank, tolerance, failed):
 
 
 @simd.compiled
-def _clamp_range(gram, rank):
+def _clamp_range(gram, rank, work, scaled, squares, columns, shift, scale):
     """Raise the negative eigenvalues of every matrix to zero, in place."""
-    work, scaled, squares = scratch(gram, rank)
     lanes = simd.lanes(work)
     pitch = scaled.shape[0]
     order = pitch // lanes
-    columns = simd.aligned(work, rank * pitch)
-    shift, scale = simd.aligned(work, lanes), simd.aligned(work, lanes)
     for first in range(0, len(gram), lanes):
         count = min(lanes, len(gram) - first)
         interleave(gram, first, count, rank, order, work)
@@ -122,7 +120,7 @@ def _clamp_range(gram, rank):
                     position += 1
 
 
-@simd.compiled
+@simd.inner
 def _orthogonalize(columns, rank, pitch, squares):
     """Rotate pairs of columns until all are orthogonal; their squared norms into `squares`."""
     lanes = simd.lanes(columns)
@@ -142,7 +140,7 @@ def _orthogonalize(columns, rank, pitch, squares):
             break
 
 
-@simd.compiled
+@simd.inner
 def _rotate(columns, p, q, rank, pitch, squares):
     """Make columns p and q orthogonal; whether they were not."""
     lanes = simd.lanes(columns)
@@ -162,7 +160,7 @@ def _rotate(columns, p, q, rank, pitch, squares):
     return turns
 
 
-@simd.compiled
+@simd.inner
 def _dot(array, left, right, stop, lanes):
     """Lane by lane, the product of two vectors of stop / lanes registers."""
     s0, s1, s2, s3 = simd.zeros(array, 4)
