@@ -29,7 +29,7 @@ def a_store_gives_the_model_of_the_memory(tmp_path, case: Case, shapes) -> None:
     ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
     whole = model_of(case, ratings)
     for partitions, count in shapes:
-        rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, replace=True)
+        rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, force=True)
         with threads.limit(count):
             assert model_of(case, rows) == whole
 

@@ -18,7 +18,7 @@ from hushrec.errors import HushrecError, InputError
 
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
-    "check", "split", "train", "retrain", "evaluate",
+    "check", "prepare", "split", "train", "retrain", "evaluate",
     "recommend", "predict", "similar", "report", "plan", "compare", "tune", "serve-completion",
     "ledger show", "ledger open", "ledger close",
     "season open", "season show", "season close",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hushrec.cli import show
 from hushrec.cli.options import Declared, Json, Reading
+from hushrec.errors import InputError
 
 
 def check(
-    ratings: str, /, *, declared: Declared, reading: Reading = Reading(), as_json: Json = False
+    ratings: str, /, *, declared: Declared = Declared(), reading: Reading = Reading(), as_json: Json = False
 ) -> None:
     """Look at private RATINGS before anything is spent: what would be used, what not, and why.
 
@@ -23,6 +24,9 @@ def check(
         A table with columns of users, items and ratings.
     """
     from hushrec.data import Ratings
+    from hushrec.data.store import is_store
 
+    if is_store(ratings):
+        raise InputError(f"{ratings!r} is a store, whose rows were cleaned; check the tables it was made of.")
     found = Ratings.check(ratings, declared.domain(reading.implicit), **reading.arguments())
     show.result(as_json, found.to_dict(), found.text())

@@ -47,7 +47,7 @@ def compare(
     n_users: Users | None = None,
     seed: Seed = 0,
     promises: Promises,
-    declared: Declared,
+    declared: Declared = Declared(),
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     force: Force = False,
@@ -91,7 +91,7 @@ def compare(
     from hushrec.evaluation.compare import FILES, USUAL
     from hushrec.evaluation.plots import needs_matplotlib
 
-    levels, domain = promises.levels(), declared.domain(reading.implicit)
+    levels, domain = promises.levels(), declared.domain(reading.implicit, ratings)
     budget = promises.budget_of(min(levels))
     if not 0 < holdout < 1:
         raise InputError(

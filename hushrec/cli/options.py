@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from hushrec.errors import InputError
 from hushrec.registry import ESTIMATORS, best
 
 if TYPE_CHECKING:
-    from hushrec.data import Domain, Ratings
+    from hushrec.data import Domain, Ratings, Store
     from hushrec.network.transport import Connection
     from hushrec.privacy import Budget, Ledger
 
@@ -84,7 +84,10 @@ _JOB = (
     "What the model is for: lists to recommend, ratings to predict, or both. By default both, and lists where"
     " there are likes."
 )
-_ITEMS = "Declared items: a text file, one item id a line, as in --catalogue items.txt."
+_ITEMS = (
+    "Declared items: a text file, one item id a line, as in --catalogue items.txt. A store (hushrec prepare)"
+    " knows them, and its range and cap."
+)
 _USERS = "Declared number of users, if it is public; else it is released for a small part of the budget."
 _SEED = "Of initialisation, sampling and splits; privacy noise has none."
 _FAILURE = "Part of delta reserved for private choices."
@@ -211,14 +214,22 @@ class Declared:
     """
 
     rating_range: Range | None = None
-    catalogue: Catalogue
+    catalogue: Catalogue | None = None
     max_ratings_per_user: Whole = 10_000
     item_features: File | None = None
 
-    def domain(self, likes: bool = False) -> Domain:
-        """The declared domain, of ratings or of likes."""
-        from hushrec.data import Domain
+    def domain(self, likes: bool = False, source: str | None = None) -> Domain:
+        """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
+        from hushrec.data import Domain, Store
+        from hushrec.data.store import is_store
 
+        if is_store(source) and self.catalogue is None and self.rating_range is None:
+            return replace(Store(str(source)).domain, item_features=self.item_features)
+        if self.catalogue is None:
+            raise InputError(
+                "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
+                " items.txt."
+            )
         if self.rating_range is None and not likes:
             raise InputError(
                 "--rating-range is missing: declare the lowest and the highest rating, for example"
@@ -301,19 +312,33 @@ class Reading:
     format: Annotated[str, Parameter(metavar="NAME")] | None = None
     implicit: bool = False
 
-    def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
-        """The ratings of a file, over a domain; with their times where these are asked for."""
-        from hushrec.data import Ratings
+    def open(self, path: str, domain: Domain) -> Ratings | Store:
+        """The ratings of a file, or a store as it is."""
+        from hushrec.data import Store
+        from hushrec.data.store import is_store
 
+        if is_store(path) and self.columns is None and self.format is None:
+            self._check(domain)
+            return Store(path, domain)
+        return self.read(path, domain)
+
+    def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
+        """The ratings of a file or a store, over a domain; with their times where these are asked for."""
+        from hushrec.data import Ratings
+        from hushrec.data.store import is_store
+
+        self._check(domain)
+        arguments = self.arguments()
+        if times and not is_store(path):
+            arguments["columns"] = {"time": True} | (arguments["columns"] or {})
+        return Ratings.read(path, domain, **arguments)
+
+    def _check(self, domain: Domain) -> None:
         if self.implicit and domain.high > 1:
             raise InputError(
                 "--implicit is for a model of likes, and this one is of ratings from"
                 f" {domain.low:g} to {domain.high:g}; leave it out, and have a column of ratings."
             )
-        arguments = self.arguments()
-        if times:
-            arguments["columns"] = {"time": True} | (arguments["columns"] or {})
-        return Ratings.read(path, domain, **arguments)
 
     def arguments(self) -> dict[str, Any]:
         """Of the readers of `Ratings`."""

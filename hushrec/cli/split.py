@@ -26,7 +26,7 @@ def split(
     test_users: Share | None = None,
     from_date: Annotated[str | None, Parameter(name="--from", metavar="DATE")] = None,
     seed: Seed = 0,
-    declared: Declared,
+    declared: Declared = Declared(),
     reading: Reading = Reading(),
     force: Force = False,
     as_json: Json = False,
@@ -68,7 +68,7 @@ def split(
     }
     if sum(each is not None for each in ways.values()) != 1:
         raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
-    domain, arguments = declared.domain(reading.implicit), reading.arguments()
+    domain, arguments = declared.domain(reading.implicit, ratings), reading.arguments()
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
     if from_date is not None:

@@ -44,7 +44,7 @@ def train(
     n_users: Users | None = None,
     seed: Seed = 0,
     promise: Promise,
-    declared: Declared,
+    declared: Declared = Declared(),
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     resume: Resume = False,
@@ -65,6 +65,7 @@ def train(
 
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
+      hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush
       hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 --catalogue items.txt --out likes.hush
       hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
                     --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
@@ -72,7 +73,7 @@ def train(
     Parameters
     ----------
     ratings
-        A table with columns of users, items and ratings.
+        A table with columns of users, items and ratings, or a store that `hushrec prepare` made of some.
     out
         Where the model goes, as in --out model.hush.
     season
@@ -81,13 +82,13 @@ def train(
     """
     from hushrec.evaluation.runs import check_run, train as run
 
-    budget, domain = promise.budget(), declared.domain(reading.implicit)
+    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
     check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
-    rows = reading.read(ratings, domain)
+    rows = reading.open(ratings, domain)
     accountant = charged(season, budget, charging, resume)
     billboard = run(
         model,

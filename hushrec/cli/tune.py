@@ -46,7 +46,7 @@ def tune(
     failure: Failure | None = None,
     seed: Seed = 0,
     promise: Promise,
-    declared: Declared,
+    declared: Declared = Declared(),
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     force: Force = False,
@@ -80,7 +80,7 @@ def tune(
     from hushrec.evaluation.tuning import grid, try_all, tune as run
     from hushrec.privacy import Accountant
 
-    budget, domain = promise.budget(), declared.domain(reading.implicit)
+    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     if ratings is not None and n_generated is not None:
         raise InputError("Pass RATINGS or --generated USERS, not both.")
     if ratings is None and n_generated is None:

@@ -62,7 +62,7 @@ def prepare(
     implicit: bool = False,
     filesystem: Any = None,
     partitions: int | None = None,
-    replace: bool = False,
+    force: bool = False,
     progress: bool = False,
 ) -> store.Store:
     """Write a store; see `hushrec.data.Ratings.prepare`."""
@@ -73,14 +73,14 @@ def prepare(
     if partitions is not None and check_count("partitions", partitions) > _MOST_PARTITIONS:
         raise InputError(f"partitions must be at most {_MOST_PARTITIONS:,}.", parameter="partitions")
     options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
-    _check_target(target, replace)
+    _check_target(target, force)
     chunks, rows = _chunks(source, options, filesystem)
     with _workspace(target) as folder, _bar(progress, rows) as advance:
         count = partitions or _partition_count(rows)
         marks = _deal_out(chunks, options, folder, count, advance)
         entries = _clean_all(domain, folder, count)
         _finish(domain, folder, entries, marks)
-        _check_target(target, replace)  # another one may have been faster
+        _check_target(target, force)  # another one may have been faster
         _put(folder, target)
     return store.Store(target, domain)
 
@@ -279,12 +279,14 @@ def _columns_of(table: pa.Table) -> tuple[Encoded, np.ndarray, np.ndarray, np.nd
 # ---------------------------------------------------------------------- the folder
 
 
-def _check_target(target: Path, replace: bool) -> None:
+def _check_target(target: Path, force: bool) -> None:
     if target.exists():
         if not store.is_store(target) and not (target.is_dir() and not any(target.iterdir())):
             raise InputError(f"{str(target)!r} is there and no store; pass another name.")
-        if store.is_store(target) and not replace:
-            raise InputError(f"{str(target)!r} is there already; pass another name, or say to replace it.")
+        if store.is_store(target) and not force:
+            raise InputError(
+                f"{str(target)!r} is there already and would be replaced", parameter="force", value=True
+            )
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise InputError(
             f"Cannot write to {str(target.parent)!r}; pass a path in a folder that exists and is writable."

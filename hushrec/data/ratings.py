@@ -110,6 +110,7 @@ class Ratings:
               with an id for each row. Without ids they are the numbers of the rows: how many there are is
               then public, and a user is left out by emptying her row. Of an entry stored twice the last
               counts;
+            * a `Store` or the path of one, all of it;
             * `Ratings` over the same domain, which are given back.
         domain : Domain
         columns : dict, optional
@@ -137,6 +138,14 @@ class Ratings:
                     "These ratings were read over another domain; read them again over this one."
                 )
             return source if source.domain is domain else replace(source, domain=domain)
+        from hushrec.data.store import Store, is_store
+
+        if isinstance(source, Store) or is_store(source):
+            if columns is not None or format is not None:
+                raise InputError("columns and format are for tables; a store knows its own, leave them out.")
+            found = Store(getattr(source, "path", source), domain)
+            found.verify()
+            return found.ratings()
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @classmethod
@@ -166,7 +175,7 @@ class Ratings:
             Where the paths are.
         partitions : int, optional
             Into how many files the users are dealt out; by default by the number of rows.
-        replace : bool
+        force : bool
             Replace a store that is there.
         progress : bool
             Show how many rows were read: private.

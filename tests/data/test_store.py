@@ -203,7 +203,7 @@ def test_a_rating_takes_five_to_eight_octets_and_its_time_four(tmp_path, ratings
     users, items = np.zeros(40_000, int), np.arange(40_000)
     times = np.arange(40_000) + 10**9
     for columns, size in (((users, items, ratings), octets), ((users, items, ratings, times), octets + 4)):
-        found = Ratings.prepare(columns, tmp_path / "s", domain, replace=True)
+        found = Ratings.prepare(columns, tmp_path / "s", domain, force=True)
         assert found.n_ratings == 40_000
         (part,) = found.partitions()
         assert size * 40_000 <= part.path.stat().st_size <= size * 40_000 + 5000
@@ -219,7 +219,7 @@ def test_more_than_256_different_ratings_and_minus_zero(tmp_path) -> None:
     domain = Domain(range(300), (-1, 5), max_ratings_per_user=300)
     for values in (np.linspace(-1, 5, 300), np.where(np.arange(300) % 2, 0.0, -0.0)):
         source = (np.zeros(300, int), np.arange(300), values)
-        found = Ratings.prepare(source, tmp_path / "s", domain, replace=True)
+        found = Ratings.prepare(source, tmp_path / "s", domain, force=True)
         assert_same(found, Ratings.from_any(source, domain))
 
 
@@ -237,9 +237,9 @@ def test_folders_patterns_lists_and_addresses(tmp_path) -> None:
     paths = [folder / f"{number}.parquet" for number in range(3)]
     sources = [tmp_path / "in", str(folder / "*.parquet"), paths, f"file://{tmp_path / 'in'}"]
     for source in sources:
-        assert_same(Ratings.prepare(source, tmp_path / "s", DOMAIN, replace=True), wanted)
+        assert_same(Ratings.prepare(source, tmp_path / "s", DOMAIN, force=True), wanted)
     inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    found = Ratings.prepare("in", tmp_path / "s", DOMAIN, replace=True, filesystem=inside)
+    found = Ratings.prepare("in", tmp_path / "s", DOMAIN, force=True, filesystem=inside)
     assert_same(found, wanted)
     assert_same(found, Ratings.read(f"file://{tmp_path / 'in'}", DOMAIN))
 
@@ -345,9 +345,9 @@ def test_what_is_there_is_replaced_only_if_asked(tmp_path, made) -> None:
     (tmp_path / "folder" / "mine").write_text("mine")
     for name in ("file", "folder"):
         with pytest.raises(InputError, match="no store"):
-            Ratings.prepare(table(10), tmp_path / name, DOMAIN, replace=True)
+            Ratings.prepare(table(10), tmp_path / name, DOMAIN, force=True)
     assert (made.path / store.MANIFEST).read_bytes() == before
-    found = Ratings.prepare(table(10), made.path, DOMAIN, replace=True)
+    found = Ratings.prepare(table(10), made.path, DOMAIN, force=True)
     assert_same(found, Ratings.from_any(table(10), DOMAIN))
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "s"]
 
@@ -366,7 +366,7 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch, made, where, error) -> 
     words = "No space left on device.*free space" if isinstance(error, OSError) else None
     for out in (tmp_path / "new", made.path):
         with pytest.raises((InputError, KeyboardInterrupt), match=words):
-            Ratings.prepare(table(), out, DOMAIN, replace=True)
+            Ratings.prepare(table(), out, DOMAIN, force=True)
     assert os.listdir(tmp_path) == ["s"] and sorted(os.listdir(made.path)) == before
     made.verify()
     monkeypatch.undo()

@@ -1,0 +1,116 @@
+"""The command line on stores: prepare, and a store wherever a file is taken."""
+
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+from tests.cli.test_errors import charges
+
+
+@pytest.fixture
+def stored(run, files, tmp_path):
+    """A store of the training part."""
+    out = str(tmp_path / "train.store")
+    result = run("prepare", files.train, *files.domain, "--out", out, "--partitions", "3")
+    assert result.exit_code == 0, result.stderr
+    return out
+
+
+def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
+    shown = run("prepare", files.train, files.test, *files.domain, "--out", "both", "--json")
+    found = json.loads(shown.stdout)
+    assert found["note"].startswith("PRIVATE") and found["users"] == 200 and shown.stderr == ""
+    assert found["ratings"] == sum(pq.read_table(p).num_rows for p in (files.train, files.test))
+    table = pq.read_table(files.train)
+    pq.write_table(table.append_column("date", table["rating"]), "timed.parquet")
+    text = run("prepare", "timed.parquet", *files.domain, "--out", "again", "--times")
+    assert text.exit_code == 0 and "PRIVATE" in text.stdout and "199 users" in text.stdout
+    assert hushrec.Store("again").ratings().times is not None
+    assert charges(run) == 0
+
+
+def test_a_store_knows_what_was_declared(run, files, stored):
+    line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--out"]
+    for name, more in (("a.hush", []), ("b.hush", files.domain)):
+        result = run(*line, name, *more)
+        assert result.exit_code == 0, result.stderr
+    assert run(*line[:-1], "--out", "c.hush", *files.domain).exit_code == 0
+    octets = [hushrec.load(f"{name}.hush").item_bias.tobytes() for name in "abc"]
+    assert octets[0] == octets[1] == octets[2]
+    result = run(
+        "train", files.train, "--model", "item-bias", "--epsilon", "inf", *files.domain, "--out", "d.hush"
+    )
+    assert result.exit_code == 0 and hushrec.load("d.hush").item_bias.tobytes() == octets[0]
+
+
+def test_every_command_takes_a_store(run, files, stored, tmp_path):
+    test = str(tmp_path / "test.store")
+    assert run("prepare", files.test, *files.domain, "--out", test).exit_code == 0
+    figures = [
+        json.loads(run("evaluate", files.model, *pair, "--json").stdout)
+        for pair in ((files.train, files.test), (stored, test))
+    ]
+    assert figures[0]["rmse"] == pytest.approx(figures[1]["rmse"])
+    user = str(pq.read_table(files.train)["user"][0].as_py())
+    lists = [run("recommend", files.model, each, "--user", user).stdout for each in (files.train, stored)]
+    assert lists[0] == lists[1] and user in lists[0]
+    line = [
+        "--models",
+        "item-bias",
+        "--epsilons",
+        "5",
+        "--delta",
+        "1e-6",
+        "--data-is-public",
+        "--out-dir",
+        "c",
+    ]
+    assert run("compare", stored, *line).exit_code == 0
+    assert run("split", stored, "--test-share", "0.2", "--out-dir", "parts").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["check", "STORE"], "is a store"),
+        (["train", "STORE", "--columns", "user=u"], "columns and format are for tables"),
+        (["train", "STORE", "--implicit"], "--implicit is for a model of likes"),
+        (["train", "STORE", "--rating-range", "1", "4", "--catalogue", "ITEMS"], "another catalogue"),
+        (["train", "STORE", "--rating-range", "1", "5"], "--catalogue is missing"),
+        (["train", "elsewhere"], "--catalogue is missing"),
+        (["prepare", "RATINGS", "--out", "STORE", "DOMAIN"], "there already"),
+        (["prepare", "RATINGS", "--out", "no/where", "DOMAIN"], "Cannot write"),
+        (["prepare", "RATINGS", "--out", "s", "--partitions", "0", "DOMAIN"], "--partitions"),
+        (["prepare", "RATINGS", "--out", "s", "--partitions", "10000", "DOMAIN"], "--partitions"),
+        (["prepare", "RATINGS", "--out", "s"], "--catalogue is missing"),
+        (["prepare", "RATINGS", "--out", "s", "--item-features", "f.csv", "DOMAIN"], "item features"),
+        (["prepare", "nowhere.csv", "--out", "s", "DOMAIN"], "cannot be read"),
+        (["prepare", "--out", "s", "DOMAIN"], "PATHS"),
+        (["train", "CUT"], "part-00001.arrow"),
+        (["evaluate", "MODEL", "CUT", "CUT"], "part-00001.arrow"),
+        (["train", "OTHER"], "version 7"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(run, files, stored, tmp_path, words, says):
+    if {"CUT", "OTHER"} & set(words):
+        run("prepare", files.train, *files.domain, "--out", str(tmp_path / "cut"), "--partitions", "3")
+        if "CUT" in words:
+            (tmp_path / "cut/part-00001.arrow").write_bytes(b"cut")
+        else:
+            manifest = tmp_path / "cut/manifest.json"
+            manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
+    named = {"STORE": stored, "RATINGS": files.ratings, "ITEMS": files.catalogue, "MODEL": files.model}
+    named |= {"CUT": str(tmp_path / "cut"), "OTHER": str(tmp_path / "cut")}
+    line = [named.get(word, word) for word in words if word != "DOMAIN"]
+    line += files.domain if "DOMAIN" in words else []
+    if line[0] == "train":
+        line += ["--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", "--out", "model.hush"]
+    before = sorted(os.listdir(stored))
+    result = run(*line)
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    assert says in result.stderr
+    assert charges(run) == 0 and os.listdir() == [] and sorted(os.listdir(stored)) == before
