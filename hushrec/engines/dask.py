@@ -44,6 +44,8 @@ _WORDS = {
     "lost": "Workers were lost again and again with one task; why is private, and may be in their logs.",
     "nobody": "No worker is left, or the scheduler is gone.",
 }
+#: After these there is no use in trying again.
+_FINAL = ("version", "nobody")
 _RESUME = " What was charged stays charged, and a training with a ledger can be resumed."
 _LOG = logging.getLogger("hushrec")
 
@@ -118,50 +120,102 @@ class Dask:
         question : object
             Public; shipped once to each worker that needs it.
         """
-        found: Found = "lost"
         for _ in range(_TRIES):
-            found = self._once(work, rows, question)
+            with self._tasks(question) as (submit, shipped):
+                found = self._found(lambda: self._tree(submit, work, rows, shipped))
             if not isinstance(found, str):
                 return found
-            if found in ("version", "nobody"):
+            if found in _FINAL:
                 break
-        raise HushrecError(_WORDS[str(found)] + _RESUME)
+        raise HushrecError(_WORDS[found] + _RESUME)
+
+    def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
+        """What ``work(number, rows, public)`` comes to on each partition; ``rows`` are those of all stores.
+
+        Parameters
+        ----------
+        work : callable
+            Runs on a worker, on one thread; it may run again, elsewhere.
+        stores : sequence of Store
+            With the same number of partitions, so that a user is in the same one.
+        public : object
+            Shipped once to each worker that needs it.
+        """
+        count = len(stores[0].partitions())
+        if any(len(store.partitions()) != count for store in stores):
+            raise InputError("The stores differ in their number of partitions; prepare both with the same.")
+        done: dict[int, Any] = {}
+        word = ""
+        for _ in range(_TRIES):
+            with self._tasks(public) as (submit, shipped):
+                missing = [number for number in range(count) if number not in done]
+                futures = [
+                    self._found(
+                        partial(submit, _one, work, stores, number, shipped, library_version()), False
+                    )
+                    for number in missing
+                ]
+                for number, future in zip(missing, futures):
+                    found = shipped if isinstance(shipped, str) else self._found(partial(_itself, future))
+                    if isinstance(found, str):
+                        word = found
+                    else:
+                        done[number] = found[0]
+            if len(done) == count:
+                return [done[number] for number in range(count)]
+            if word in _FINAL:
+                break
+        raise HushrecError(_WORDS[word])
 
     # ------------------------------------------------------------------ the driver's side
 
-    def _once(self, work: Callable[..., list[Array] | None], rows: Store, question: Any) -> Found:
+    @contextlib.contextmanager
+    def _tasks(self, public: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
+        """A function that submits tasks, all forgotten at the end; and what is public, shipped."""
         import dask
 
-        if not self._somebody():
-            return "nobody"
         futures: list[Any] = []
-        submit = partial(self._client.submit, pure=False)
-        try:
+
+        def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-                shipped = submit(_itself, question)
-                futures.append(shipped)
-                hosts, partitions = self._hosts(), len(rows.partitions())
-                count = min(partitions, _TASKS_PER_THREAD * len(hosts))
-                layer = [
-                    submit(
-                        _work, work, rows, numbers.tolist(), shipped, library_version(),
-                        workers=[hosts[place % len(hosts)]], allow_other_workers=True,
-                    )
-                    for place, numbers in enumerate(np.array_split(np.arange(partitions), count))
-                ]  # fmt: skip
-                futures += layer
-                while len(layer) > 1:
-                    starts = range(0, len(layer), _TOGETHER)
-                    layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
-                    futures += layer
-            return self._patiently(layer[0])
-        except (Exception, CancelledError):
-            _LOG.debug("a question was lost", exc_info=True)
-            return "nobody" if self._client.status != "running" else "lost"
+                futures.append(self._client.submit(function, *arguments, pure=False, **options))
+            return futures[-1]
+
+        try:
+            yield submit, self._found(partial(submit, _itself, public), False)
         finally:
             for future in futures:
                 with contextlib.suppress(Exception):
                     future.release()
+
+    def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any) -> Any:
+        """Tasks that add up partial sums of partitions, some partitions a task."""
+        if isinstance(shipped, str):
+            return shipped
+        hosts, partitions = self._hosts(), len(rows.partitions())
+        count = min(partitions, _TASKS_PER_THREAD * len(hosts))
+        layer = [
+            submit(
+                _work, work, rows, numbers.tolist(), shipped, library_version(),
+                workers=[hosts[place % len(hosts)]], allow_other_workers=True,
+            )
+            for place, numbers in enumerate(np.array_split(np.arange(partitions), count))
+        ]  # fmt: skip
+        while len(layer) > 1:
+            starts = range(0, len(layer), _TOGETHER)
+            layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
+        return layer[0]
+
+    def _found(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
+        """What tasks come to, or the future; a word where they or the cluster are lost."""
+        try:
+            if not self._somebody():
+                return "nobody"
+            future = submitted()
+            return future if isinstance(future, str) or not wait else self._patiently(future)
+        except (Exception, CancelledError):
+            _LOG.debug("tasks were lost", exc_info=True)
+            return "lost" if self._client.status == "running" else "nobody"
 
     def _patiently(self, future: Any) -> Found:
         """The result, unless nobody is there to work on it for too long."""
@@ -236,21 +290,33 @@ def _work(
     work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], question: Any, version: str
 ) -> Found:
     """What some partitions come to; nothing that depends on rows leaves but partial sums."""
+
+    def run() -> list[Array]:
+        partitions = rows.partitions()
+        blocks = [block for number in numbers for block in partitions[number].blocks()]
+        return work(blocks, question) or []
+
+    return _guarded(run, version)
+
+
+def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
+    """What one partition of each store comes to."""
+    rows = (store.partitions()[number] for store in stores)
+    return _guarded(lambda: [work(number, [each.ratings() for each in rows], public)], version)
+
+
+def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
+    """What is run, or a word for what went wrong: why is private, and goes to this worker's log."""
     if version != library_version():
         return "version"
     try:
         with threads.limit(1), threads.one_blas_thread():
-            partitions = rows.partitions()
-            blocks = [block for number in numbers for block in partitions[number].blocks()]
-            return work(blocks, question) or []
+            return run()
     except MemoryError:
         return "memory"
-    except InputError:
+    except Exception as error:
         logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
-        return "store"
-    except Exception:
-        logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
-        return "failed"
+        return "store" if isinstance(error, InputError) else "failed"
 
 
 def _added(parts: list[Found]) -> Found:

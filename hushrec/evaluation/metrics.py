@@ -11,18 +11,18 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
-    from hushrec.data import Ratings
 
 #: What an evaluation says about itself, in its text and in its dictionary.
 PRIVATE_FIGURE = (
@@ -115,14 +115,15 @@ class Evaluation:
 
 def evaluate(
     billboard: Billboard,
-    history: Ratings,
-    targets: Ratings,
+    history: Ratings | Store,
+    targets: Ratings | Store,
     *,
     k: int = 20,
     relevant_from: float | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
+    engine: Any = None,
 ) -> Evaluation:
     """Measure a model on held-out ratings.
 
@@ -139,9 +140,9 @@ def evaluate(
     ----------
     billboard : Billboard
         The model.
-    history : Ratings
+    history : Ratings or Store
         What users are folded in from; their items are not recommended.
-    targets : Ratings
+    targets : Ratings or Store
         Held-out ratings, over the same domain.
     k : int
         Length of the lists, >= 1.
@@ -154,6 +155,9 @@ def evaluate(
         Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
     seed : int
         Of the bootstrap.
+    engine : Dask, optional
+        Where the partitions of two stores are measured, in equal numbers of partitions; the figures are the
+        same, and intervals those of another order of the users.
 
     Returns
     -------
@@ -180,25 +184,80 @@ def evaluate(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
             " read them with the model's own domain (billboard.domain)."
         )
-    targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
-    raters = np.bincount(history.matrix.indices, minlength=history.n_items)
-    novelty = np.log2((history.n_users + 1) / (raters + 1))
-    history = history.aligned_to(targets)
-    error_sums = np.zeros((targets.n_users, 3))
-    signs = _sign_metrics(billboard, history, targets, resamples, seed)
-    if billboard.scores == "ratings":
-        error_sums = user_errors(
-            billboard.predict_pairs(history, targets), targets.matrix.data, targets.matrix.indptr
-        )
-    relevant = _relevant_cells(history, targets, relevant_from)
-    ranks, lists = _rank_metrics(billboard, history, relevant, k)
-    found = _estimates(error_sums, ranks, lists, novelty, resamples, seed)
+    if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
+        signs = _sign_metrics(billboard, history, targets, resamples, seed)
+        whole = _measured(0, (history, targets), (billboard, k, relevant_from))
+    else:
+        signs = {}
+        whole = _over_partitions(billboard, history, targets, k, relevant_from, engine)
+    novelty = np.log2((whole.history + 1) / (whole.raters + 1))
+    found = _estimates(whole.error_sums, whole.ranks, whole.lists, novelty, resamples, seed)
     return Evaluation(
         metrics=signs | {_called(name, k): each for name, each in found.items() if name in metrics},
         k=k,
         relevant_from=relevant_from,
-        n_users=targets.n_users,
-        n_ratings=targets.n_ratings,
+        n_users=len(whole.ranks),
+        n_ratings=whole.n_ratings,
+    )
+
+
+class _Measured(NamedTuple):
+    """What is known of some users: private.
+
+    Attributes
+    ----------
+    error_sums, ranks, lists : ndarray
+        As of `user_errors` and `_rank_metrics`, a row for each user with held-out ratings.
+    raters : ndarray of shape (n_items,)
+        Users of the history who rated each item.
+    history, n_ratings : int
+        Users in the history; held-out ratings.
+    """
+
+    error_sums: Array
+    ranks: Array
+    lists: Array
+    raters: Array
+    history: int
+    n_ratings: int
+
+
+def _measured(number: int, rows: Sequence[Ratings], public: tuple[Billboard, int, float | None]) -> _Measured:
+    """What is known of the users in history and held-out ratings."""
+    (history, targets), (billboard, k, relevant_from) = rows, public
+    targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
+    raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
+    history = history.aligned_to(targets)
+    error_sums = np.zeros((targets.n_users, 3))
+    if billboard.scores == "ratings":
+        predicted = billboard.predict_pairs(history, targets)
+        error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
+    relevant = _relevant_cells(history, targets, relevant_from)
+    ranks, lists = _rank_metrics(billboard, history, relevant, k)
+    return _Measured(error_sums, ranks, lists, raters, n_history, targets.n_ratings)
+
+
+def _over_partitions(
+    billboard: Billboard,
+    history: Any,
+    targets: Any,
+    k: int,
+    relevant_from: float | None,
+    engine: Any,
+) -> _Measured:
+    if not (isinstance(history, Store) and isinstance(targets, Store) and engine is not None):
+        raise InputError("An engine measures two stores; prepare history and held-out ratings.")
+    if billboard.scores == "log-odds":
+        raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
+    parts = engine.each(_measured, (history, targets), (billboard, k, relevant_from))
+    error_sums, ranks, lists, raters, users, n_ratings = zip(*parts, strict=True)
+    return _Measured(
+        np.concatenate(error_sums),
+        np.concatenate(ranks),
+        np.concatenate(lists),
+        np.sum(raters, axis=0),
+        sum(users),
+        sum(n_ratings),
     )
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec import Both, ItemBias, PrivateALS, Ratings
+from hushrec import Both, ItemBias, PrivateALS, Ratings, evaluate
+from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
+from hushrec.evaluation.metrics import METRICS
 from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
@@ -95,6 +97,26 @@ def test_noise_is_drawn_by_the_driver_alone(store, client, monkeypatch):
     monkeypatch.setattr(LocalGate, "release", watched)
     trained(MODEL, store, client)
     assert threads == {threading.get_ident()}
+
+
+def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):
+    ratings = realistic(300, 40, 4000, seed=1)
+    parts = split_ratings(ratings, (0.8, 0.2), seed=0)
+    model = ItemBias().fit(parts[0], Accountant(BUDGET, noise=SeededNoise(3)))
+    stores = [
+        Ratings.prepare(part, tmp_path / str(n), part.domain, partitions=5) for n, part in enumerate(parts)
+    ]
+    options = {"k": 5, "metrics": METRICS, "resamples": 20}
+    whole = evaluate(model, *parts, **options)
+    found = evaluate(model, *stores, **options, engine=engine.Dask(client))
+    assert (found.n_users, found.n_ratings) == (whole.n_users, whole.n_ratings)
+    for name in whole.metrics:
+        assert found[name].value == pytest.approx(whole[name].value, rel=1e-12)
+    with pytest.raises(InputError, match="two stores"):
+        evaluate(model, *parts, engine=engine.Dask(client))
+    other = Ratings.prepare(parts[1], tmp_path / "other", parts[1].domain, partitions=4)
+    with pytest.raises(InputError, match="number of partitions"):
+        evaluate(model, stores[0], other, engine=engine.Dask(client))
 
 
 # what goes wrong
