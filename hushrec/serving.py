@@ -85,7 +85,8 @@ class Recommender:
         ``item_factors`` of shape (n_items, rank). Where there is ``supported``, items whose released weight
         does not stand out of its noise are recommended last. Where there is ``learned_items``, ascending
         positions, ``item_factors`` has rows for these items only, and those of the others are 0. Where there
-        is ``directions``, only so many first columns of ``item_factors`` stand out of their noise.
+        is ``directions``, only so many first columns of ``item_factors`` stand out of their noise; beside
+        ``learned_items`` they are directions of the matrix that the factors were made from.
     lists : Recommender or None
         What recommends and finds similar items in place of this model, which predicts ratings.
     """
@@ -298,7 +299,7 @@ class Recommender:
         """
         column = int(self._columns([item])[0])
         lister = self.lists or self
-        if lister.directions == 0:
+        if lister.directions == 0 and "learned_items" not in lister.arrays:
             raise InputError(
                 "This model learned nothing of people's tastes beyond chance, so items cannot be compared;"
                 " train with more users, a larger epsilon, or on likes."

@@ -45,6 +45,8 @@ class ItemMatrix:
         The rest without those that stand out, 0 on the diagonal.
     noise_sd : float
         Of an entry off the diagonal.
+    certain : int
+        Directions at least that are taste: beyond noise, chance among users, and single pairs of items.
     """
 
     diagonal: Array
@@ -53,6 +55,7 @@ class ItemMatrix:
     standing: int
     residual: Array
     noise_sd: float
+    certain: int
 
     @classmethod
     def of(cls, matrix: Array, noise_sd: float, count: int) -> ItemMatrix:
@@ -64,7 +67,8 @@ class ItemMatrix:
         strengths, directions = eigh(residual, subset_by_index=[max(order - count, 0), order - 1])
         strengths, directions = strengths[::-1], directions[:, ::-1]
         standing = int((strengths > 2 * noise_sd * math.sqrt(len(matrix))).sum())
-        found = cls(np.diag(matrix).copy(), directions, strengths, standing, residual, noise_sd)
+        certain = _certain(matrix, residual, directions, strengths, noise_sd)
+        found = cls(np.diag(matrix).copy(), directions, strengths, standing, residual, noise_sd, certain)
         residual -= found.low_rank()
         np.fill_diagonal(residual, 0.0)
         return found
@@ -119,3 +123,16 @@ class ItemMatrix:
         """Eigenvalues that stand out, less what noise adds to them."""
         edge = 2 * self.noise_sd * math.sqrt(len(self.diagonal))
         return np.sqrt(np.maximum(self.strengths[: self.standing] ** 2 - edge**2, 0.0))
+
+
+def _certain(matrix: Array, rest: Array, directions: Array, strengths: Array, noise_sd: float) -> int:
+    """Eigenvalues, at least, beyond what noise and chance show, of the rest without its largest entries.
+
+    Rows of norm 1 without a direction of their own have eigenvalues within ``2 sqrt(trace / n)`` of their
+    mean, which off the diagonal is 0; and a matrix has as many eigenvalues above a bound as any of its
+    compressions (docs/proofs/private-eigenrec.md).
+    """
+    pairs = np.where(np.abs(rest) > _STANDS_OUT * noise_sd, rest, 0.0)
+    compressed = np.diag(strengths) - directions.T @ (pairs @ directions)
+    edge = 2 * noise_sd * math.sqrt(len(rest)) + 2 * math.sqrt(max(float(np.trace(matrix)), 0.0) / len(rest))
+    return int((np.linalg.eigvalsh((compressed + compressed.T) / 2) > edge).sum())

@@ -356,6 +356,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "item_factors": weights.T.astype(np.float32),
             "learned_items": np.flatnonzero(known.learned).astype(np.int32),
             "supported": known.learned.astype(np.uint8),
+            "directions": np.int64(parts.certain),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

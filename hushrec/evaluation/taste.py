@@ -43,13 +43,16 @@ class Taste:
     about : bool
         Whether it is expected from public quantities only.
     pairs : bool
-        Whether it learned pairs of items in place of directions.
+        Whether it learned pairs of items, beside the directions.
+    unknown : bool
+        Whether it has factors of which it cannot tell what is noise.
     """
 
     directions: int | None
     ways: dict[str, Any]
     about: bool = False
     pairs: bool = False
+    unknown: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -58,7 +61,17 @@ class Taste:
     def text(self) -> str:
         """For a reader; empty where the model does not know."""
         if self.pairs:
-            return "Personal taste: the model learned which items go together, and recommends by that."
+            more = (
+                f", and at least {self.directions} ways in which people's tastes differ"
+                if self.directions
+                else ""
+            )
+            return f"Personal taste: the model learned which items go together{more}; lists follow both."
+        if self.unknown:
+            return (
+                "Personal taste: this model follows each user's ratings, but cannot tell what it learned of"
+                " tastes from noise; one that is trained for lists or for both can."
+            )
         if self.directions is None:
             return ""
         if self.directions:
@@ -91,10 +104,13 @@ def taste(model: Recommender, budget: Budget) -> Taste:
     """
     estimator: Any = model.estimator
     planned = hasattr(getattr(estimator, "lists", estimator), "n_users")
-    if model.directions == 0 and budget.private and planned:
+    if not budget.private:
+        return Taste(None, {})
+    if "learned_items" in (model.lists or model).arrays:
+        return Taste(model.directions, {}, pairs=True)
+    if model.directions == 0 and planned:
         return Taste(0, _ways(estimator, budget, model.domain))
-    pairs = budget.private and "learned_items" in (model.lists or model).arrays
-    return Taste(model.directions if budget.private else None, {}, pairs=pairs)
+    return Taste(model.directions, {}, unknown=model.directions is None)
 
 
 def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) -> Taste:

@@ -75,7 +75,7 @@ def with_noise(signal: np.ndarray, noise_sd: float, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_alone_has_neither_directions_nor_pairs(seed: int) -> None:
     parts = ItemMatrix.of(with_noise(np.zeros((300, 300)), 2.0, seed), 2.0, 40)
-    assert parts.standing <= 1 and not parts.has_pairs()
+    assert parts.standing <= 1 and parts.certain <= 1 and not parts.has_pairs()
 
 
 def test_pairs_and_directions_are_told_apart() -> None:
@@ -87,7 +87,36 @@ def test_pairs_and_directions_are_told_apart() -> None:
     for signal, expected in ((pairs, True), (0.5 * taste, False), (pairs + taste, False)):
         parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
         assert parts.has_pairs() == expected
-        assert expected or parts.standing == 3
+        assert expected or parts.standing == parts.certain == 3
+        assert not expected or parts.certain == 0
+
+
+def strong_pairs(n_items: int, n_tastes: int) -> np.ndarray:
+    """Pairs whose eigenvalues stand above those of noise, and tastes that do."""
+    tastes = np.random.default_rng(0).choice([-1.0, 1.0], (n_items, n_tastes))
+    signal = 0.6 * tastes @ tastes.T
+    for number in range(0, 80, 2):
+        signal[number, number + 1] = signal[number + 1, number] = 150
+    return signal
+
+
+@pytest.mark.parametrize("n_tastes", [0, 2])
+def test_pairs_are_no_directions_of_taste(n_tastes: int) -> None:
+    parts = ItemMatrix.of(with_noise(strong_pairs(300, n_tastes), 2.0, 3), 2.0, 60)
+    assert parts.standing > 30 and parts.certain == n_tastes
+
+
+def test_users_without_taste_show_no_direction() -> None:
+    """Rows of norm 1 at random: what they show by chance is no taste, however small the noise."""
+    rows = np.random.default_rng(1).standard_normal((5000, 100))
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    parts = ItemMatrix.of(with_noise(rows.T @ rows, 0.3, 2), 0.3, 40)
+    assert parts.standing > 5 and parts.certain == 0
+
+
+def test_it_takes_what_it_finds_apart() -> None:
+    tastes = np.random.default_rng(0).standard_normal((300, 3))
+    taste = tastes @ tastes.T
     np.testing.assert_allclose(
         ItemMatrix.of(taste, 0.0, 3).low_rank(), taste - np.diag(np.diag(taste)), atol=40
     )
@@ -152,7 +181,9 @@ def test_pairs_are_found_and_recommend_better_by_a_fifth() -> None:
     without = replace(planned, matrix_share=0.0).fit(parts.train, Accountant(budget))
     assert "learned_items" in model.arrays and "learned_items" not in without.arrays
     assert recall(model, parts) > 1.2 * recall(without, parts)
-    assert "learned which items go together" in taste(model, budget).text()
+    found = taste(model, budget)
+    assert "learned which items go together" in found.text() and found.directions == model.directions
+    assert model.similar_items(domain.items[model.arrays["learned_items"][0]], 3)
     assert "ways in which people" in taste(without, budget).text()
     # what is most similar to an item is what most of those who like it like too, beyond its popularity
     counts = np.diff(parts.train.transposed.indptr)

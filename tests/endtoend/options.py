@@ -101,7 +101,7 @@ GENERAL: dict[str, list[Any]] = {
     "relation": [(), ("--relation", "replace")],
     "users": [(), ("--users", "5"), ("--users", "100000")],
     "cap": [(), ("--max-ratings-per-user", "3")],
-    "seed": [(), ("--seed", "7")],
+    "seed": [(), ("--seed", "7", "--verbose")],
     "json": [(), ("--json",)],
     "ledger": [(), ("--ledger", "mine.sqlite", "--dataset", "shop")],
 }

@@ -308,6 +308,23 @@ def test_recommend(kind, change, estimator, tmp_path):
         assert seen.code == 0, seen
 
 
+@pytest.mark.parametrize("estimator", [PrivateALS(), Both()], ids=["private-als", "both"])
+@pytest.mark.parametrize("kind, change", HISTORIES)
+def test_predict(kind, change, estimator, tmp_path):
+    """Predictions for some users, and all that is printed, do not depend on others' rows in the history."""
+
+    def world(more, place: Path, number: int):
+        both = pair(kind, change, "everything", False, random.Random(change))
+        model(place, estimator)
+        (place / "pairs.csv").write_text("user,item\nu3,1\nu3,none\nnobody,2\n,3\nu5,12\n", encoding="utf-8")
+        history = write(place / FORMATS[kind], kind, both[number], False)
+        return partial(run, ["predict", "model.hush", *history, "pairs.csv", *more])
+
+    for number, more in enumerate((["--out", "p.csv"], ["--out", "p.private.parquet", "--json"])):
+        seen = leaves_the_same(tmp_path / str(number), partial(world, more))
+        assert seen.code == 0 and PRIVATE_TABLE in seen.stdout and more[1] in seen.files, seen
+
+
 @pytest.mark.parametrize("epsilon", ["1", "1000000"])
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
 def test_similar(epsilon, words, tmp_path):

@@ -75,3 +75,13 @@ def test_degree_grows_slowly():
 def test_too_few():
     with pytest.raises(InputError):
         choose_graph(6, 2, 4, 1)
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    with pytest.raises(
+        InputError, match="it would do with 11 nodes, or with 4 dropouts, or with 3 colluding"
+    ) as e:
+        choose_graph(10, 5, 4, 20)
+    assert str(e.value).count("10 nodes are too few") == 1
+    for case in ((11, 5, 4, 20), (10, 4, 4, 20), (10, 5, 3, 20)):
+        choose_graph(*case)

@@ -373,3 +373,20 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
         line = ["node", "fetch", "--server", service.url, "--catalogue", "other.txt", "--key", "3.key"]
         assert invoke(*line, "--out", "x.csv").exit_code != 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("serve")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "passes"),
+    [
+        ({"n_nodes": 10, "enough": 10}, {"mask_rank": 8, "rank": 1}),
+        ({"n_nodes": 10, "enough": 10}, {"n_nodes": 12, "enough": 12}),
+        ({"n_nodes": 10, "enough": 10, "mask_rank": 5, "rank": 8}, {"mask_rank": 5, "rank": 4}),
+        ({"n_items": 5}, {"mask_rank": 3, "rank": 1}),
+    ],
+)
+def test_sizes_that_do_not_fit_come_with_some_that_do(asked, passes) -> None:
+    usual = {"catalogue": "catalogue", "n_items": 50, "n_nodes": 40, "enough": 40}
+    with pytest.raises(InputError, match="too few for mask_rank=") as refused:
+        Settings(**usual | asked)
+    assert all(f"{name}={value}" in str(refused.value) for name, value in passes.items() if name != "n_nodes")
+    Settings(**usual | asked | passes)

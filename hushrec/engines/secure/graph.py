@@ -6,7 +6,7 @@ sides. The chances below are exact hypergeometric ones, added up over the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import comb
 from typing import NamedTuple
 
@@ -47,6 +47,29 @@ def choose_graph(
     Graph
         Complete where the number of nodes is small.
     """
+    found = _graph(n_nodes, dropouts, colluding, releases, active)
+    if found is not None:
+        return found
+    ways = [f"{n:,} nodes" for n in _more(n_nodes) if _graph(n, dropouts, colluding, releases, active)][:1]
+    fewer = range(dropouts - 1, -1, -1)
+    ways += [f"{d} dropouts" for d in fewer if _graph(n_nodes, d, colluding, releases, active)][:1]
+    fewer = range(colluding - 1, -1, -1)
+    ways += [f"{c} colluding" for c in fewer if _graph(n_nodes, dropouts, c, releases, active)][:1]
+    enough = f"it would do with {', or with '.join(ways)}" if ways else "lower both, or take more nodes"
+    raise InputError(
+        f"{n_nodes} nodes are too few for {dropouts} dropouts and {colluding} colluding ones; {enough}."
+    )
+
+
+def _more(n_nodes: int) -> Iterator[int]:
+    """Larger numbers of nodes to suggest, up to a hundred times as many."""
+    number = n_nodes + 1
+    while number <= 100 * n_nodes:
+        yield number
+        number += max(1, number // 10)
+
+
+def _graph(n_nodes: int, dropouts: int, colluding: int, releases: int, active: bool) -> Graph | None:
     others = n_nodes - 1
     for degree in [*range(2, others, 2), others]:
         removed = dropouts + colluding
@@ -60,9 +83,7 @@ def choose_graph(
             opened = n_nodes * _at_least(threshold, others, colluding, degree) > SECURITY
         if threshold >= 2 and not opened:
             return Graph(degree, threshold)
-    raise InputError(
-        f"{n_nodes} nodes are too few for {dropouts} dropouts and {colluding} colluding ones; lower either."
-    )
+    return None
 
 
 def circle(nodes: Sequence[str], degree: int) -> dict[str, list[str]]:

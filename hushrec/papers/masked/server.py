@@ -82,14 +82,28 @@ class Settings:
         smallest = min(self.n_items, self.enough)
         check_numbers(
             enough=(self.enough, int, 2, self.n_nodes),
-            mask_rank=(self.mask_rank, int, 1, smallest - 1),
+            mask_rank=(self.mask_rank, int, 1, None),
             rounds=(self.rounds, int, 1, 2),
             noise_sd=(self.noise_sd, float, 0, None),
         )
         if self.rank is not None:
-            check_numbers(rank=(self.rank, int, 1, smallest - self.mask_rank - 1))
+            check_numbers(rank=(self.rank, int, 1, None))
+        needed = self.mask_rank + (self.rank or 1)
+        if needed >= smallest:
+            raise InputError(self._room(smallest, needed))
         check_within(wait=(self.wait, 0, _LONGEST_WAIT))
         check_choice(solver=(self.solver, ("am", "nn")))
+
+    def _room(self, smallest: int, needed: int) -> str:
+        """What does not fit, and a combination that does."""
+        what = f"{self.enough} columns" if smallest == self.enough else f"{smallest} items"
+        asked = f"mask_rank={self.mask_rank}" + (f" and rank={self.rank}" if self.rank else "")
+        more = f"enough={needed + 1} (and as many nodes)" if smallest == self.enough else "a larger catalogue"
+        if smallest < 3:
+            return f"{what} cannot be completed under a mask; have {more}, or 3 at least."
+        rank = min(self.rank or 1, (smallest - 1) // 2)
+        fitting = f"mask_rank={smallest - 1 - rank} with rank={rank}"
+        return f"{what} are too few for {asked}, which need more than {needed}; pass {fitting}, or {more}."
 
 
 class Store:
