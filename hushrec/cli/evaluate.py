@@ -7,6 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
+from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.options import Json, Lists, Reading, Seed, Whole, listed
 from hushrec.errors import InputError
 
@@ -21,6 +22,7 @@ def evaluate(
     metrics: Annotated[str, Parameter(metavar="NAME,...")] = "rmse,mae,recall,ndcg,coverage",
     resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = 1000,
     seed: Seed = 0,
+    scheduler: Scheduler | None = None,
     reading: Reading = Reading(),
     as_json: Json = False,
 ) -> None:
@@ -50,20 +52,22 @@ def evaluate(
     from hushrec.evaluation import evaluate as measure
 
     billboard = load(model)
-    rows = reading.read(history, billboard.domain)
-    targets = reading.read(test, billboard.domain)
+    read = reading.read if scheduler is None else reading.open
+    rows, targets = read(history, billboard.domain), read(test, billboard.domain)
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)
-    result = measure(
-        billboard,
-        rows,
-        targets,
-        **chosen,
-        metrics=listed(metrics),
-        resamples=resamples,
-        seed=seed,
-    )
+    with cluster(scheduler, history, test) as engine:
+        result = measure(
+            billboard,
+            rows,
+            targets,
+            **chosen,
+            metrics=listed(metrics),
+            resamples=resamples,
+            seed=seed,
+            engine=engine,
+        )
     if not result.n_ratings:
         raise InputError(
             f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import show
+from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Charging,
@@ -48,6 +49,7 @@ def train(
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     resume: Resume = False,
+    scheduler: Scheduler | None = None,
     season: Annotated[str, Parameter(metavar="NAME")] | None = None,
     force: Force = False,
     no_progress: NoProgress = False,
@@ -66,6 +68,7 @@ def train(
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
       hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush
+      hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush --scheduler tls://10.0.0.1:8786
       hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 --catalogue items.txt --out likes.hush
       hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
                     --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
@@ -89,17 +92,18 @@ def train(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
-    accountant = charged(season, budget, charging, resume)
-    billboard = run(
-        model,
-        rows,
-        accountant,
-        n_users=n_users,
-        settings=settings,
-        seed=seed,
-        progress=progress_shown(no_progress),
-        keep=lambda billboard: save(billboard, target),
-    )
+    with cluster(scheduler, ratings) as engine:
+        billboard = run(
+            model,
+            rows,
+            charged(season, budget, charging, resume),
+            n_users=n_users,
+            settings=settings,
+            seed=seed,
+            progress=progress_shown(no_progress),
+            keep=lambda billboard: save(billboard, target),
+            engine=engine,
+        )
     show.warn_of_the_number_of_users(billboard, n_users)
     show.trained(billboard, target, "Trained", verbose, as_json)
 

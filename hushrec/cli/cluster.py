@@ -1,0 +1,46 @@
+"""The Dask cluster of a command that was given a scheduler's address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.engines.dask import Dask
+
+_HELP = "Work on the partitions of a store on a Dask cluster, as in --scheduler tls://10.0.0.1:8786."
+Scheduler = Annotated[str, Parameter(metavar="ADDRESS", help=_HELP)]
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
+
+@contextmanager
+def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
+    """The engine of a command, joined before anything is spent; None without a scheduler."""
+    from hushrec.data.store import is_store
+
+    if scheduler is None:
+        yield None
+        return
+    for source in sources:
+        if not is_store(source):
+            raise InputError(
+                f"--scheduler works on stores, and {source!r} is none; make one with hushrec prepare."
+            )
+    from hushrec.engines.dask import Dask
+
+    if not scheduler.startswith("tls://") and urlsplit(f"//{scheduler.partition('//')[2]}").hostname not in (
+        _THIS_MACHINE
+    ):
+        show.note(
+            "Warning: what users contribute, which is private, travels to and from the workers unencrypted;"
+            " tls:// and Dask's certificates keep it from others on the network."
+        )
+    with Dask(scheduler) as engine:
+        yield engine
