@@ -1,10 +1,10 @@
-"""Old and new figures side by side, where a change moved all of them: the keyed splits.
+"""Old and new figures side by side, where a change moved many of them.
 
     python -m benchmarks.frontier.before docs/frontier.parquet [--page docs/frontier.md]
 
-A rating's part is now decided by a hash of its user and item instead of a random permutation of all ratings,
-so every error is measured on other ratings than before. The methods did not change: rows are compared that
-have the same settings (but for the number of users, of whom a share is held out now).
+The keyed splits: a rating's part is decided by a hash of its user and item instead of a random permutation of
+all ratings, so every error is measured on other ratings than before; the methods did not change. Lists first:
+private ALS and private EigenRec changed, on the same splits.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ import pyarrow.parquet as pq
 from benchmarks.frontier.data import DATASETS
 from benchmarks.frontier.tables import write_part
 
-#: Part of the stored rows of the earlier rule.
-BEFORE = "frontier before keyed splits"
+#: Parts of the stored rows: of the earlier rule of splits, and of the models before lists came first.
+KEYED, LISTS, NOW = "frontier before keyed splits", "frontier before lists", "frontier"
 METHODS = ("private-als", "private-eigenrec", "dpals", "corrective", "item-bias", "popular")
-EPSILONS = (0.1, 1.0, 5.0, 20.0)
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+#: Mean error by data set, metric, method and epsilon (and settings, where they must agree).
+Errors = dict[tuple[str, ...], float]
 
 
-def errors(path: Path, part: str) -> dict[tuple[str, str, str, float, str], list[float]]:
-    """Errors by data set, metric, method, epsilon and settings."""
+def errors(path: Path, part: str, settings: bool) -> Errors:
+    """Mean errors of a part."""
     found = defaultdict(list)
     for row in pq.read_table(path).to_pylist():
         if row["part"] != part or row["method"] not in METHODS or row["patch"]:
             continue
         for metric in ("rmse", "recall@20"):
             if row[metric] is not None:
-                settings = json.loads(row["settings"])
-                settings.pop("n_users", None)
-                key = (row["data"], metric, row["method"], row["epsilon"], json.dumps(settings))
+                given = {**json.loads(row["settings"]), "n_users": None} if settings else {}
+                key = (row["data"], metric, row["method"], f"{row['epsilon']:g}", json.dumps(given))
                 found[key].append(row[metric])
-    return found
+    return {key: fmean(values) for key, values in found.items()}
 
 
-def table(path: Path) -> str:
+def table(before: Errors, after: Errors) -> str:
     """A row a data set and method, old and new at each epsilon."""
-    before, after = errors(path, BEFORE), errors(path, "frontier")
-    both = {key[:4]: (fmean(before[key]), fmean(after[key])) for key in after if key in before}
+    both = {key[:4]: (before[key], after[key]) for key in after if key in before}
     lines = [
         "| data, metric | method | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
@@ -52,7 +53,7 @@ def table(path: Path) -> str:
     for name, known in DATASETS.items():
         metric = known.metrics[0]
         for method in METHODS:
-            pairs = [both.get((name, metric, method, epsilon)) for epsilon in EPSILONS]
+            pairs = [both.get((name, metric, method, f"{epsilon:g}")) for epsilon in EPSILONS]
             if any(pairs):
                 cells = [f"{pair[0]:.4f} → {pair[1]:.4f}" if pair else "" for pair in pairs]
                 lines.append(f"| {name}, {metric} | {method} | {' | '.join(cells)} |")
@@ -60,15 +61,20 @@ def table(path: Path) -> str:
 
 
 def main() -> None:
-    """Print the table, or write it into a page."""
+    """Print the tables, or write them into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    text = table(options.results)
-    print(text)
-    if options.page:
-        write_part(options.page, "before", text)
+    then = errors(options.results, NOW, True) | errors(options.results, LISTS, True)
+    texts = {
+        "before-lists": table(errors(options.results, LISTS, False), errors(options.results, NOW, False)),
+        "before": table(errors(options.results, KEYED, True), then),
+    }
+    for name, text in texts.items():
+        print(text, end="\n\n")
+        if options.page:
+            write_part(options.page, name, text)
 
 
 if __name__ == "__main__":
