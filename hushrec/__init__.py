@@ -1,11 +1,13 @@
 """hushrec: recommenders trained under differential privacy.
 
 >>> import hushrec
->>> domain = hushrec.Domain(items, rating_range=(1, 5))
->>> ratings = hushrec.Ratings.read("ratings.parquet", domain)
+>>> domain = hushrec.Domain(["matrix", "alien", "titanic"], rating_range=(1, 5))     # declared
+>>> table = {"user": ["ann", "ann", "bob"], "item": ["matrix", "alien", "alien"], "rating": [5, 4, 2]}
+>>> ratings = hushrec.Ratings.from_any(table, domain)
 >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
 >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(budget))
->>> model.recommend({"item 1": 5.0})
+>>> len(model.recommend({"matrix": 5.0}))
+2
 
 The names are those of ``__init__.pyi``, each imported when it is first used, so that ``import hushrec`` costs
 nothing.

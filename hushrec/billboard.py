@@ -187,7 +187,16 @@ class Billboard(Recommender):
 
 
 def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
-    """Read a model file, as :meth:`Billboard.load` does."""
+    """Read a model file, as :meth:`Billboard.load` does.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> model.save("model.hush")
+    >>> hushrec.load("model.hush").to_bytes() == model.to_bytes()
+    True
+    """
     return Billboard.load(path, memory_map=memory_map)
 
 

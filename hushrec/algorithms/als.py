@@ -63,6 +63,15 @@ class ALS(Estimator[Ratings]):
         scores are not clipped to the rating range.
     dtype : {"float32", "float64"}
         Arithmetic of the sweeps.
+
+    Examples
+    --------
+    >>> import math
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> accountant = hushrec.Accountant(hushrec.Budget(math.inf, 1e-6), data_is_public=True)
+    >>> model = hushrec.ALS(rank=4).fit(ratings, accountant)
+    >>> model.privacy.private
+    False
     """
 
     name: ClassVar[str] = "als"

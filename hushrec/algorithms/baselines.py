@@ -83,6 +83,14 @@ class ItemBias(Estimator[Users]):
     <= 1, weighed by 0.7) and the level of :class:`GlobalMean` (two numbers, weighed by 0.1).
     Unit: user. Sensitivity in those units sqrt(1 + 0.7^2 + 2 * 0.1^2) under add-remove; under replace
     the signed parts double and the non-negative ones grow by sqrt(2). Proof: docs/proofs/baselines.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> item = ratings.domain.items[0]
+    >>> 1 <= model.predict({item: 5}, [ratings.domain.items[1]])[0] <= 5
+    np.True_
     """
 
     name: ClassVar[str] = "item-bias"
@@ -167,6 +175,13 @@ class Popular(Estimator[Users]):
     One Gaussian release of the item weights: each user spreads 1/sqrt(number of her ratings) over each
     item she rated, a vector of norm 1. Unit: user. Sensitivity 1 under add-remove, sqrt(2) under replace
     (non-negative vectors of norm 1).
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({}, n=10))                           # somebody who rated nothing
+    10
     """
 
     name: ClassVar[str] = "popular"

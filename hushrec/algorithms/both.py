@@ -122,6 +122,16 @@ class Both(Estimator[BothUsers]):
     Unit: user. Relation: the budget's. The releases are those of the two models, each over its share of mu
     squared, which adds up to the budget's; a user's likes are chosen from her own rows by a declared
     threshold, so that the sensitivities are the models' own. Proof: docs/proofs/both.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.Both.planned(budget, ratings.domain, n_users=2000)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> history = {ratings.domain.items[0]: 5, ratings.domain.items[1]: 1}
+    >>> len(model.recommend(history, n=3)), len(model.predict(history, ratings.domain.items[2:5]))
+    (3, 3)
     """
 
     name: ClassVar[str] = "both"

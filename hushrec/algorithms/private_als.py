@@ -162,6 +162,15 @@ class PrivateALS(Estimator[FittedUsers]):
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
     are computed from it and her own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.PrivateALS.planned(budget, ratings.domain, n_users=2000)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "private-als"

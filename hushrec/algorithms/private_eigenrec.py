@@ -138,6 +138,16 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     earlier releases show no taste, a round is for the item weights in part or whole, and where they show
     pairs of items for the item matrix, at the same sensitivity and charge. No clip is chosen: nearly every
     user is at the bound. Proof: docs/proofs/private-eigenrec.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.PrivateEigenRec.planned(budget, ratings.domain, n_users=2000)
+    >>> estimator.plan(budget, ratings.domain).check()           # nothing is spent by planning
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "private-eigenrec"

@@ -70,6 +70,14 @@ class Domain:
     InputError
         The catalogue is empty, holds a duplicate or an empty id; the range is missing, not finite or not
         increasing; the cap is not a positive integer; the features are not numbers, or none is of an item.
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["matrix", "alien", "titanic"], rating_range=(1, 5))
+    >>> domain.n_items, domain.midpoint, domain.like_from
+    (3, 3.0, 4.0)
+    >>> hushrec.Domain(["matrix", "alien"], likes=True).rating_range
+    (0.0, 1.0)
     """
 
     items: Sequence[Any]

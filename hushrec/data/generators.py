@@ -56,6 +56,12 @@ def realistic(
     explained : float
         Part of the variance of the item biases and factors that these features explain, in [0, 1].
     seed : int
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> ratings.n_items, ratings.domain.rating_range
+    (30, (1.0, 5.0))
     """
     for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
         check_count(name, size)

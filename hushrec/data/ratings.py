@@ -74,6 +74,14 @@ class Ratings:
     before we see it; give such ids as text, or in an Arrow or polars column or a Parquet file. Users are
     numbered by first appearance, and no order, number or type here may be published: ``n_users``,
     ``n_ratings`` and every array are private.
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["matrix", "alien"], rating_range=(1, 5))
+    >>> table = {"user": ["ann", "ann", "bob"], "item": ["matrix", "alien", "alien"], "rating": [5, 4, 2]}
+    >>> ratings = hushrec.Ratings.from_any(table, domain)
+    >>> ratings.n_users, ratings.n_ratings                       # private: the curator's own
+    (2, 3)
     """
 
     domain: Domain

@@ -44,6 +44,13 @@ def split_ratings(
     tuple of Ratings
         One for each fraction. A user without a rating in a part is not in it; `Ratings.aligned_to` gives the
         rows of one part in the order of another's users.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> train, validation, test = hushrec.split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    >>> train.n_ratings + validation.n_ratings + test.n_ratings == ratings.n_ratings
+    True
     """
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
@@ -78,6 +85,13 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
     Returns
     -------
     train, test : Ratings
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> rest, held_out = hushrec.leave_k_out(ratings, 2, seed=0)
+    >>> held_out.n_ratings <= 2 * ratings.n_users
+    True
     """
     k = check_count("k", k)
     lengths = np.diff(ratings.matrix.indptr)
@@ -138,6 +152,13 @@ def strong_generalization(
     -------
     HeldOutUsers
         ``train`` (the other users), ``fold_in`` and ``target`` (of the held-out ones).
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> parts = hushrec.strong_generalization(ratings, heldout=0.1, seed=0)
+    >>> parts.fold_in.n_users <= ratings.n_users - parts.train.n_users
+    True
     """
     if not is_number(heldout) or not 0 < heldout < 1:
         raise InputError(f"heldout must be a share strictly between 0 and 1, not {heldout!r}.")

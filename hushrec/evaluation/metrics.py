@@ -168,6 +168,15 @@ def evaluate(
     ------
     InputError
         If an argument is out of range or the ratings are over another domain than the model.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> train, _, test = hushrec.split_ratings(ratings, seed=0)
+    >>> model = hushrec.ItemBias().fit(train, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> found = hushrec.evaluate(model, train, test, metrics=["rmse"], resamples=10)
+    >>> 0.1 < found["rmse"].value < 4                            # private: the curator's own
+    True
     """
     _check(k=(k, 1), resamples=(resamples, 0), seed=(seed, 0))
     if relevant_from is not None and not math.isfinite(relevant_from):

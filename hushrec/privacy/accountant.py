@@ -55,6 +55,16 @@ class Accountant(Single):
     Under an adaptive choice of mechanisms, all releases together satisfy the budget; the proof is in
     docs/proofs/accounting.md, section 4. An accountant and its streams belong to the process that made them,
     since a fork could spend the same budget again.
+
+    Examples
+    --------
+    >>> budget = hushrec.Budget(epsilon=3, delta=1e-6)
+    >>> accountant = hushrec.Accountant(budget)              # recorded nowhere: pass a ledger for real data
+    >>> accountant.remaining_fraction
+    1.0
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> round(accountant.remaining_fraction, 6)
+    0.0
     """
 
     _logs = _keeps_journal = True

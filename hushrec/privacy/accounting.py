@@ -37,6 +37,11 @@ def delta_of(mu: float, epsilon: float) -> float:
         At least 0. Relative error below 1e-10 for 1e-6 <= mu <= 1e4, wherever the result is above 1e-300.
     epsilon : float
         At least 0.
+
+    Examples
+    --------
+    >>> round(hushrec.delta_of(mu=1.0, epsilon=3.0), 6)
+    0.001537
     """
     mu = _at_least_zero("mu", mu)
     epsilon = _at_least_zero("epsilon", epsilon)
@@ -52,6 +57,11 @@ def epsilon_of(mu: float, delta: float) -> float:
         At least 0; ``math.inf`` gives ``math.inf``.
     delta : float
         In [1e-300, 1).
+
+    Examples
+    --------
+    >>> round(hushrec.epsilon_of(mu=1.0, delta=1e-6), 2)
+    4.89
     """
     mu = _at_least_zero("mu", mu)
     delta = valid_delta(delta)
@@ -79,6 +89,11 @@ def mu_of(epsilon: float, delta: float) -> float:
         Greater than 0; ``math.inf`` gives ``math.inf``.
     delta : float
         In [1e-300, 1).
+
+    Examples
+    --------
+    >>> round(hushrec.mu_of(epsilon=3, delta=1e-6), 4)
+    0.6477
     """
     epsilon = valid_epsilon(epsilon)
     delta = valid_delta(delta)
@@ -97,6 +112,11 @@ def mu_of_pure(epsilon: float) -> float:
     """Smallest mu such that every epsilon-DP mechanism (delta 0) is mu-GDP, rounded up.
 
     mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)); proof in docs/proofs/accounting.md, section 2.
+
+    Examples
+    --------
+    >>> round(hushrec.mu_of_pure(1.0), 3)
+    1.232
     """
     epsilon = _at_least_zero("epsilon", epsilon)
     if epsilon == math.inf:
@@ -109,7 +129,13 @@ def mu_of_pure(epsilon: float) -> float:
 
 
 def total_mu(mus: Iterable[float]) -> float:
-    """Exact composition: the square root of the sum of mu^2."""
+    """Exact composition: the square root of the sum of mu^2.
+
+    Examples
+    --------
+    >>> hushrec.total_mu([0.3, 0.4])
+    0.5
+    """
     return math.sqrt(math.fsum(mu * mu for mu in mus))
 
 

@@ -61,6 +61,14 @@ class Budget:
     Holds no data. The budget is the promise; what a run has charged against it is bookkeeping. The reserve is
     part of the declaration because it must not depend on what was released (docs/proofs/accounting.md,
     section 4).
+
+    Examples
+    --------
+    >>> budget = hushrec.Budget(epsilon=3, delta=1e-6)
+    >>> print(budget)
+    epsilon = 3 at delta = 1e-06 (unit: user, relation: add-remove)
+    >>> round(budget.mu, 4)
+    0.6477
     """
 
     epsilon: float

@@ -156,6 +156,16 @@ class Ledger(SeasonBook, Single):
     ------
     LedgerError
         The file cannot be opened or written, is not a ledger, or was damaged or changed.
+
+    Examples
+    --------
+    >>> ledger = hushrec.Ledger("shop.sqlite")
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> for epsilon in (1, 1):
+    ...     accountant = hushrec.Accountant(hushrec.Budget(epsilon, 1e-6), ledger=ledger, dataset="shop")
+    ...     model = hushrec.Popular().fit(ratings, accountant)
+    >>> round(ledger.summary("shop", 1e-6).epsilon, 2)         # two runs of epsilon 1
+    1.45
     """
 
     busy_timeout = 30.0
