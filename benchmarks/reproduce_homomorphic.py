@@ -285,6 +285,7 @@ def attack(report: Report) -> None:
         [str(rank) for rank in ranks],
         [str(count) for count in uploads],
         ("ratings uploaded", "mask rank"),
+        key=("none", "half", "all of them"),
     )
 
 
@@ -445,15 +446,20 @@ def real_error(part: Any, targets: Any, rows: np.ndarray, solver: str, noise_sd:
 
 
 def picture(
-    path: Path, grids: dict[str, np.ndarray], rows: list[str], columns: list[str], axes: tuple[str, str]
+    path: Path,
+    grids: dict[str, np.ndarray],
+    rows: list[str],
+    columns: list[str],
+    axes: tuple[str, str],
+    key: tuple[str, str, str] = ("no success", "half", "all succeed"),
 ) -> None:
-    """Grey grids side by side: white is success."""
+    """Grey grids side by side: white is success, as the key says."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(0.6 + 3.2 * len(grids), 3.2), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(grids), squeeze=False)[0]
     for panel, (name, grid) in zip(panels, grids.items()):
-        panel.imshow(np.nan_to_num(grid), cmap="gray", vmin=0, vmax=1, origin="lower", aspect="auto")
+        shown = panel.imshow(np.nan_to_num(grid), cmap="gray", vmin=0, vmax=1, origin="lower", aspect="auto")
         down, across = np.nonzero(np.isnan(grid))
         panel.plot(across, down, "x", color="0.5", markersize=4)
         panel.set_title(name, fontsize=10)
@@ -461,6 +467,8 @@ def picture(
         panel.set_yticks(range(len(rows)), rows, fontsize=7)
         panel.set_xlabel(axes[0], fontsize=8)
     panels[0].set_ylabel(axes[1], fontsize=8)
+    bar = figure.colorbar(shown, ax=list(panels), ticks=[0, 0.5, 1], shrink=0.6)
+    bar.ax.set_yticklabels(key, fontsize=7)
     figure.savefig(path)
 
 
