@@ -22,7 +22,8 @@ import scipy.sparse as sp
 
 from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
-from hushrec.algorithms.private_eigenrec import LikingUsers, _Taste
+from hushrec.algorithms.likes_taste import Taste
+from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers
 from hushrec.estimator import Round, plan_of
@@ -252,7 +253,7 @@ class NoisyItemMatrix(PrivateEigenRec):
 
     def _power_iteration(
         self, users: LikingUsers, known: Any, start: Any, gate: Gate
-    ) -> tuple[_Taste, Any, float]:
+    ) -> tuple[Taste, Any, float]:
         rank = start.shape[1]
         learned, scales = known.learned, known.scale
         rows = sp.csr_array(users._ratings.matrix, dtype=np.float64, copy=True)
@@ -270,7 +271,7 @@ class NoisyItemMatrix(PrivateEigenRec):
         values, columns = top_eigenpairs(apart @ matrix @ apart, rank)
         noise = order * gate.noise_sd("matrix") ** 2 / 2
         above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0) * (values > 0)
-        return _Taste(columns, values, above, above), known.noisy, known.noise_sd
+        return Taste(columns, values, above, above), known.noisy, known.noise_sd
 
 
 def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:

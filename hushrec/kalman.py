@@ -18,17 +18,19 @@ Array = NDArray[Any]
 
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 25)])
+#: Drifts above this are unlikely before any week.
+_USUAL_DRIFT = 2e-3
 #: Log likelihoods count for this part: the measurements of a week are not quite as the model has them.
 _TEMPER = 0.5
 #: Log likelihoods of earlier weeks are forgotten by this factor a week, so that a drift may begin or end.
 _REMEMBERED = 0.97
 #: Deviation of a season's growth from one week to the next, before it is measured.
-_USUAL_GROWTH = 0.1
+_USUAL_GROWTH = 0.05
 
 
 def no_evidence() -> Array:
     """Log likelihoods of the drifts before any week."""
-    return np.zeros(len(DRIFTS))
+    return -DRIFTS / _USUAL_DRIFT
 
 
 def drift(evidence: Array) -> float:
@@ -133,5 +135,5 @@ def _growth(mean: Array, released: Array, variance: Array) -> float:
     """Posterior mean of the factor by which a statistic grew since last week; 1 is expected."""
     precision = _USUAL_GROWTH**-2.0
     weight = mean / np.maximum(variance, 1e-300)
-    factor = (precision + float(weight @ released)) / (precision + float(weight @ mean))
+    factor = (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))
     return min(max(factor, 0.1), 10.0) if math.isfinite(factor) else 1.0

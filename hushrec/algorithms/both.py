@@ -8,7 +8,7 @@ on the ratings from a declared threshold up, which every user picks out of her o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -104,6 +104,25 @@ def _joined(released: Array, noise_sd: float, expected: Array, expected_sd: floa
     return released + gain * (expected - released), left
 
 
+def _prefixed(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of the model that recommends as the whole's: `lists/...`, and `state/lists/...`."""
+    state, lists = "state/", "lists/"
+    return {
+        (state + lists + name.removeprefix(state) if name.startswith(state) else lists + name): array
+        for name, array in arrays.items()
+    }
+
+
+def _parts(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The arrays of either model: inverse of `_prefixed`."""
+    parts: tuple[dict[str, Array], dict[str, Array]] = {}, {}
+    for name, array in arrays.items():
+        own = name.removeprefix("state/")
+        place = "state/" * name.startswith("state/")
+        parts[own.startswith("lists/")][place + own.removeprefix("lists/")] = array
+    return parts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Both(Estimator[BothUsers]):
     """A model that predicts ratings and another that recommends, under one budget.
@@ -135,6 +154,7 @@ class Both(Estimator[BothUsers]):
     """
 
     name: ClassVar[str] = "both"
+    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
@@ -195,11 +215,17 @@ class Both(Estimator[BothUsers]):
         return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self._of_both(budget, fraction, lambda model, part: model.releases(budget, domain, part))
+
+    def _of_both(
+        self, budget: Budget, fraction: float, planned: Callable[[Estimator[Any], float], Plan]
+    ) -> Plan:
+        """The releases of either model, each over its share."""
         parts = ("ratings", self.ratings, 1 - self.lists_share), ("lists", self.lists, self.lists_share)
         found: list[Release] = []
         for label, model, share in parts:
-            plan = model.releases(budget, domain, fraction * share)
-            found += [replace(each, label=f"{label}: {each.label}") for each in plan.releases]
+            releases = planned(model, fraction * share).releases
+            found += [replace(each, label=f"{label}: {each.label}") for each in releases]
         return Plan(budget, found)
 
     def users(self, ratings: Ratings) -> BothUsers:
@@ -211,7 +237,24 @@ class Both(Estimator[BothUsers]):
         arrays = self.ratings.train(users.ratings, ratings_gate, seed)
         lists_gate = _Weights(gate, "lists: ", self._expected_weights(ratings_gate, arrays, users.domain))
         lists = self.lists.train(users.lists, lists_gate, seed)
-        return arrays | {f"lists/{name}": array for name, array in lists.items()}
+        return arrays | _prefixed(lists)
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self._of_both(
+            budget, fraction, lambda model, part: model.weekly_releases(budget, domain, part)
+        )
+
+    def go_on(self, users: BothUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+        """The next week of one model after the other."""
+        ratings, lists = _parts(last)
+        arrays = self.ratings.go_on(users.ratings, LabelledGate(gate, "ratings: "), ratings)
+        found = self.lists.go_on(users.lists, LabelledGate(gate, "lists: "), lists)
+        return arrays | _prefixed(found)
+
+    def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
+        """As `Estimator.moved`, of each model."""
+        ratings, lists = _parts(arrays)
+        return dict(self.ratings.moved(ratings, position)) | _prefixed(self.lists.moved(lists, position))
 
     def _expected_weights(
         self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain

@@ -21,15 +21,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import svd
 
 from hushrec.algorithms.ease import MOST_ITEMS, own_likes
 from hushrec.algorithms.item_matrix import ItemMatrix
+from hushrec.algorithms.likes_taste import (
+    NOTHING,
+    SMALLEST_WEIGHT,
+    Known,
+    Taste,
+    apart,
+    grid,
+    relative_weights,
+)
+from hushrec.algorithms.weekly_eigenrec import Kept, week, week_of_pairs, weekly_rounds
 from hushrec.checks import check_numbers, check_threshold, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -56,14 +65,10 @@ _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 _WEIGHTS_SHARES = 1.5
 #: Share of the number of users.
 _COUNT_SHARE = 0.01
-#: Singular values are not taken for smaller than this part of the largest.
-_SMALLEST_VALUE = 1e-3
 #: Planned number of learned items: so much of the root of (mu times the number of users); the most.
 _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 #: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
 _LONGEST = 4.0
-#: Steps in the largest entry of the popularity vector, as a power of two.
-_POPULARITY_BITS = 5
 #: The item x item matrix is released first where (mu times the number of users) is within these.
 _MATRIX_FROM, _MATRIX_TO = 4000.0, 250_000.0
 #: Its share is such that (that times the root of the share) is this; the largest, the smallest.
@@ -74,20 +79,12 @@ _LONGEST_IN_MATRIX = 2.0
 _ALONG_POPULARITY = 0.1
 #: A direction stands out where so much of it is beyond doubt.
 _STANDS_OUT = 0.5
-#: With so many certain directions, what chance could show of a further one is half taken for taste.
-_MANY = 5.0
-#: Dimensions a row are not taken for fewer than this: rows are not quite as the theory has them.
-_LEAST_RATIO = 0.1
-#: Learned likes a user up to which no direction counts, and from which all count in full.
-_FEWEST = 2.0, 6.0
 #: Where likes are few, rounds are for the item weights, but for a hundredth of the first two.
 _MOST_OF_FIRST = 0.99
 #: What of all directions together must be beyond doubt for half of a round to go on looking.
 _SOME = 0.1
 #: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
 _LISTED, _DOUBTFUL = 30, 5.0
-#: Released item weights are not taken for smaller than this, nor than their noise.
-_SMALLEST_WEIGHT = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +150,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     name: ClassVar[str] = "private-eigenrec"
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
 
     rank: int = 16
@@ -252,13 +250,13 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Weights, then rounds of power iteration, each ending in a release."""
-        n_users, n_items = float(self.n_users or 1), users.domain.n_items
+        n_users = float(self.n_users or 1)
         if gate.is_planned("number of users"):
             n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
         noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         rank = self._rank(users.domain)
-        known = self._known(n_users, noisy, noise_sd, rank)
-        supported, taste = known.learned, _NOTHING
+        known = self.known(n_users, noisy, noise_sd, rank)
+        supported, taste = known.learned, NOTHING
         if rank:
             users.scale(known.scale, known.first)
             start = np.random.default_rng(seed).standard_normal((int(known.learned.sum()), rank))
@@ -270,31 +268,68 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 start = parts.start()
             taste, noisy, noise_sd = self._power_iteration(users, known, start, gate)
             supported = supported | self._learned(noisy, noise_sd, rank)
-        popularity = _popularity(noisy, noise_sd)
+        counted_sd = gate.noise_sd("number of users") if gate.is_planned("number of users") else 0.0
+        kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
+        return kept.to_arrays() | self.served(known, noisy, noise_sd, taste, supported)
+
+    def served(
+        self, known: Known, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
+    ) -> dict[str, Any]:
+        """What a model file serves users with, from the item weights and what is known of taste."""
+        popularity = relative_weights(noisy, noise_sd)
+        rank = taste.vectors.shape[1]
         # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
         length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.popularity_gain)
-        factors = np.zeros((n_items, rank), dtype=np.float32)
+        factors = np.zeros((len(noisy), rank), dtype=np.float32)
         if rank:
             vectors = taste.vectors * np.sqrt(taste.gains)
             factors[known.learned] = length * vectors / known.scale[known.learned, None]
         return {
             "center": np.float64(0.0),
-            "item_bias": np.where(
-                supported, popularity, noisy / max(noisy.max(), noise_sd, _SMALLEST_WEIGHT)
-            ),
+            "item_bias": np.where(supported, popularity, noisy / max(noisy.max(), noise_sd, SMALLEST_WEIGHT)),
             "item_factors": factors,
             "history_weight": known.scale**2,
             "supported": supported.astype(np.uint8),
             "directions": np.int64((taste.certain > _STANDS_OUT).sum()),
         }
 
-    def _known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> _Known:
+    # the later weeks of a season: weekly_eigenrec.py
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return plan_of(weekly_rounds(self._rank(domain)), budget, fraction)
+
+    def go_on(self, users: LikingUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+        if "learned_items" in last:
+            return week_of_pairs(self, users, gate, last)
+        return week(self, users, gate, last)
+
+    def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
+        """As `Estimator.moved`; where items recommend items, the learned ones stay as they are."""
+        found = dict(super().moved(arrays, position))
+        if "learned_items" in arrays:
+            learned = arrays["learned_items"]
+            place = np.full(len(arrays["supported"]), -1)
+            place[position[position >= 0]] = np.flatnonzero(position >= 0)
+            if (place[learned] < 0).any():
+                raise InputError(
+                    "Items recommend items in this model, and one that it learned cannot be retired within a"
+                    " season; keep it in the catalogue."
+                )
+            order = np.argsort(place[learned])
+            found["learned_items"] = place[learned][order].astype(np.int32)
+            found["item_factors"] = arrays["item_factors"]
+            if (np.diff(order) < 0).any():
+                raise InputError("A catalogue that grows keeps the order of the items that it had.")
+        return found
+
+    def known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> Known:
+        """What follows from the released item weights."""
         learned = self._learned(noisy, noise_sd, rank)
-        popularity = _popularity(noisy, noise_sd)
+        popularity = relative_weights(noisy, noise_sd)
         scale = np.where(learned, popularity**self.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
-        first = np.floor(first / _grid(first)) * _grid(first)  # which leaves its grid as it is
-        return _Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
+        first = np.floor(first / grid(first)) * grid(first)  # which leaves its grid as it is
+        return Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
 
     def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
         """The items of largest released weight; more than the rank."""
@@ -305,16 +340,16 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return learned
 
     def _power_iteration(
-        self, users: LikingUsers, known: _Known, start: Array, gate: Gate
-    ) -> tuple[_Taste, Array, float]:
+        self, users: LikingUsers, known: Known, start: Array, gate: Gate
+    ) -> tuple[Taste, Array, float]:
         """What was found of taste, and the item weights with their noise, which may be less by now.
 
         Where nothing stands out yet and the heaviest items are not well known, a round releases the weights
         again, beside its sums or instead of them.
         """
         first = known.first[known.learned]
-        probe = _apart(start, first)
-        vectors, taste = np.zeros((len(known.learned), start.shape[1])), _NOTHING
+        probe = apart(start, first)
+        vectors, taste = np.zeros((len(known.learned), start.shape[1])), NOTHING
         weights, weights_sd, part = known.noisy, known.noise_sd, min(_MOST_OF_FIRST, 1 - known.told)
         for step in range(1, self.iterations + 1):
             label = self._label(step)
@@ -324,10 +359,11 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             if part > 0:
                 again, noisy = np.split(noisy, [len(weights)])
                 variance = noise_sd**2 / part
-                weights = weights + (again - weights) * weights_sd**2 / (weights_sd**2 + variance)
-                weights_sd *= math.sqrt(variance / (weights_sd**2 + variance))
+                total = max(weights_sd**2 + variance, 1e-300)  # without noise both are 0
+                weights = weights + (again - weights) * weights_sd**2 / total
+                weights_sd *= math.sqrt(variance / total)
             if part < 1:
-                sums = _apart(noisy.reshape(probe.shape), first)
+                sums = apart(noisy.reshape(probe.shape), first)
                 taste = known.taste(probe, sums, noise_sd / math.sqrt(1 - part))
                 probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
             if step > 1:
@@ -346,7 +382,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return parts.has_pairs()
 
     def _of_pairs(
-        self, users: LikingUsers, known: _Known, matrix: Array, rank: int, gate: Gate
+        self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate
     ) -> dict[str, Any]:
         """The matrix again in every round, then items that recommend items."""
         precision = _precision(gate.noise_sd("item matrix"))
@@ -355,8 +391,11 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             again = gate.release(self._label(step), users.item_matrix(known.learned, signed(1.0)))
             own = _precision(gate.noise_sd(self._label(step)))
             precision, total = precision + own, total + own * again
-        noise_sd = math.sqrt(0.5 / precision) if gate.private else 0.0
-        parts = ItemMatrix.of(unpacked(total / precision), noise_sd, rank)
+        return self.served_pairs(known, total / precision, precision if gate.private else 0.0, rank)
+
+    def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> dict[str, Any]:
+        """What a model file serves users with where items recommend items; 0 is a precision without noise."""
+        parts = ItemMatrix.of(unpacked(matrix), math.sqrt(0.5 / precision) if precision else 0.0, rank)
         scale, along = known.scale[known.learned], known.first[known.learned]
         along = along / np.linalg.norm(along)
         weights = parts.weights(along, _ALONG_POPULARITY * known.n_users) * scale[:, None] / scale
@@ -367,6 +406,12 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "learned_items": np.flatnonzero(known.learned).astype(np.int32),
             "supported": known.learned.astype(np.uint8),
             "directions": np.int64(parts.certain),
+            "state/pairs": matrix,
+            "state/pairs_precision": np.float64(precision),
+            "state/users": np.array([known.n_users, 0.0]),
+            "state/item_weights": known.noisy,
+            "state/item_scale": known.scale,
+            "state/item_first": known.first,
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -416,7 +461,7 @@ class LikingUsers(Users):
         and of its part along popularity, and an integer combination of them.
         """
         users, likes, step = self._factors(vectors), self._ratings.transposed, spacing(_LONGEST)
-        along_step = step / _grid(self._first)
+        along_step = step / grid(self._first)
         room = self._room(users.shape[1], step, along_step)
         sums = residual_sums(
             likes.indptr,
@@ -448,7 +493,7 @@ class LikingUsers(Users):
         that is computed from them is exact.
         """
         matrix, step = self._ratings.matrix, spacing(_LONGEST_IN_MATRIX * CLIP_MARGIN, FACTOR_BITS)
-        along_step = step / _grid(self._first)
+        along_step = step / grid(self._first)
         room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / self._longer)
         rows = sp.csr_array(matrix, dtype=np.float64, copy=True)
         rows.data = np.repeat(room * self._user_weight, np.diff(rows.indptr)) * self._scale[rows.indices]
@@ -476,103 +521,10 @@ class LikingUsers(Users):
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
 
 
-class _Taste(NamedTuple):
-    """Directions of taste, and what of each is taken for real.
-
-    Attributes
-    ----------
-    vectors : ndarray of shape (number of learned items, rank)
-        Orthonormal, in the order of `certain`.
-    values : ndarray of shape (rank,)
-        Their singular values.
-    gains, certain : ndarrays of shape (rank,)
-        From 0 to 1: what a direction counts in the scores, and what of it is beyond doubt.
-    """
-
-    vectors: Array
-    values: Array
-    gains: Array
-    certain: Array
-
-
-class _Known(NamedTuple):
-    """What was released of the items before the rounds: their weights and what follows from them."""
-
-    n_users: float
-    noisy: Array
-    noise_sd: float
-    learned: NDArray[np.bool_]
-    popularity: Array
-    scale: Array
-    first: Array
-
-    @property
-    def told(self) -> float:
-        """What so few likes a user tell of taste, 0 to 1."""
-        likes = (self.noisy[self.learned].sum() / self.n_users) ** 2  # a user, about
-        return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
-
-    def taste(self, probe: Array, sums: Array, noise_sd: float) -> _Taste:
-        """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
-
-        A direction is held against three things that are no taste: the noise; what items owe to themselves,
-        as a user's row meets itself; and what so many users would show by chance.
-        """
-        (height, rank), n_users = sums.shape, self.n_users
-        left, values, right = svd(sums, full_matrices=False, lapack_driver="gesvd")
-        values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
-        spread = (self.popularity * self.scale**2)[self.learned]
-        lengths = max(float((probe * sums).sum()), 1e-9)  # sum of the users' norms of factors
-        own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
-        own = np.maximum(own, 1e-9 * values)
-        ratio = np.einsum("jk,jk->k", left, probe @ right.T) * n_users / lengths / own  # users a dimension
-        ratio = np.clip(ratio, _LEAST_RATIO, height)
-        above = np.maximum(1 - height * (noise_sd / values) ** 2, 0.0)
-        clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
-        taste = _beyond_chance(values * clear / own, ratio)
-        certain = clear * taste
-        # what is mostly chance is worth less than its part, unless there is more that is certain
-        trust = (certain * taste).sum() ** 2
-        trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
-        lenient = above * _beyond_chance(values / own, (1 - rich) * ratio)
-        gains = trust * lenient + (1 - trust) * certain * taste
-        gains *= self.told
-        order = np.argsort(-certain, kind="stable")
-        return _Taste(left[:, order], values[order], gains[order], certain[order])
-
-
-_NOTHING = _Taste(np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
-
-
-def _beyond_chance(size: Array, ratio: Array) -> Array:
-    """Part of an eigenvector's share that is no chance, 0 to 1, from its eigenvalue in units of the noise.
-
-    Of a covariance matrix that is the identity but for some spikes, from a sample of 1 / ``ratio`` rows a
-    dimension: the square of the cosine between the sample's vector and the true one (Donoho, Gavish and
-    Johnstone 2018, table 2), times the spike's share of the true eigenvalue. 0 up to the edge of what there
-    is without spikes.
-    """
-    shifted = size + 1 - ratio
-    spike = np.maximum((shifted + np.sqrt(np.maximum(shifted**2 - 4 * size, 0.0))) / 2, 1 + 1e-9)
-    cosine = np.maximum(1 - ratio / (spike - 1) ** 2, 0.0) / (1 + ratio / (spike - 1))
-    return np.where(size > (1 + np.sqrt(ratio)) ** 2, cosine * (1 - 1 / spike), 0.0)
-
-
-def _popularity(noisy: Array, noise_sd: float) -> Array:
-    """Item weights over the largest, none smaller than its noise."""
-    weights = np.maximum(noisy, max(noise_sd, _SMALLEST_WEIGHT))
-    return weights / weights.max()
-
-
 def _likes(ratings: Ratings) -> sp.csr_array:
     """Ones where there is a rating."""
     matrix = ratings.matrix
     return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _grid(first: Array) -> float:
-    """The step, a power of two, of which a popularity vector's entries are made multiples."""
-    return 2.0 ** (math.ceil(math.log2(first.max())) - _POPULARITY_BITS)
 
 
 def _matrix_share(signal: float) -> float:
@@ -585,8 +537,3 @@ def _matrix_share(signal: float) -> float:
 def _precision(noise_sd: float) -> float:
     """What a release counts for in a mean of several."""
     return noise_sd**-2.0 if noise_sd else 1.0
-
-
-def _apart(block: Array, direction: Array) -> Array:
-    """Columns less their part along a vector."""
-    return block - np.outer(direction, direction @ block / (direction @ direction))

@@ -43,9 +43,9 @@ Array = NDArray[Any]
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.1, 0.01, 0.02, 0.26, 0.6
 #: Bound of a user's weighted residuals for the biases, in units of the root of the residual variance.
-_BIAS_CLIP = 0.5
+_BIAS_CLIP = 0.35
 #: Bound of the factors' sums, as a multiple of that of the last round of the first training.
-_FACTOR_CLIP = 1.0
+_FACTOR_CLIP = 0.85
 #: A user's squared residual counts for at most this many times the last released residual variance.
 _RESIDUAL_BOUND = 4.0
 #: Drift of the users' second moments from week to week, as a part of their mean.

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
+from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.billboard import Billboard
+from hushrec.continuing import _moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError
 from hushrec.gate import LocalGate
@@ -24,6 +25,9 @@ MODELS = {
     "private-als, users counted": PrivateALS(rank=2, features=False, iterations=1, bias_rounds=0),
     "item-bias": ItemBias(),
     "popular": Popular(),
+    "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
+    "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
+    "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_from=4.0),
 }
 everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -75,7 +79,7 @@ def test_a_week_releases_what_was_planned_and_saves_no_more(model):
             return released[-1][1]
 
     plan = model.weekly_releases(BUDGET, DATA.domain, accountant.part())
-    last = dict(first.arrays) | {f"state/{name}": each for name, each in first.state.items()}
+    last = _moved(first, DATA.domain, False)
     arrays = model.go_on(model.users(WEEKS[1]), Recorder(accountant, plan), last)
     assert [label for label, _ in released] == [each.label for each in plan.releases]
     assert math.fsum(each.mu**2 for each in plan.releases) == pytest.approx(BUDGET.mu**2 / 6)
@@ -114,7 +118,7 @@ def test_one_user_moves_a_week_by_no_more_than_its_sensitivity(model, relation):
     season = Season(budget, 4, 0.5)
     first = model.fit(WEEKS[0], SeasonAccountant(season, noise=SeededNoise(1)))
     plan = model.weekly_releases(budget, DATA.domain, season.fraction(1))
-    last = dict(first.arrays) | {f"state/{name}": each for name, each in first.state.items()}
+    last = _moved(first, DATA.domain, False)
     released, base = contributions(model, WEEKS[1], last, plan)
     extremes = [
         {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)},

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Popular, PrivateEigenRec, private_eigenrec
+from hushrec.algorithms import Popular, PrivateEigenRec, likes_taste, private_eigenrec
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.errors import InputError
@@ -131,10 +131,10 @@ def test_what_of_a_sample_eigenvector_is_no_chance() -> None:
         sample = rng.standard_normal((n_rows, 500))
         sample[:, 0] *= math.sqrt(spike)
         values, vectors = np.linalg.eigh(sample.T @ sample / n_rows)
-        found = private_eigenrec._beyond_chance(values[-1:], 500 / n_rows)[0]
+        found = likes_taste.beyond_chance(values[-1:], 500 / n_rows)[0]
         assert abs(found - vectors[0, -1] ** 2 * (1 - 1 / spike)) < 0.06
         assert found == pytest.approx(beyond_chance(values[-1], 500 / n_rows), abs=1e-6)
-    assert private_eigenrec._beyond_chance(np.array([0.0, 1.0, 2.25, 1e9]), 0.25)[:3].sum() == 0
+    assert likes_taste.beyond_chance(np.array([0.0, 1.0, 2.25, 1e9]), 0.25)[:3].sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_contributions_are_whole_steps(top: float) -> None:
         domain = Domain(range(n), rating_range=(0, 1))
         cells = [(f"u{u}", int(i), 1.0) for u in range(9) for i in rng.choice(n, 5, replace=False)]
         users = PrivateEigenRec(rank=3).users(Ratings.from_any(tuple(zip(*cells)), domain))
-        known = PrivateEigenRec(rank=3)._known(9.0, weights, 0.5, 3)
+        known = PrivateEigenRec(rank=3).known(9.0, weights, 0.5, 3)
         users.scale(known.scale, known.first)
         sums = users.item_sums(rng.standard_normal((n, 3)), known.learned)
         steps = sums._take() / sums.step

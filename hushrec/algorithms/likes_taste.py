@@ -1,0 +1,134 @@
+"""What released sums of likes say of taste: directions, and what of each is taken for real.
+
+Functions of released values alone, shared by the first training of :mod:`hushrec.algorithms.private_eigenrec`
+and the later weeks of a season.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import svd
+
+Array = NDArray[Any]
+
+#: Singular values are not taken for smaller than this part of the largest.
+_SMALLEST_VALUE = 1e-3
+#: Steps in the largest entry of the popularity vector, as a power of two.
+_POPULARITY_BITS = 5
+#: With so many certain directions, what chance could show of a further one is half taken for taste.
+_MANY = 5.0
+#: Dimensions a row are not taken for fewer than this: rows are not quite as the theory has them.
+_LEAST_RATIO = 0.1
+#: Learned likes a user up to which no direction counts, and from which all count in full.
+_FEWEST = 2.0, 6.0
+#: Released item weights are not taken for smaller than this, nor than their noise.
+SMALLEST_WEIGHT = 1e-2
+
+
+class Taste(NamedTuple):
+    """Directions of taste, and what of each is taken for real.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (number of learned items, rank)
+        Orthonormal, in the order of `certain`.
+    values : ndarray of shape (rank,)
+        Their singular values.
+    gains, certain : ndarrays of shape (rank,)
+        From 0 to 1: what a direction counts in the scores, and what of it is beyond doubt.
+    probe, sums : ndarray of shape (number of learned items, rank)
+        The vectors that users' rows were multiplied with, and the released sums.
+    noise_sd : float
+        Of the sums.
+    """
+
+    vectors: Array
+    values: Array
+    gains: Array
+    certain: Array
+    probe: Array = np.zeros((0, 0))
+    sums: Array = np.zeros((0, 0))
+    noise_sd: float = 0.0
+
+
+class Known(NamedTuple):
+    """What was released of the items before the rounds: their weights and what follows from them."""
+
+    n_users: float
+    noisy: Array
+    noise_sd: float
+    learned: NDArray[np.bool_]
+    popularity: Array
+    scale: Array
+    first: Array
+
+    @property
+    def told(self) -> float:
+        """What so few likes a user tell of taste, 0 to 1."""
+        likes = (self.noisy[self.learned].sum() / self.n_users) ** 2  # a user, about
+        return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
+
+    def taste(self, probe: Array, sums: Array, noise_sd: float) -> Taste:
+        """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
+
+        A direction is held against three things that are no taste: the noise; what items owe to themselves,
+        as a user's row meets itself; and what so many users would show by chance.
+        """
+        (height, rank), n_users = sums.shape, self.n_users
+        left, values, right = svd(sums, full_matrices=False, lapack_driver="gesvd")
+        values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
+        spread = (self.popularity * self.scale**2)[self.learned]
+        lengths = max(float((probe * sums).sum()), 1e-9)  # sum of the users' norms of factors
+        own = np.einsum("jk,j,jk->k", left, spread / spread.sum(), probe @ right.T) * n_users**2 / lengths
+        own = np.maximum(own, 1e-9 * values)
+        ratio = np.einsum("jk,jk->k", left, probe @ right.T) * n_users / lengths / own  # users a dimension
+        ratio = np.clip(ratio, _LEAST_RATIO, height)
+        above = np.maximum(1 - height * (noise_sd / values) ** 2, 0.0)
+        clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
+        taste = beyond_chance(values * clear / own, ratio)
+        certain = clear * taste
+        # what is mostly chance is worth less than its part, unless there is more that is certain
+        trust = (certain * taste).sum() ** 2
+        trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
+        lenient = above * beyond_chance(values / own, (1 - rich) * ratio)
+        gains = trust * lenient + (1 - trust) * certain * taste
+        gains *= self.told
+        order = np.argsort(-certain, kind="stable")
+        return Taste(left[:, order], values[order], gains[order], certain[order], probe, sums, noise_sd)
+
+
+NOTHING = Taste(np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def beyond_chance(size: Array, ratio: Array) -> Array:
+    """Part of an eigenvector's share that is no chance, 0 to 1, from its eigenvalue in units of the noise.
+
+    Of a covariance matrix that is the identity but for some spikes, from a sample of 1 / ``ratio`` rows a
+    dimension: the square of the cosine between the sample's vector and the true one (Donoho, Gavish and
+    Johnstone 2018, table 2), times the spike's share of the true eigenvalue. 0 up to the edge of what there
+    is without spikes.
+    """
+    shifted = size + 1 - ratio
+    spike = np.maximum((shifted + np.sqrt(np.maximum(shifted**2 - 4 * size, 0.0))) / 2, 1 + 1e-9)
+    cosine = np.maximum(1 - ratio / (spike - 1) ** 2, 0.0) / (1 + ratio / (spike - 1))
+    return np.where(size > (1 + np.sqrt(ratio)) ** 2, cosine * (1 - 1 / spike), 0.0)
+
+
+def relative_weights(noisy: Array, noise_sd: float) -> Array:
+    """Item weights over the largest, none smaller than its noise."""
+    weights = np.maximum(noisy, max(noise_sd, SMALLEST_WEIGHT))
+    return weights / weights.max()
+
+
+def grid(first: Array) -> float:
+    """The step, a power of two, of which a popularity vector's entries are made multiples."""
+    return 2.0 ** (math.ceil(math.log2(first.max())) - _POPULARITY_BITS)
+
+
+def apart(block: Array, direction: Array) -> Array:
+    """Columns less their part along a vector."""
+    return block - np.outer(direction, direction @ block / (direction @ direction))
