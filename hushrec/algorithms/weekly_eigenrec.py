@@ -1,8 +1,9 @@
 """Private EigenRec from week to week: the sums of the last round again, with the noise of a week's slice.
 
-A week goes on from the last vectors. Those that users' rows are multiplied with stay the same over the season,
+A week goes on from the last vectors. Those that users' rows are multiplied with stay the same over a season,
 so that the sums of all weeks are measurements of one thing, which a Kalman filter puts together: new vectors
-every few weeks would begin anew with what noise hides (docs/seasons.md). Sensitivities are those of the first training: docs/proofs/private-eigenrec.md.
+every few weeks would begin anew with what noise hides (docs/seasons.md). Sensitivities are those of the first
+training: docs/proofs/private-eigenrec.md.
 """
 
 from __future__ import annotations
