@@ -4,6 +4,7 @@ import { load, type Model } from "./hushrec.js";
 const KEPT = "hushrec ratings";
 const LISTED = 10;
 const FOUND = 5;
+const MOST_WAITED = 3000;
 
 /** What a page may still do once the model is loaded: nothing that reaches a network (docs/device-security.md). */
 const NOTHING = [
@@ -32,7 +33,7 @@ async function start(): Promise<void> {
     const [model, titles] = await Promise.all([
       load(new URL(address ?? "model.hush", document.baseURI)),
       named ? fetch(new URL(named, document.baseURI)).then((found) => found.json() as Promise<Record<string, string>>) : {},
-      navigator.serviceWorker?.register("service-worker.js").then(() => navigator.serviceWorker.ready).catch(() => {}),
+      keepPage(),
     ]);
     lock();
     new Page(model, titles);
@@ -40,6 +41,13 @@ async function start(): Promise<void> {
     get("status").textContent = (error as Error).message;
     get("status").classList.add("failed");
   }
+}
+
+/** Keeps the page's own files for when there is no network; where that fails the page works all the same. */
+async function keepPage(): Promise<void> {
+  const late = new Promise((done) => setTimeout(done, MOST_WAITED));
+  const kept = navigator.serviceWorker?.register("service-worker.js").then(() => navigator.serviceWorker.ready);
+  await Promise.race([kept, late]).catch(() => {});
 }
 
 /** The second policy, and the count of what was asked for since. */
@@ -64,6 +72,8 @@ function lock(): void {
 class Page {
   private readonly ratings = new Map<string, number>();
   private readonly grades: number[];
+  /** Ids, and their titles as they are searched. */
+  private readonly names: [string, string][];
 
   constructor(
     private readonly model: Model,
@@ -72,6 +82,7 @@ class Page {
     const { low, high, likes } = model.domain;
     const steps = Number.isInteger(high - low) && high - low <= 10 ? high - low : 4;
     this.grades = likes ? [1] : Array.from({ length: steps + 1 }, (_, k) => low + (k * (high - low)) / steps);
+    this.names = Object.entries(titles).map(([item, title]) => [item, title.toLowerCase()]);
     this.recall();
     this.tellPrivacy();
     get("search").oninput = () => this.find();
@@ -89,16 +100,16 @@ class Page {
 
   private find(): void {
     const text = get<HTMLInputElement>("search").value.trim();
-    const byTitle = Object.keys(this.titles).length > 0;
-    const found = byTitle ? this.byTitle(text.toLowerCase()) : this.model.items.search(text, FOUND);
+    const found = this.names.length ? this.byTitle(text.toLowerCase()) : this.model.items.search(text, FOUND);
     get("found").replaceChildren(...found.map((item) => make("li", {}, this.grading(item, "found"))));
     get("found-status").textContent = !text ? "" : found.length < FOUND ? `${found.length || "No"} found` : `The first ${FOUND} found`;
   }
 
   private byTitle(text: string): string[] {
     const found: string[] = [];
-    for (const [item, title] of text ? Object.entries(this.titles) : []) {
-      if (found.length < FOUND && title.toLowerCase().includes(text) && this.model.items.has(item)) found.push(item);
+    for (const [item, title] of text ? this.names : []) {
+      if (found.length === FOUND) break;
+      if (title.includes(text) && this.model.items.has(item)) found.push(item);
     }
     return found;
   }

@@ -51,6 +51,32 @@ export async function checkParity(browser, site, report) {
   await page.close();
 }
 
+/** A model is fetched once; the kept copy is used where the server says so, where it is the one asked for, and never unchecked. */
+export async function checkKept(browser, site, report) {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${site.address}/bare.html`);
+  site.asked.length = 0;
+  const load = (options) => page.evaluate(async (options) => (await (await import("/hushrec.js")).load("/model.hush", options)).digest, options);
+  const statuses = [];
+  page.on("response", (response) => response.url().endsWith("/model.hush") && statuses.push(response.status()));
+  const digest = await load({});
+  await page.waitForFunction(async () => (await (await caches.open("hushrec")).keys()).length === 1);
+  const [again, pinned] = [await load({}), await load({ digest })];
+  await page.evaluate(async () => {
+    const store = await caches.open("hushrec");
+    const [key] = await store.keys();
+    const kept = await store.match(key);
+    const bytes = new Uint8Array(await kept.arrayBuffer());
+    bytes[bytes.length >> 1] ^= 1;
+    await store.put(key, new Response(bytes, { headers: kept.headers }));
+  });
+  const mended = await load({ digest });
+  const same = [again, pinned, mended].every((found) => found === digest);
+  report("a kept model is used where nothing changed, and fetched again where it was damaged", same && statuses.join() === "200,304,304,200", statuses.join(", "));
+  await context.close();
+}
+
 export async function checkDamaged(browser, site, damaged, report) {
   const page = await browser.newPage();
   await page.goto(`${site.address}/bare.html`);

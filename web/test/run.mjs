@@ -46,6 +46,7 @@ try {
   const site = await browserChecks.testSite(VECTORS, demo);
   await browserChecks.checkParity(browser, site, report);
   await browserChecks.checkDamaged(browser, site, Array.from({ length: 1000 }, (_, k) => damagedFile(model, draw, k % 4)), report);
+  await browserChecks.checkKept(browser, site, report);
   await browserChecks.checkVisit(browser, site, report, SCREENSHOTS);
   await browserChecks.checkKinds(browser, site, ["both", "popular", "one-bit-user", "private-eigenrec of likes"].map(modelOf), report);
   await browserChecks.checkPlants(browser, site, report);
