@@ -80,7 +80,7 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     )
     yield "private-als of an awkward range", trained(PrivateALS(**PRIVATE), awkward), False
     yield "private-als of hostile ids", trained(PrivateALS(**PRIVATE), Domain(HOSTILE_IDS, (1, 5))), False
-    yield "private-eigenrec", trained(PrivateEigenRec(**LIKES, like_from=4.0)), False
+    yield "private-eigenrec", trained(PrivateEigenRec(**LIKES, like_from=4.0, learned_items=12)), False
     yield "private-eigenrec of likes", trained(PrivateEigenRec(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
@@ -94,7 +94,7 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
         False,
     )
-    yield "one-bit-user", trained(UserLevelOneBit(**PRIVATE, threshold=3.5)), False
+    yield "one-bit-user", trained(UserLevelOneBit(**PRIVATE, threshold=3.0)), False
     yield "als", trained(ALS(rank=5), epsilon=math.inf), False
     yield "als of likes", trained(ALS(rank=5, unobserved_weight=0.1), epsilon=math.inf), True
     yield "dpals", trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5)), False

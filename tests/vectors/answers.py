@@ -13,15 +13,15 @@ _LISTED = 20
 def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     """Predictions of all items, all items ranked with their scores, and the list, for one history.
 
-    Ratings that cannot be used are refused by the methods for one user, and the sentence is recorded; the
-    rest is what the other ratings give.
+    Ratings that cannot be used are refused by the methods for one user, and which item the sentence names is
+    recorded; the rest is what the other ratings give.
     """
     rows = Ratings.of_user(pairs, model.domain)
     refused = None
     try:
         model.recommend(pairs)
     except InputError as error:
-        refused = str(error)
+        refused = next(item for item, _ in pairs if repr(item) in str(error))
     ((ranked, scores),) = model.top_columns(rows, model.domain.n_items, exclude_seen=False)
     ((listed, _),) = model.top_columns(rows, _LISTED)
     return {
@@ -34,11 +34,11 @@ def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def similar_to(model: Billboard, column: int) -> dict[str, Any]:
-    """Items similar to one, or the sentence that refuses."""
+    """Items similar to one; or whether the model cannot compare any, or not this one."""
     items = model.domain.items
     try:
         found = model.similar_items(items[column], 5)
     except InputError as error:
-        return {"item": column, "refused": str(error)}
+        return {"item": column, "refused": "this one" if repr(items[column]) in str(error) else "all"}
     places = [next(i for i, other in enumerate(items) if other is item) for item, _ in found]
     return {"item": column, "items": places, "cosines": [round(float(x), _DIGITS) for _, x in found]}

@@ -88,12 +88,12 @@ class Recommender {
     const { section } = this;
     if (this.directions === undefined && this.isPrivate && !section.learned) {
       throw new InputError(
-        "This model does not know which of its directions stand out of the noise, so items cannot be compared; train for lists, or for both.",
+        "This model cannot tell what it learned of people's tastes from noise, so items cannot be compared; train for lists, or for both.",
       );
     }
     if (this.directions === 0) {
       throw new InputError(
-        "No direction of taste stands out of the noise in this model, so items cannot be compared; train with more users, a larger epsilon, or on likes.",
+        "This model learned nothing of people's tastes beyond chance, so items cannot be compared; train with more users, a larger epsilon, or on likes.",
       );
     }
     const found = section.learned ? this.weightsFor(at!) : this.cosinesWith(at!);

@@ -1,4 +1,5 @@
 // The client by itself, in Node: damaged and forged files, explanations, lists, and what is fetched.
+import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { random, randomModel, signed, takenApart } from "./forge.mjs";
 
@@ -59,11 +60,51 @@ export async function checkClient(hushrec, vectors, report) {
   const same = found.loaded.every((model) => model.recommend([], { n: 5 }).every(({ score }) => Number.isFinite(score)));
   const bounded = found.memory < 4 && !found.otherwise.length && same;
   report("1,000 forged files refused or whole", bounded, `${found.refused} refused, ${found.loaded.length} still whole, memory ${found.memory.toFixed(1)} of a file ${found.otherwise.slice(0, 3)}`);
-  const twins = parts.header.replace(/"serve\/center":/, '"serve/item_bias":{"dtype":"F64","shape":[0],"data_offsets":[0,0]},"serve/center":');
-  found = await refusals(hushrec, [new Uint8Array(signed(twins, [parts.payload])), new Uint8Array(), new Uint8Array(7), new Uint8Array(4096)]);
-  report("a name twice, and files that are none", found.refused === 4, String(found.otherwise));
+  found = await refusals(hushrec, liars(parts));
+  report("overlaps, holes, names and ids twice, files that are none", found.refused === 9, `${found.refused} refused ${found.otherwise}`);
   await checkExplanations(hushrec, vectors, report);
   await checkLists(await Model.read(good), hushrec, report);
+  await checkOrder(hushrec, report);
+}
+
+/** Files whose digests are right and whose headers lie. */
+function liars({ header, payload }) {
+  const lying = (change, bytes = payload) => {
+    const { __metadata__: stored, ...places } = JSON.parse(header);
+    const digests = JSON.parse(stored.digests);
+    change(places);
+    for (const [name, { data_offsets: [begin, end] }] of Object.entries(places)) digests[name] = createHash("sha256").update(bytes.subarray(begin, end)).digest("hex");
+    return new Uint8Array(signed({ __metadata__: { ...stored, digests: JSON.stringify(digests) }, ...places }, [bytes]));
+  };
+  const bias = "serve/item_bias";
+  return [
+    lying((places) => (places[bias].data_offsets[0] -= 64)), // shares bytes with the one before
+    lying((places) => (places[bias].shape = [places[bias].shape[0] - 1])), // less than its bytes
+    lying((places) => delete places[bias]), // a hole
+    lying(() => {}, Buffer.concat([payload, Buffer.alloc(64)])), // bytes that belong to nothing
+    new Uint8Array(signed(header.replace('"serve/center":', `"${bias}":{"dtype":"F64","shape":[0],"data_offsets":[0,0]},"serve/center":`), [payload])),
+    new Uint8Array(randomModel(2, 1, false, { ids: ["12", "12.0"] })),
+    new Uint8Array(randomModel(2, 1, false, { ids: ["a", "a"] })),
+    new Uint8Array(7),
+    new Uint8Array(4096),
+  ];
+}
+
+/** The best of many items against all of them sorted, some recommended before the others. */
+async function checkOrder({ Model }, report) {
+  const [faults, supported] = [[], Uint8Array.from({ length: 3000 }, (_, k) => (k % 7 ? 1 : 0))];
+  for (const some of [supported, supported.map((one) => 1 - one)]) {
+    const model = await Model.read(randomModel(3000, 4, true, { scores: "log-odds", arrays: { "serve/supported": some } }));
+    const ids = Array.from({ length: 3000 }, (_, k) => model.items.at(k));
+    const ratings = [[ids[1], 5], [ids[2], 2]];
+    const scores = model.predict(ratings, ids);
+    const sorted = [...ids.keys()].filter((k) => k !== 1 && k !== 2).sort((a, b) => some[b] - some[a] || scores[b] - scores[a] || a - b);
+    for (const n of [1, 10, 500, 2998]) {
+      const found = model.recommend(ratings, { n }).map(({ item }) => model.items.indexOf(item));
+      if (found.join() !== sorted.slice(0, n).join()) faults.push(`the best ${n}`);
+    }
+  }
+  report("lists of 3,000 items are the first of all in order", !faults.length, faults.join("; "));
 }
 
 /** What a user's items add up to, and that each is what the score follows her rating by. */

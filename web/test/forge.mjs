@@ -50,9 +50,10 @@ export function random(seed) {
   };
 }
 
-/** A private-als model with random factors: so many items, a rank, in bytes or floats. */
-export function randomModel(nItems, rank, int8, privacy = { private: true }) {
-  const [draw, ids] = [random(nItems), Array.from({ length: nItems }, (_, k) => `item-${k}`)];
+/** A private-als model with random factors: so many items, a rank, in bytes or floats; other arrays and words. */
+export function randomModel(nItems, rank, int8, { privacy = { private: true }, scores = "ratings", ids, arrays = {} } = {}) {
+  const draw = random(nItems);
+  ids ??= Array.from({ length: nItems }, (_, k) => `item-${k}`);
   const text = Buffer.from(ids.join(""));
   const offsets = new Uint32Array(nItems + 1);
   ids.forEach((id, k) => (offsets[k + 1] = offsets[k] + id.length));
@@ -64,7 +65,7 @@ export function randomModel(nItems, rank, int8, privacy = { private: true }) {
   }
   const factors = int8 ? { "serve/item_factors_int8": [octets, [nItems, rank]], "serve/item_factors_scale": scale } : { "serve/item_factors": [floats, [nItems, rank]] };
   const header = {
-    sections: { serve: { model: "private-als", settings: {}, scores: "ratings" } },
+    sections: { serve: { model: "private-als", settings: {}, scores } },
     domain: { rating_range: [1, 5], max_ratings_per_user: 10000, declared: true },
     privacy,
   };
@@ -74,6 +75,7 @@ export function randomModel(nItems, rank, int8, privacy = { private: true }) {
     "serve/bias_regularization": [Float64Array.of(3), []],
     "serve/item_bias": Float64Array.from({ length: nItems }, () => draw() - 0.5),
     ...factors,
+    ...arrays,
     "catalogue/text": new Uint8Array(text),
     "catalogue/offsets": offsets,
     "catalogue/kinds": new Uint8Array(nItems),

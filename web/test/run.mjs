@@ -42,7 +42,7 @@ const folder = await mkdtemp(join(tmpdir(), "hushrec-web-"));
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 try {
   const [model, draw] = [modelOf("both"), random(2)];
-  const demo = randomModel(100, 8, false, (await hushrec.Model.read(model)).privacy);
+  const demo = randomModel(100, 8, false, { privacy: (await hushrec.Model.read(model)).privacy });
   const site = await browserChecks.testSite(VECTORS, demo);
   await browserChecks.checkParity(browser, site, report);
   await browserChecks.checkDamaged(browser, site, Array.from({ length: 1000 }, (_, k) => damagedFile(model, draw, k % 4)), report);
