@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 #: Users are served in blocks of about this many scores, so memory does not grow with the catalogue.
 _SCORES_PER_BLOCK = 1 << 22
+#: So many ids are looked up one by one, and more against the whole catalogue.
+_SHORT = 1000
 
 
 class UserState(NamedTuple):
@@ -331,12 +333,15 @@ class Recommender:
     def _rows(self, history: Any) -> tuple[Ratings, bool]:
         if isinstance(history, Ratings):
             return history, False
-        return _own_ratings(history, self.domain, self.scores == "likes"), True
+        return own_ratings(history, self.domain, self.scores == "likes"), True
 
     def _columns(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
             raise InputError(f"items={items!r} is one id; pass a list of item ids.")
-        columns = self.domain.index(items)
+        short = isinstance(items, list | tuple) and len(items) <= _SHORT
+        columns = (
+            np.fromiter(map(self.domain.position, items), np.int64) if short else self.domain.index(items)
+        )
         if (columns < 0).any():
             unknown = list(items)[int(np.argmin(columns))]
             raise InputError(
@@ -351,7 +356,7 @@ class Recommender:
         return np.clip(scores, self.domain.low, self.domain.high)
 
 
-def _own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
+def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
     """One user's ratings, refused where some cannot be used: they are the caller's own, who may be told."""
     if isinstance(history, str | bytes):
         raise InputError(

@@ -19,7 +19,8 @@ from hushrec.errors import HushrecError, InputError
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
     "check", "prepare", "split", "train", "retrain", "evaluate",
-    "recommend", "predict", "similar", "report", "plan", "compare", "tune", "serve-completion",
+    "recommend", "predict", "similar", "report", "plan", "compare", "tune",
+    "export", "serve", "serve-completion",
     "ledger show", "ledger open", "ledger close",
     "season open", "season show", "season close",
     "node submit", "node fetch",

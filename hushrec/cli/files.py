@@ -56,6 +56,14 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
     return folder
 
 
+def page_folder() -> Path:
+    """The page that serves people on their own devices, as it was built."""
+    folder = Path(__file__).parents[1] / "web"
+    if not (folder / "index.html").is_file():
+        raise InputError("This installation of hushrec has no page; install a released package.")
+    return folder
+
+
 def plot_file(path: str | None) -> Path | None:
     """Where a plot goes, if one is asked for."""
     from hushrec.evaluation.plots import needs_matplotlib

@@ -86,8 +86,10 @@ def serve_completion(
     )
     server = CompletionServer(settings, Store(database, settings))
     limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
-    tls = {"certificate": certificate, "key": certificate_key}
-    with Service(server.answer, host=host, port=port, limits=limits, **tls) as service:
+    service = Service(
+        server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
+    )
+    with service:
         show.text(MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
         while True:
             time.sleep(3600)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,11 +18,10 @@ from hushrec.network.messages import Message, Problem, Refusal
 try:
     import anyio
     import uvicorn
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.requests import ClientDisconnect, Request
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
-    raise MissingPackageError("Serving nodes", "outsourcing") from None
+    raise MissingPackageError("A server", "serve") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,51 +38,94 @@ class Limits:
         Of all clients together, open at the same time; more are turned away.
     idle_seconds : float
         A connection that says nothing, and takes nothing, for so long is closed.
+    request_seconds : float
+        A request that has not arrived whole after so long is given up.
     """
 
     body_bytes: int = 16 << 20
     requests_per_second: float = 50.0
     connections: int = 256
     idle_seconds: float = 30.0
+    request_seconds: float = math.inf
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that is no message.
+
+    Attributes
+    ----------
+    content : bytes or memoryview
+    media : str
+        Content-Type.
+    status : int
+        HTTP code.
+    headers : mapping of str to str
+        Besides those of length and type.
+    """
+
+    content: bytes | memoryview
+    media: str = "application/json"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 #: ``answer(method, path parts, token, body)`` returns the reply or raises Refusal or InputError.
 Answer = Callable[[str, list[str], str, bytes], Message]
 
+#: ``respond(request, body)`` does so in the event loop: for answers that take less than a switch of threads.
+Respond = Callable[[Request, bytes], Awaitable[Reply]]
+
+#: ``note(path, status, seconds)`` is told of every reply.
+Note = Callable[[str, int, float], None]
+
+#: Bytes of an answer that are handed to the connection at a time, so that a slow client holds no copy of it.
+_PIECE = 1 << 18
+
 
 class Service:
-    """Serves ``answer`` over HTTP, on the loopback address by default; `url` says where.
+    """Serves answers over HTTP, on the loopback address by default; `url` says where.
 
     Nothing is logged: it would tell who took part when.
 
     Parameters
     ----------
     answer : callable
-        Called in a thread, with the method, the parts of the path, the bearer token and the body.
+        Called in a thread, with the method, the parts of the path, the bearer token and the body; or, with
+        ``in_loop``, a coroutine function of the request and its body.
     host, port : str and int
         Port 0 takes a free one.
+    listening : socket, optional
+        In place of host and port.
     limits : Limits
     certificate, key : path, optional
         PEM files, for HTTPS: the certificate with its chain, and its private key, where that is not in the
         same file.
+    in_loop : bool
+    note : callable, optional
+        Told of every reply.
     """
 
     def __init__(
         self,
-        answer: Answer,
+        answer: Any,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        listening: socket.socket | None = None,
         limits: Limits | None = None,
         certificate: str | None = None,
         key: str | None = None,
+        in_loop: bool = False,
+        note: Note | None = None,
     ) -> None:
         limits = limits or Limits()
+        respond: Respond = answer if in_loop else _in_threads(answer, limits.connections)
         if key is not None and certificate is None:
             raise InputError("A TLS key is of no use without its certificate; pass both.")
         config = uvicorn.Config(
-            _application(answer, limits),
-            http=_Protocol,
+            _application(respond, limits, note),
+            http=type("_Limited", (_Protocol,), {"request_seconds": limits.request_seconds}),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -103,12 +146,7 @@ class Service:
                 f"Cannot serve TLS with certificate {certificate!r} ({error.strerror}); pass PEM files of a"
                 " certificate and of its key."
             ) from None
-        try:
-            listening = socket.create_server((host, port))
-        except OSError as error:
-            raise InputError(
-                f"Cannot listen on {host}:{port} ({error.strerror}); pass a free port."
-            ) from None
+        listening = listening or listen(host, port)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
         self.url = "{}://{}:{}".format("https" if config.is_ssl else "http", *listening.getsockname())
@@ -122,6 +160,15 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening socket; ``shared`` with other sockets of this address, among which clients are divided."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512, reuse_port=shared)
+    except OSError as error:
+        raise InputError(f"Cannot listen on {host}:{port} ({error.strerror}); pass a free port.") from None
 
 
 class Rates:
@@ -143,35 +190,67 @@ class Rates:
             raise Refusal(429, "Too many requests from this address; try again in a second.")
 
 
-def _application(answer: Answer, limits: Limits) -> Any:
-    """``answer`` as an ASGI application; it runs in as many threads as there may be connections."""
-    rates, threads = Rates(limits.requests_per_second), anyio.CapacityLimiter(limits.connections)
+def _in_threads(answer: Answer, most: int) -> Respond:
+    """``answer`` in as many threads as there may be connections."""
+    threads = anyio.CapacityLimiter(most)
+
+    async def respond(request: Request, body: bytes) -> Reply:
+        parts = [unquote(part) for part in request.scope["raw_path"].decode().split("/") if part]
+        raw = await anyio.to_thread.run_sync(
+            lambda: answer(request.method, parts, bearer(request), body).to_json(),
+            abandon_on_cancel=True,
+            limiter=threads,
+        )
+        return Reply(raw)
+
+    return respond
+
+
+def bearer(request: Request) -> str:
+    """The bearer token of a request; empty where there is none."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token if kind == "Bearer" else ""
+
+
+def _application(respond: Respond, limits: Limits, note: Note | None) -> Any:
+    """``respond`` as an ASGI application, behind the limits."""
+    rates = Rates(limits.requests_per_second)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
+        request, start = Request(scope, receive), time.perf_counter()
         try:
             rates.admit(scope["client"][0])
             _check(request, limits.body_bytes)
-            body = await request.body()
-            parts = [unquote(part) for part in scope["raw_path"].decode().split("/") if part]
-            kind, _, token = request.headers.get("Authorization", "").partition(" ")
-            token = token if kind == "Bearer" else ""
-            raw = await anyio.to_thread.run_sync(
-                lambda: answer(request.method, parts, token, body).to_json(),
-                abandon_on_cancel=True,
-                limiter=threads,
-            )
-            status = 200
+            reply = await respond(request, await request.body())
+        except ClientDisconnect:
+            return
         except (Refusal, InputError) as error:
-            status, raw = getattr(error, "status", 400), Problem(str(error)).to_json()
+            reply = Reply(Problem(str(error)).to_json(), status=getattr(error, "status", 400))
         except Exception as error:  # its words may hold somebody's data
-            status, raw = 500, Problem(f"The server failed ({type(error).__name__}).").to_json()
-        headers = {"Connection": "close"} if status >= 400 else {}  # what is left of the request was not read
-        if status in (425, 429, 503):
+            reply = Reply(Problem(f"The server failed ({type(error).__name__}).").to_json(), status=500)
+        headers = dict(reply.headers)
+        if reply.status >= 400:
+            headers |= {"Connection": "close", "Cache-Control": "no-store"}  # the rest was not read
+        if reply.status in (425, 429, 503):
             headers["Retry-After"] = "1"
-        await Response(raw, status, headers, "application/json")(scope, receive, send)
+        await _send(reply, headers, send)
+        if note is not None:
+            note(scope["path"], reply.status, time.perf_counter() - start)
 
     return application
+
+
+async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
+    """Hand a reply to the connection, piece by piece where it is long."""
+    raw = [(key.lower().encode(), value.encode("latin-1")) for key, value in headers.items()]
+    if reply.status != 304:
+        raw.append((b"content-length", str(len(reply.content)).encode()))
+        raw.append((b"content-type", reply.media.encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": raw})
+    content = memoryview(reply.content)
+    for begin in range(0, max(len(content), 1), _PIECE):
+        piece, more = bytes(content[begin : begin + _PIECE]), begin + _PIECE < len(content)
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def _check(request: Request, longest: int) -> None:
@@ -188,16 +267,26 @@ def _check(request: Request, longest: int) -> None:
 class _Protocol(H11Protocol):
     """A connection that is turned away where there are too many, and closed where nothing moves on it."""
 
+    request_seconds = math.inf
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._received, self._unsent, self._moved = b"", 0, self.loop.time()
+        self._began: float | None = None
         if len(self.connections) >= (self.limit_concurrency or 0):
             transport.close()  # the client retries
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         self._received, self._moved = data, self.loop.time()
+        if self._began is None:
+            self._began = self._moved
         super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """What was received is forgotten with the reply."""
+        self._received, self._began = b"", None
+        super().on_response_complete()
 
     def _watch(self) -> None:
         """Hang up if the client was awaited for too long; look again soon."""
@@ -205,7 +294,10 @@ class _Protocol(H11Protocol):
         answering = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
         if unsent != self._unsent or (answering and not unsent):
             self._unsent, self._moved = unsent, now
-        if now - self._moved >= self.timeout_keep_alive:
+        waiting = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        arriving = self._began is not None and waiting
+        late = arriving and now - self._began >= self.request_seconds  # type: ignore[operator]
+        if late or now - self._moved >= self.timeout_keep_alive:
             self.transport.abort()
         elif self in self.connections:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)

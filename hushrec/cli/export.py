@@ -1,0 +1,70 @@
+"""``hushrec export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file, output_folder, page_folder
+from hushrec.cli.options import File, Force, Json
+from hushrec.errors import InputError
+
+
+def export(
+    model: str,
+    /,
+    *,
+    web: Annotated[str | None, Parameter(metavar="DIR")] = None,
+    out: File | None = None,
+    int8: bool = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write MODEL anew for where it is used: a smaller file, or a site that any host of files can show.
+
+    The site is a page whose visitors rate items and get lists in their own browser; nothing is sent.
+
+      hushrec export model.hush --int8 --out small.hush
+      hushrec export model.hush --web site/
+
+    Parameters
+    ----------
+    model
+        A model file.
+    web
+        A folder for the page and the model.
+    out
+        A model file.
+    int8
+        Item factors of one byte with a scale an item.
+    """
+    from hushrec.billboard import load
+    from hushrec.modelfile import write_atomically
+
+    if (web is None) == (out is None):
+        raise InputError("Pass --web DIR for a site, or --out FILE for a model file.")
+    billboard = load(model)
+    if out is not None:
+        target = output_file(out, (model,), force)
+        billboard.save(target, int8=int8)
+        written = [target]
+    else:
+        page, folder = page_folder(), output_folder(str(web))
+        folder.mkdir(exist_ok=True)
+        written = [output_file(str(folder / name), (model,), force) for name in ("model.hush", *page_files())]
+        billboard.save(written[0], int8=int8)
+        for target in written[1:]:
+            write_atomically(target, [(page / target.name).read_bytes()])
+            target.chmod(0o644)
+        written[0].chmod(0o644)
+    sizes = {str(path): path.stat().st_size for path in written}
+    lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
+    show.result(as_json, {"files": sizes}, f"Wrote {web or out}", *lines)
+
+
+def page_files() -> list[str]:
+    """Names of the page's files."""
+    return sorted(path.name for path in Path(page_folder()).iterdir() if path.is_file())

@@ -1,0 +1,124 @@
+"""``hushrec serve``."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.files import page_folder
+from hushrec.cli.options import Count, File, Whole
+from hushrec.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SHORTEST_TOKEN = 32
+
+
+def serve(
+    *models: Annotated[str, Parameter(metavar="MODEL")],
+    demo: bool = False,
+    workers: Count = 1,
+    host: str = "127.0.0.1",
+    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
+    tokens: File | None = None,
+    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
+    body_bytes: Count = 1 << 20,
+    connections: Count = 2000,
+    certificate: File | None = None,
+    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+) -> None:
+    """Serve MODELs: their files, lists for histories that are not kept, and a page that needs no server.
+
+    Each MODEL is a file, or NAME=FILE. A file that is replaced is taken within seconds; one that is damaged
+    is not, and the old model goes on. Nothing of a request is logged or kept. Ends on SIGTERM or Ctrl-C.
+
+      hushrec serve model.hush --demo
+      hushrec serve films=films.hush books=books.hush --workers 2 --tokens tokens.txt
+
+    Parameters
+    ----------
+    models
+        Model files.
+    demo
+        Show the page at the root: a visitor's ratings stay in her browser.
+    workers
+        Processes, each with the models in its memory.
+    host
+        Address to listen on.
+    port
+        0: a free one.
+    tokens
+        Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
+    requests_per_second
+        Of one address on average, in each worker.
+    body_bytes
+        Longest request.
+    connections
+        Open at the same time, in each worker.
+    certificate
+        Of the server and its chain, PEM: serves HTTPS.
+    certificate_key
+        Its private key, PEM.
+    """
+    from hushrec.network.service import Limits
+    from hushrec.server.models import Models
+    from hushrec.server.process import Settings, serve as run
+
+    paths = _named(models)
+    limits = Limits(
+        body_bytes=body_bytes,
+        requests_per_second=requests_per_second,
+        connections=connections,
+        request_seconds=30.0,
+    )
+    settings = Settings(
+        models=paths,
+        tokens=() if tokens is None else _tokens(tokens),
+        page=page_folder() if demo else None,
+        limits=limits,
+        certificate=certificate,
+        key=certificate_key,
+    )
+    Models(paths)  # refused here, in one sentence
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+
+    def ready(url: str) -> None:
+        show.text(f"Serving {', '.join(paths)} on {url}")
+        if demo:
+            show.text(f"Open {url}/ in a browser: what is rated there stays there.")
+
+    run(settings, host, port, workers, ready)
+
+
+def _named(models: tuple[str, ...]) -> dict[str, Path]:
+    """Files by name; the name is the file's where none is given."""
+    found: dict[str, Path] = {}
+    if not models:
+        raise InputError("MODEL is missing: pass a model file, as in hushrec serve model.hush.")
+    for text in models:
+        name, equals, path = text.partition("=")
+        if not equals:
+            name, path = Path(text).stem, text
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{name!r} is no name for an address; write NAME=FILE with letters and digits.")
+        if name in found:
+            raise InputError(f"Two models are named {name}; write NAME=FILE to tell them apart.")
+        found[name] = Path(path)
+    return found
+
+
+def _tokens(path: str) -> list[str]:
+    try:
+        found = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"The tokens {path!r} cannot be read; pass a text file, one token a line.") from None
+    if not found or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found):
+        raise InputError(
+            f"{path!r} must hold bearer tokens of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
+        )
+    return found

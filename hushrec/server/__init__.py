@@ -1,0 +1,1 @@
+"""A server of models that forgets whom it served (docs/serve.md); imported by the command that starts it."""

@@ -1,0 +1,200 @@
+"""Requests to replies. A history lives in the frames that answer it, and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+
+from hushrec.data import Ratings
+from hushrec.network.messages import Refusal
+from hushrec.network.service import Reply, bearer
+from hushrec.server.bodies import BODIES, body_of, openapi
+from hushrec.server.metrics import Metrics
+from hushrec.server.models import Models, Served
+from hushrec.serving import own_ratings
+
+_KEPT_NOWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_ASKED_AGAIN = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+_PAGE = {
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": "frame-ancestors 'none'",  # the page has the rest in itself
+}
+_MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+_MODEL_FILE = "application/octet-stream"
+
+
+class Answers:
+    """What a server answers; a coroutine function of a request and its body.
+
+    Parameters
+    ----------
+    models : Models
+    metrics : Metrics
+    tokens : sequence of str
+        Bearer tokens, one of which a request for somebody's list needs; without any everybody is served.
+    page : Path, optional
+        Folder of a page that is shown at ``/``, with the first model beside it.
+    """
+
+    def __init__(
+        self, models: Models, metrics: Metrics, *, tokens: Sequence[str] = (), page: Path | None = None
+    ) -> None:
+        self._models, self._metrics = models, metrics
+        self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
+        self._page = {} if page is None else _files(page)
+        self._openapi = _json(openapi())
+        self._lists: dict[str, Callable[[Served, dict[str, Any]], list[tuple[str, float]]]] = {
+            "/v1/recommend": _recommended,
+            "/v1/predict": _predicted,
+            "/v1/similar": _similar,
+        }
+        self._said: dict[str, Callable[[Request], Reply]] = {
+            "/v1/privacy": lambda request: Reply(
+                _json(self._asked(request.query_params.get("model")).billboard.privacy.to_dict()),
+                headers=_ASKED_AGAIN,
+            ),
+            "/v1/models": lambda request: Reply(_json(self._listed()), headers=_ASKED_AGAIN),
+            "/openapi.json": lambda request: Reply(self._openapi, headers=_ASKED_AGAIN),
+            "/healthz": lambda request: Reply(b'{"status":"serving"}', headers=_KEPT_NOWHERE),
+            "/metrics": self._measured,
+        }
+
+    async def __call__(self, request: Request, body: bytes) -> Reply:
+        path = request.scope["path"]
+        if path in BODIES:
+            if request.method != "POST":
+                return _other_method("POST")
+            self._let_in(request)
+            asked = body_of(path, body)
+            served = self._asked(asked["model"])
+            found = self._lists[path](served, asked)
+            items = [{"item": item, "score": score} for item, score in found]
+            answer = {"items": items, "model": served.name, "digest": served.digest}
+            return Reply(_json(answer), headers=_KEPT_NOWHERE)
+        known = self._said.get(path) or self._static(path)
+        if known is None:
+            raise Refusal(404, "There is nothing at this address; /openapi.json says what there is.")
+        return known(request) if request.method == "GET" else _other_method("GET")
+
+    def _let_in(self, request: Request) -> None:
+        """Refuse a request without a token where one is needed."""
+        given = hashlib.sha256(bearer(request).encode()).digest()
+        if self._tokens and not any(hmac.compare_digest(given, token) for token in self._tokens):
+            raise Refusal(401, "This server wants a bearer token that it knows.")
+
+    def _asked(self, name: str | None) -> Served:
+        name = self._models.default if name is None else name
+        if name not in self._models:
+            raise Refusal(404, "There is no model of this name; /v1/models lists them.")
+        return self._models[name]
+
+    def _listed(self) -> dict[str, Any]:
+        models = [
+            {
+                "name": each.name,
+                "digest": each.digest,
+                "bytes": len(each.content),
+                "file": f"/models/{each.name}.hush",
+                "by_digest": f"/models/{each.name}/{each.digest}.hush",
+            }
+            for each in self._models.all()
+        ]
+        return {"models": models}
+
+    def _measured(self, request: Request) -> Reply:
+        self._let_in(request)
+        text = self._metrics.text([(each.name, each.digest) for each in self._models.all()])
+        return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_KEPT_NOWHERE)
+
+    def _static(self, path: str) -> Callable[[Request], Reply] | None:
+        """A model's file, by name or by digest, or one of the page's."""
+        for each in self._models.all():
+            if path == f"/models/{each.name}/{each.digest}.hush":
+                return _file(each.content, _MODEL_FILE, each.digest, _FOR_EVER)
+            here = self._page and each.name == self._models.default and path == "/model.hush"
+            if here or path == f"/models/{each.name}.hush":
+                return _file(each.content, _MODEL_FILE, each.digest, _ASKED_AGAIN)
+        found = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
+        return found and _file(*found, _ASKED_AGAIN | _PAGE)
+
+
+def _recommended(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
+    billboard, n = served.billboard, asked["n"]
+    rows = _rows(served, asked)
+    options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
+    ((columns, scores),) = billboard.top_columns(rows, n, **options)
+    return _named(served, columns[0], scores[0])
+
+
+def _predicted(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
+    domain, items = served.billboard.domain, asked["items"]
+    scores = served.billboard.predict(_rows(served, asked), items)[0]
+    return _named(served, np.fromiter(map(domain.position, items), np.int64), scores)
+
+
+def _similar(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
+    domain = served.billboard.domain
+    found = served.billboard.similar_items(asked["item"], asked["n"])
+    return [(domain.item_texts[domain.position(item)].as_py(), score) for item, score in found]
+
+
+def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
+    """Her ratings, all of which can be used."""
+    ratings = asked["ratings"]
+    if isinstance(ratings, list):
+        ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
+    return own_ratings(ratings, served.billboard.domain, served.billboard.scores == "likes")
+
+
+def _named(served: Served, columns: Any, scores: Any) -> list[tuple[str, float]]:
+    texts = served.billboard.domain.item_texts
+    pairs = zip(columns.tolist(), scores.tolist())
+    return [(texts[column].as_py(), score) for column, score in pairs if column >= 0]
+
+
+def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:
+    """A file under its digest, sent whole whatever range is asked for: a range tells what is looked up."""
+    tag = f'"{digest}"'
+
+    def reply(request: Request) -> Reply:
+        known = request.headers.get("If-None-Match", "")
+        if known == "*" or tag in (each.strip().removeprefix("W/") for each in known.split(",")):
+            return Reply(b"", media, 304, headers | {"ETag": tag})
+        return Reply(content, media, 200, headers | {"ETag": tag})
+
+    return reply
+
+
+def _files(folder: Path) -> dict[str, tuple[bytes, str, str]]:
+    """The files of a page: bytes, kind and digest."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _MEDIA:
+            content = path.read_bytes()
+            found[path.name] = content, _MEDIA[path.suffix], hashlib.sha256(content).hexdigest()
+    return found
+
+
+def _other_method(right: str) -> Reply:
+    sentence = {"error": f"This address is asked with {right}."}
+    return Reply(_json(sentence), status=405, headers={"Allow": right})
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,74 @@
+"""How often a server was asked what, with which outcome and how fast: sums over everybody, for Prometheus.
+
+No identity, item, address or size of a body is in it. Every worker counts in a row of its own of an array
+that all share, so that any of them can tell the sum.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+ROUTES = (
+    "/v1/recommend", "/v1/predict", "/v1/similar", "/v1/privacy", "/v1/models", "/openapi.json", "/healthz",
+    "/metrics", "/models", "/page", "/other",
+)  # fmt: skip
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+#: Of a route: replies of 2xx to 5xx, then replies by time, and their seconds.
+_CODES, _WIDTH = 4, 4 + len(_BUCKETS) + 2
+_OWN = ("exchanged", "refused")
+#: Numbers that a worker counts.
+SIZE = len(ROUTES) * _WIDTH + len(_OWN)
+
+
+class Metrics:
+    """The counts of all workers, one of which is this one.
+
+    Parameters
+    ----------
+    shared : buffer of float64
+        `SIZE` numbers a worker.
+    worker : int
+    """
+
+    def __init__(self, shared: Any, worker: int = 0) -> None:
+        self._all = np.frombuffer(shared, np.float64).reshape(-1, SIZE)
+        self._own = self._all[worker]
+
+    def note(self, path: str, status: int, seconds: float) -> None:
+        """Count a reply."""
+        route = path if path in ROUTES else "/models" if path.startswith("/models/") else "/other"
+        start = ROUTES.index("/page" if path == "/" else route) * _WIDTH
+        self._own[start + min(max(status // 100 - 2, 0), _CODES - 1)] += 1
+        self._own[start + _CODES + bisect_left(_BUCKETS, seconds)] += 1
+        self._own[start + _WIDTH - 1] += seconds
+
+    def models(self, exchanged: int, refused: int) -> None:
+        """Say how many model files this worker took and refused."""
+        self._own[-len(_OWN) :] = exchanged, refused
+
+    def text(self, models: list[tuple[str, str]]) -> str:
+        """What Prometheus reads; ``models`` are names and digests."""
+        total = self._all.sum(axis=0)
+        lines = ["# TYPE hushrec_requests_total counter"]
+        seconds = ["# TYPE hushrec_request_seconds histogram"]
+        for place, route in enumerate(ROUTES):
+            row = total[place * _WIDTH : (place + 1) * _WIDTH]
+            for code, count in enumerate(row[:_CODES]):
+                label = f'route="{route}",code="{code + 2}xx"'
+                lines.append(f"hushrec_requests_total{{{label}}} {count:.0f}")
+            counts = np.cumsum(row[_CODES:-1])
+            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts):
+                seconds.append(f'hushrec_request_seconds_bucket{{route="{route}",le="{bound}"}} {count:.0f}')
+            seconds.append(f'hushrec_request_seconds_sum{{route="{route}"}} {row[-1]:.6f}')
+            seconds.append(f'hushrec_request_seconds_count{{route="{route}"}} {counts[-1]:.0f}')
+        for name, count in zip(_OWN, total[-len(_OWN) :]):
+            lines += [
+                f"# TYPE hushrec_models_{name}_total counter",
+                f"hushrec_models_{name}_total {count:.0f}",
+            ]
+        lines.append("# TYPE hushrec_model_info gauge")
+        lines += [f'hushrec_model_info{{model="{name}",digest="{digest}"}} 1' for name, digest in models]
+        return "\n".join([*lines, *seconds, ""])

@@ -1,0 +1,185 @@
+"""The processes of a server: each holds all models and has a socket of its own; a first one minds them."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from hushrec.errors import HushrecError
+from hushrec.network.service import Limits, Service, listen
+from hushrec.server.answers import Answers
+from hushrec.server.metrics import SIZE, Metrics
+from hushrec.server.models import Models, log
+
+#: Seconds between two looks at the model files, and those that a worker has to finish what it was asked.
+_LOOK, _FINISH = 1.0, 10.0
+#: Seconds before a worker that ended is started anew.
+_AGAIN = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a server serves, to whom and how.
+
+    Attributes
+    ----------
+    models : mapping of str to Path
+    tokens : sequence of str
+        As of `Answers`.
+    page : Path or None
+        As of `Answers`.
+    limits : Limits
+        Of each worker.
+    certificate, key : str or None
+        As of a `Service`.
+    """
+
+    models: Mapping[str, Path]
+    tokens: Sequence[str] = ()
+    page: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    certificate: str | None = None
+    key: str | None = None
+
+    def service(self, listening: socket, models: Models, metrics: Metrics) -> Service:
+        """The service of one worker."""
+        return Service(
+            Answers(models, metrics, tokens=self.tokens, page=self.page),
+            listening=listening,
+            limits=self.limits,
+            certificate=self.certificate,
+            key=self.key,
+            in_loop=True,
+            note=metrics.note,
+        )
+
+
+def serve(settings: Settings, host: str, port: int, workers: int, ready: Callable[[str], None]) -> None:
+    """Serve until the process is asked to end (SIGTERM or SIGINT); requests under way are answered first.
+
+    Parameters
+    ----------
+    settings : Settings
+    host, port : str and int
+        Port 0 takes a free one.
+    workers : int
+        Processes that serve.
+    ready : callable
+        Told the address once it answers.
+    """
+    _more_files()
+    stop = threading.Event()
+    before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        if workers == 1:
+            models, metrics = Models(settings.models), Metrics(bytearray(8 * SIZE))
+            with settings.service(listen(host, port), models, metrics) as service:
+                ready(service.url)
+                _look_on(models, metrics, stop)
+        else:
+            _Workers(settings, host, port, workers).run(stop, ready)
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
+    """Exchange models whose files are new, until the end."""
+    parent = os.getppid()
+    while not stop.wait(_LOOK) and os.getppid() == parent:
+        models.look()
+        metrics.models(models.exchanged, models.refused)
+
+
+class _Workers:
+    """Several processes, each with a listening socket that outlives it."""
+
+    def __init__(self, settings: Settings, host: str, port: int, count: int) -> None:
+        self._settings, self._spawn = settings, multiprocessing.get_context("spawn")
+        self._sockets = [listen(host, port, shared=True)]
+        port = self._sockets[0].getsockname()[1]
+        self._sockets += [listen(host, port, shared=True) for _ in range(count - 1)]
+        self._counts = self._spawn.RawArray("d", count * SIZE)
+        self._up: Any = self._spawn.SimpleQueue()
+
+    def run(self, stop: threading.Event, ready: Callable[[str], None]) -> None:
+        """Start all, start anew what ends, end all."""
+        for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.setdefault(name, "1")  # the workers share the cores
+        processes = [self._start(worker) for worker in range(len(self._sockets))]
+        try:
+            urls = [self._first_word(processes, stop) for _ in processes]
+            if not stop.is_set():
+                ready(urls[0])
+            while not stop.is_set():
+                connection.wait([process.sentinel for process in processes], timeout=0.2)
+                for worker, process in enumerate(processes):
+                    if not process.is_alive() and not stop.wait(_AGAIN):
+                        log.error("A worker ended (code %s) and is started anew.", process.exitcode)
+                        processes[worker] = self._start(worker)
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join(_FINISH)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+            for listening in self._sockets:
+                listening.close()
+
+    def _start(self, worker: int) -> Any:
+        arguments = (self._settings, self._sockets[worker], self._counts, worker, self._up)
+        process = self._spawn.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        return process
+
+    def _first_word(self, processes: Sequence[Any], stop: threading.Event) -> str:
+        """The address that a worker says it serves, or its trouble."""
+        while self._up.empty():
+            if stop.wait(0.02):
+                return ""
+            if ended := [each.exitcode for each in processes if not each.is_alive() and self._up.empty()]:
+                raise HushrecError(f"A worker of the server ended as it started (code {ended[0]}).")
+        url, trouble = self._up.get()
+        if trouble:
+            raise HushrecError(trouble)
+        return url
+
+
+def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: Any) -> None:
+    """One worker, until it is told to end."""
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the first process decides
+    _more_files()
+    metrics = Metrics(counts, worker)
+    try:
+        models = Models(settings.models)
+        service = settings.service(listening, models, metrics)
+    except HushrecError as error:
+        up.put(("", str(error)))
+        return
+    with service:
+        up.put((service.url, ""))
+        _look_on(models, metrics, stop)
+
+
+def _more_files() -> None:
+    """As many open connections as the system grants this user."""
+    try:
+        import resource
+    except ImportError:  # Windows grants what there is
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
