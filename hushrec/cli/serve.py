@@ -65,8 +65,8 @@ def serve(
     certificate_key
         Its private key, PEM.
     """
+    from hushrec.modelfile import read
     from hushrec.network.service import Limits
-    from hushrec.server.models import Models
     from hushrec.server.process import Settings, serve as run
 
     paths = _named(models)
@@ -84,7 +84,8 @@ def serve(
         certificate=certificate,
         key=certificate_key,
     )
-    Models(paths)  # refused here, in one sentence
+    for path in paths.values():
+        read(path)  # refused here, in one sentence
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
 
     def ready(url: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.ids import canonical_text, encode_ids, given_ids, is_number, lookup
+from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
 from hushrec.data.keys import check_count
 from hushrec.errors import InputError
 
@@ -141,6 +141,11 @@ class Domain:
         return self._texts
 
     @cached_property
+    def text_list(self) -> list[str]:
+        """The canonical texts as Python has them, to look a few of them up."""
+        return self._texts.to_pylist()
+
+    @cached_property
     def item_column(self) -> pa.Array:
         """The item ids as an Arrow array of their own type, or of text where they are of several types."""
         try:
@@ -171,11 +176,15 @@ class Domain:
 
     def position(self, item: Any) -> int:
         """The position of one item id in the catalogue, or -1: as `index` says, but at once."""
+        if type(item) is str and item[:1] != NO_TEXT:  # most are canonical as they are
+            place = self._places.get(item)
+            if place is not None:
+                return place
         return self._places.get(canonical_text(item), -1)
 
     @cached_property
     def _places(self) -> dict[str | None, int]:
-        return {text: place for place, text in enumerate(self._texts.to_pylist())}
+        return {text: place for place, text in enumerate(self.text_list)}
 
     @classmethod
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:

@@ -27,7 +27,7 @@ _LARGEST = 1 << 53  # from here on floats skip integers
 # the forms in which Python, pandas and CSV files write floats that may have been integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
-_NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
+NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
 #: Types that Arrow cannot number the values of, and others that hold the same.
 _PLAIN = {
     pa.string_view(): pa.large_string(),
@@ -66,8 +66,8 @@ def canonical_text(value: Any, *, exact: bool = True) -> str | None:
 def _text_of(value: Any, exact: bool) -> str | None:
     if isinstance(value, str):
         text = value.strip()
-        if not text.isascii() and (text[0] == _NO_TEXT or not _is_unicode(text)):
-            return _NO_TEXT + (
+        if not text.isascii() and (text[0] == NO_TEXT or not _is_unicode(text)):
+            return NO_TEXT + (
                 text if _is_unicode(text) else "u" + text.encode("utf-8", "surrogatepass").hex()
             )
         if _TEXT_OF_WHOLE_FLOAT.fullmatch(text):
@@ -89,7 +89,7 @@ def _text_of(value: Any, exact: bool) -> str | None:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, (bytes, bytearray, memoryview)):
         decoded = _decoded(bytes(value))
-        return f"{_NO_TEXT}x{bytes(value).strip().hex()}" if decoded is None else _text_of(decoded, exact)
+        return f"{NO_TEXT}x{bytes(value).strip().hex()}" if decoded is None else _text_of(decoded, exact)
     if isinstance(value, Decimal):
         if not value.is_finite() or abs(value.adjusted()) > 1000:
             return None
@@ -118,6 +118,8 @@ def _decoded(cell: bytes) -> str | None:
 
 def parse_rating(value: Any) -> float:
     """The number in one cell; NaN where there is none ("n/a", None, "1_000", a container)."""
+    if type(value) is float:
+        return value
     try:
         if isinstance(value, (bytes, bytearray)):
             value = bytes(value).decode()

@@ -31,7 +31,10 @@ def used_columns(rows: sp.csr_array, *tables: Array) -> tuple[sp.csr_array, list
     """
     if rows.nnz >= rows.shape[1]:
         return rows, list(tables)
-    columns, places = np.unique(rows.indices, return_inverse=True)
+    if rows.shape[0] == 1 and rows.has_canonical_format:
+        columns, places = rows.indices, np.arange(rows.nnz)
+    else:
+        columns, places = np.unique(rows.indices, return_inverse=True)
     data = rows.data, places.astype(rows.indices.dtype), rows.indptr
     return sp.csr_array(data, shape=(rows.shape[0], len(columns))), [table[columns] for table in tables]
 

@@ -20,6 +20,7 @@ try:
     import uvicorn
     from starlette.requests import ClientDisconnect, Request
     from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError:
     raise MissingPackageError("A server", "serve") from None
 
@@ -82,6 +83,9 @@ Note = Callable[[str, int, float], None]
 #: Bytes of an answer that are handed to the connection at a time, so that a slow client holds no copy of it.
 _PIECE = 1 << 18
 
+#: Bytes of a request before its body.
+_LONGEST_HEAD = 1 << 16
+
 
 class Service:
     """Serves answers over HTTP, on the loopback address by default; `url` says where.
@@ -125,7 +129,7 @@ class Service:
             raise InputError("A TLS key is of no use without its certificate; pass both.")
         config = uvicorn.Config(
             _application(respond, limits, note),
-            http=type("_Limited", (_Protocol,), {"request_seconds": limits.request_seconds}),
+            http=_protocol(HttpToolsProtocol if in_loop else H11Protocol, limits.request_seconds),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -264,14 +268,26 @@ def _check(request: Request, longest: int) -> None:
         raise Refusal(413, f"A request has at most {longest:,} bytes.")
 
 
-class _Protocol(H11Protocol):
+def _protocol(parser: Any, seconds: float) -> Any:
+    """A protocol of uvicorn's, with the limits: one parser is strict, the other is fast."""
+    return type("_Protocol", (_Limited, parser), {"request_seconds": seconds})
+
+
+class _Limited:
     """A connection that is turned away where there are too many, and closed where nothing moves on it."""
 
     request_seconds = math.inf
+    # of uvicorn's protocols
+    cycle: Any
+    connections: Any
+    limit_concurrency: int | None
+    loop: Any
+    timeout_keep_alive: float
+    transport: Any
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._received, self._unsent, self._moved = b"", 0, self.loop.time()
+        super().connection_made(transport)  # type: ignore[misc]
+        self._received, self._unsent, self._moved, self._taken = b"", 0, self.loop.time(), 0
         self._began: float | None = None
         if len(self.connections) >= (self.limit_concurrency or 0):
             transport.close()  # the client retries
@@ -281,12 +297,15 @@ class _Protocol(H11Protocol):
         self._received, self._moved = data, self.loop.time()
         if self._began is None:
             self._began = self._moved
-        super().data_received(data)
+        self._taken += len(data)
+        super().data_received(data)  # type: ignore[misc]
+        if self._taken > _LONGEST_HEAD and (self.cycle is None or self.cycle.response_complete):
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
         """What was received is forgotten with the reply."""
-        self._received, self._began = b"", None
-        super().on_response_complete()
+        self._received, self._began, self._taken = b"", None, 0
+        super().on_response_complete()  # type: ignore[misc]
 
     def _watch(self) -> None:
         """Hang up if the client was awaited for too long; look again soon."""
@@ -294,9 +313,8 @@ class _Protocol(H11Protocol):
         answering = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
         if unsent != self._unsent or (answering and not unsent):
             self._unsent, self._moved = unsent, now
-        waiting = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-        arriving = self._began is not None and waiting
-        late = arriving and now - self._began >= self.request_seconds  # type: ignore[operator]
+        arriving = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        late = arriving and self._began is not None and now - self._began >= self.request_seconds
         if late or now - self._moved >= self.timeout_keep_alive:
             self.transport.abort()
         elif self in self.connections:

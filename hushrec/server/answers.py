@@ -151,7 +151,7 @@ def _predicted(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]
 def _similar(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
     domain = served.billboard.domain
     found = served.billboard.similar_items(asked["item"], asked["n"])
-    return [(domain.item_texts[domain.position(item)].as_py(), score) for item, score in found]
+    return [(domain.text_list[domain.position(item)], score) for item, score in found]
 
 
 def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
@@ -163,9 +163,9 @@ def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
 
 
 def _named(served: Served, columns: Any, scores: Any) -> list[tuple[str, float]]:
-    texts = served.billboard.domain.item_texts
+    texts = served.billboard.domain.text_list
     pairs = zip(columns.tolist(), scores.tolist())
-    return [(texts[column].as_py(), score) for column, score in pairs if column >= 0]
+    return [(texts[column], score) for column, score in pairs if column >= 0]
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:

@@ -1,0 +1,303 @@
+"""``make bench-serve``: how many lists a server gives a second, how fast, and whether it stays small and up.
+
+    python -m benchmarks.bench_serve [--seconds 10] [--soak 180] [--swaps 20] [--workers 2]
+
+Everything runs on this machine: the server, and one process that asks over 16 kept connections for the lists
+of users with histories of 20. What the machine has to spare shows in the rate of a Starlette route that
+returns a constant, in the same run and with the same requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CONNECTIONS, HISTORY, RANK, LISTED = 16, 20, 32, 20
+#: Items: lists a second in a closed loop, and milliseconds within which 99 of 100 come at half that rate.
+TARGETS = {10_000: (2000, 30), 100_000: (400, 80)}
+_MOST_GROWTH = 1.05
+
+
+@dataclass
+class Measured:
+    """What one load met."""
+
+    seconds: float = 0.0
+    replies: int = 0
+    errors: int = 0
+    waits: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Replies a second."""
+        return self.replies / self.seconds
+
+    def percentile(self, part: float) -> float:
+        """Milliseconds."""
+        return float(np.percentile(self.waits or [np.inf], part)) * 1e3
+
+
+class Load:
+    """Kept connections to one server, each with at most one request under way."""
+
+    def __init__(self, port: int, requests: list[bytes]) -> None:
+        self._requests, self._port, self._next = requests, port, 0
+        self._selector = selectors.DefaultSelector()
+        self._idle: deque[socket.socket] = deque(self._connected() for _ in range(CONNECTIONS))
+        self._asked: dict[socket.socket, tuple[float, bytearray]] = {}
+
+    def run(self, seconds: float, per_second: float | None = None) -> Measured:
+        """Ask for so long: as fast as replies come, or so many a second whether they come or not."""
+        found, start = Measured(), time.perf_counter()
+        due: deque[float] = deque()
+        planned = 0
+        while (now := time.perf_counter() - start) < seconds or self._asked:
+            if now >= seconds + 10:
+                found.errors += len(self._asked)
+                break
+            if per_second is None:
+                due.extend([now] * (len(self._idle) if now < seconds else 0))
+            else:
+                while planned / per_second <= min(now, seconds):
+                    due.append(planned / per_second)
+                    planned += 1
+            while due and self._idle:
+                self._ask(self._idle.popleft(), start + due.popleft())
+            for key, _ in self._selector.select(0.0005 if per_second else 0.05):
+                self._take(key.fileobj, found)
+        found.seconds = min(now, seconds)
+        found.errors += len(due) if per_second and len(due) > per_second else 0
+        return found
+
+    def _connected(self) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(made, selectors.EVENT_READ)
+        return made
+
+    def _ask(self, connection: socket.socket, asked: float) -> None:
+        self._next = (self._next + 1) % len(self._requests)
+        self._asked[connection] = (asked, bytearray())
+        connection.sendall(self._requests[self._next])
+
+    def _take(self, connection: Any, found: Measured) -> None:
+        """Read what came; a whole reply of 200 counts, all else is an error and a new connection."""
+        try:
+            part = connection.recv(1 << 16)
+        except OSError:
+            part = b""
+        asked, got = self._asked.get(connection, (0.0, bytearray()))
+        got += part
+        head, blank, body = got.partition(b"\r\n\r\n")
+        if part and not blank:
+            return
+        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+        if part and len(body) < int(length or 0):
+            return
+        self._asked.pop(connection, None)
+        if part and head.startswith(b"HTTP/1.1 200"):
+            found.replies += 1
+            found.waits.append(time.perf_counter() - asked)
+            self._idle.append(connection)
+            return
+        found.errors += 1
+        self._selector.unregister(connection)
+        connection.close()
+        self._idle.append(self._connected())
+
+
+def model(n_items: int, path: Path, seed: int = 0) -> Path:
+    """A model of random factors: what is measured does not depend on what was learned."""
+    from hushrec.algorithms import PrivateALS
+    from hushrec.billboard import Billboard
+    from hushrec.data import Domain, realistic
+    from hushrec.privacy import Accountant, Budget
+
+    small = PrivateALS(rank=2, iterations=1).fit(
+        realistic(50, 20, 300, seed=0), Accountant(Budget(2.0, 1e-6))
+    )
+    rng = np.random.default_rng(seed)
+    domain = Domain([f"item {number}" for number in range(n_items)], rating_range=(1, 5))
+    arrays = dict(small.arrays) | {
+        "item_bias": rng.standard_normal(n_items) / 4,
+        "item_factors": (rng.standard_normal((n_items, RANK)) / 4).astype(np.float32),
+        "supported": np.ones(n_items, np.uint8),
+    }
+    made = Billboard(estimator=PrivateALS(rank=RANK), domain=domain, arrays=arrays, privacy=small.privacy)
+    made.save(path)
+    return path
+
+
+def requests_for(n_items: int, count: int = 200) -> list[bytes]:
+    """Requests for the lists of different users."""
+    rng, found = np.random.default_rng(1), []
+    for _ in range(count):
+        items = rng.choice(n_items, HISTORY, replace=False)
+        ratings = {f"item {item}": float(rng.integers(1, 6)) for item in items}
+        body = json.dumps({"ratings": ratings, "n": LISTED}).encode()
+        head = f"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
+        found.append(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    return found
+
+
+@contextmanager
+def served(paths: list[Path], workers: int) -> Iterator[tuple[int, int]]:
+    """A server of these models: its port and its process."""
+    line = [sys.executable, "-m", "hushrec", "serve", *map(str, paths), "--workers", str(workers)]
+    line += ["--port", "0", "--requests-per-second", "1e9"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline().rpartition(":")[2]), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+async def constant(scope: Any, receive: Any, send: Any) -> None:
+    """A Starlette application with one route, which reads its request and returns a constant."""
+    await _constant(scope, receive, send)
+
+
+def _application() -> Any:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def answer(request: Request) -> Response:
+        await request.body()
+        return Response(b'{"items":[]}', media_type="application/json")
+
+    return Starlette(routes=[Route("/v1/recommend", answer, methods=["POST"])])
+
+
+_constant = _application()
+
+
+@contextmanager
+def constant_served(workers: int) -> Iterator[int]:
+    """The constant route, in as many processes, by the same protocol; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    line = [sys.executable, "-m", "uvicorn", "benchmarks.bench_serve:constant", "--port", str(port)]
+    line += ["--workers", str(workers), "--http", "h11", "--log-level", "critical", "--lifespan", "off"]
+    with subprocess.Popen(line, stdin=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
+            time.sleep(1)
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def resident(parent: int) -> int:
+    """Bytes of memory of a process and its children."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = dict(
+                line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line
+            )
+        except OSError:
+            continue
+        if str(parent) in (fields["Pid"].strip(), fields["PPid"].strip()) and "VmRSS" in fields:
+            total += int(fields["VmRSS"].split()[0]) * 1024
+    return total
+
+
+def say(good: bool, sentence: str) -> bool:
+    """Print one target."""
+    print(f"{'PASS' if good else 'SHORT'}  {sentence}", flush=True)
+    return good
+
+
+def main() -> None:
+    """Measure and judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--soak", type=float, default=180.0)
+    parser.add_argument("--swaps", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    good = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with constant_served(given.workers) as port:
+            load = Load(port, requests_for(10_000))
+            load.run(2)
+            base = load.run(given.seconds)
+        print(f"a constant Starlette route: {base.rate:,.0f} a second, load average {os.getloadavg()[0]:.1f}")
+        for n_items, (rate, wait) in TARGETS.items():
+            path = model(n_items, folder / f"m{n_items}.hush")
+            with served([path], given.workers) as (port, process):
+                load = Load(port, requests_for(n_items))
+                load.run(2)
+                closed = load.run(given.seconds)
+                share = closed.rate / base.rate
+                sentence = (
+                    f"{n_items:,} items, closed loop: {closed.rate:,.0f} lists a second (wanted {rate:,}),"
+                )
+                sentence += f" {share:.2f} of the constant route, {closed.errors} errors"
+                good.append(say(closed.rate >= rate and not closed.errors, sentence))
+                opened = load.run(given.seconds, rate / 2)
+                p99 = opened.percentile(99)
+                sentence = f"{n_items:,} items, open loop at {rate // 2:,} a second: p99 {p99:.1f} ms (wanted"
+                sentence += f" {wait}), p50 {opened.percentile(50):.1f} ms, {opened.errors} errors"
+                good.append(say(p99 <= wait and not opened.errors, sentence))
+                if n_items == min(TARGETS):
+                    good += _lasting(load, process, path, given, rate)
+    sys.exit(0 if all(good) else 1)
+
+
+def _lasting(load: Load, process: int, path: Path, given: argparse.Namespace, rate: int) -> list[bool]:
+    """Memory over minutes of load, then exchanges of the model under it."""
+    minute, sizes = given.soak / 3, []
+    errors = 0
+    for _ in range(3):
+        errors += load.run(minute, rate / 4).errors
+        sizes.append(resident(process))
+    growth = sizes[2] / sizes[0]
+    sentence = f"memory of minute 3 over minute 1: {growth:.3f} (wanted {_MOST_GROWTH} at most),"
+    good = [
+        say(growth <= _MOST_GROWTH and not errors, f"{sentence} {sizes[2] / 2**20:.0f} MiB, {errors} errors")
+    ]
+    others = [model(min(TARGETS), path.with_name(f"other{seed}.hush"), seed).read_bytes() for seed in (1, 2)]
+    errors, replies = 0, 0
+    for number in range(given.swaps):
+        fresh = path.with_name("fresh")
+        fresh.write_bytes(others[number % 2])
+        fresh.replace(path)
+        found = load.run(1.5, rate / 4)
+        errors, replies = errors + found.errors, replies + found.replies
+    good.append(
+        say(not errors, f"{given.swaps} exchanges of the model: {errors} errors in {replies:,} requests")
+    )
+    return good
+
+
+if __name__ == "__main__":
+    main()

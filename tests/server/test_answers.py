@@ -1,0 +1,368 @@
+"""What a server answers is what the library says, and nothing of who asked stays."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import hushrec
+from hushrec.network.service import Limits
+from tests.network.test_http import make_files
+from tests.server.conftest import ITEMS, RATINGS, serving
+
+HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
+NAMES = ["als", "both", "private-eigenrec", "item-bias", "small"]
+
+
+def pairs(response) -> list[tuple[str, float]]:
+    assert response.status_code == 200, response.text
+    assert response.headers["cache-control"] == "no-store"
+    return [(each["item"], each["score"]) for each in response.json()["items"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lists_are_those_of_the_library(name: str, server, files) -> None:
+    model = hushrec.load(files[name])
+    asked = {"ratings": HERS, "model": name}
+    assert pairs(server.post("/v1/recommend", **asked)) == model.recommend(HERS)
+    as_pairs = asked | {"ratings": [[item, rating] for item, rating in HERS.items()]}
+    assert pairs(server.post("/v1/recommend", **as_pairs, n=1000)) == model.recommend(HERS, 1000)
+    only = ITEMS[:6]
+    among = pairs(server.post("/v1/recommend", **asked, only=only, exclude_seen=False))
+    assert among == model.recommend(HERS, items=only, exclude_seen=False)
+    assert pairs(server.post("/v1/predict", **asked, items=only)) == [
+        (item, float(score)) for item, score in zip(only, model.predict(HERS, only))
+    ]
+    assert pairs(server.post("/v1/recommend", ratings={}, model=name)) == model.recommend({})
+    assert server.post("/v1/recommend", **asked).json()["digest"] == server.models[name].digest
+    if name in ("als", "both"):
+        found = pairs(server.post("/v1/similar", item=ITEMS[2], n=4, model=name))
+        assert found == model.similar_items(ITEMS[2], 4)
+
+
+def test_the_first_model_answers_where_none_is_named(server) -> None:
+    assert server.post("/v1/recommend", ratings=HERS).json()["model"] == "als"
+    assert server.client.get("/v1/privacy").json() == server.models["als"].billboard.privacy.to_dict()
+    named = server.client.get("/v1/privacy", params={"model": "both"}).json()
+    assert named == server.models["both"].billboard.privacy.to_dict()
+    assert server.client.get("/healthz").json() == {"status": "serving"}
+
+
+def test_files_are_cached_by_their_digest_and_sent_whole(server, files) -> None:
+    """A range, or a piece, would tell which items somebody looks up."""
+    (listed,) = [each for each in server.client.get("/v1/models").json()["models"] if each["name"] == "both"]
+    content = files["both"].read_bytes()
+    assert listed["digest"] == content[-32:].hex() and listed["bytes"] == len(content)
+    by_name, by_digest = server.client.get(listed["file"]), server.client.get(listed["by_digest"])
+    assert by_name.content == by_digest.content == content
+    assert by_name.headers["cache-control"] == "no-cache"
+    assert by_digest.headers["cache-control"] == "public, max-age=31536000, immutable"
+    tag = by_name.headers["etag"]
+    assert tag == by_digest.headers["etag"] == f'"{listed["digest"]}"'
+    for given_tag in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        again = server.client.get(listed["file"], headers={"If-None-Match": given_tag})
+        assert (again.status_code, again.content) == (304, b"")
+    ranged = server.client.get(listed["file"], headers={"Range": "bytes=0-9"})
+    assert ranged.status_code == 200 and ranged.content == content
+    other = listed["by_digest"].replace(listed["digest"], "0" * 64)
+    assert server.client.get(other).status_code == 404
+
+
+def test_the_page_has_the_first_model_beside_it(server, files) -> None:
+    page = server.client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.content == (Path(hushrec.__file__).parent / "web" / "index.html").read_bytes()
+    assert server.client.get("/model.hush").content == files["als"].read_bytes()
+    for name in re.findall(r'(?:src|href)="([a-z.-]+\.(?:js|css))"', page.text):
+        found = server.client.get(f"/{name}")
+        assert found.headers["etag"] == f'"{hashlib.sha256(found.content).hexdigest()}"'
+        assert found.headers["x-content-type-options"] == "nosniff"
+    for path in ("/../pyproject.toml", "/%2e%2e/server/answers.py", "/web", "/index.htm", "/models/als"):
+        assert server.client.get(path).status_code == 404
+
+
+def test_without_the_page_there_is_none(files) -> None:
+    with serving({"als": files["als"]}) as alone:
+        assert alone.client.get("/").status_code == alone.client.get("/model.hush").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/recommend", b"", "no JSON"),
+        ("/v1/recommend", b"\xff", "no JSON"),
+        ("/v1/recommend", b"[" * 30_000, "no JSON"),
+        ("/v1/recommend", b'{"ratings":{"a":' + b"9" * 5000 + b"}}", "no JSON"),
+        ("/v1/recommend", b"[]", "an object with the fields"),
+        ("/v1/recommend", b"{}", "ratings is missing"),
+        ("/v1/recommend", b'{"ratings":null}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":{},"n":0}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":true}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":1e9}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"limit":3}', "no field 'limit'"),
+        ("/v1/recommend", b'{"ratings":{},"model":"other"}', "no model of this name"),
+        ("/v1/recommend", b'{"ratings":{"unknown":3}}', "not in the model's catalogue"),
+        ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: 99}}).encode(), "from 1 to 5"),
+        ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: "x"}}).encode(), "from 1 to 5"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], float("nan")]]}).encode(), "from 1 to 5"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], 10**400]]}).encode(), "from 1 to 5"),
+        ("/v1/recommend", json.dumps({"ratings": [ITEMS[0]]}).encode(), "pairs of both"),
+        ("/v1/recommend", b'{"ratings":{},"only":["unknown"]}', "not in the model's catalogue"),
+        ("/v1/predict", b'{"ratings":{}}', "items is missing"),
+        ("/v1/predict", b'{"ratings":{},"items":[[1]]}', "items is a list"),
+        ("/v1/predict", b'{"ratings":{},"items":["unknown"]}', "not in the model's catalogue"),
+        ("/v1/similar", b'{"item":"unknown"}', "not in the model's catalogue"),
+        ("/v1/similar", b'{"item":{}}', "item is an item id"),
+    ],
+)
+def test_a_bad_body_has_a_clear_answer(path: str, body: bytes, words: str, server) -> None:
+    answer = server.client.post(path, content=body)
+    assert answer.status_code in (400, 404) and answer.headers["cache-control"] == "no-store"
+    sentence = answer.json()["error"]
+    assert words in sentence and "\n" not in sentence
+
+
+def test_requests_that_are_none(server) -> None:
+    long = server.client.post("/v1/recommend", content=b"x" * (1 << 17))
+    assert long.status_code == 413 and "65,536 bytes" in long.json()["error"]
+    assert server.client.get("/v1/recommend").status_code == 405
+    assert server.client.post("/v1/models", content=b"").headers["allow"] == "GET"
+    assert server.client.delete("/v1/models").status_code == 501
+    for raw, code in (
+        (b"nonsense\r\n\r\n", b" 400 "),
+        (b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\n\r\n", b" 411 "),
+        (b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b" 411 "),
+        (b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", b" 4"),
+        (b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: " + b"9" * 30 + b"\r\n\r\n", b" 413 "),
+    ):
+        with socket.create_connection(server.address, timeout=30) as connection:
+            connection.sendall(raw)
+            assert code in connection.recv(65536)
+    endless = b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000
+    with (
+        socket.create_connection(server.address, timeout=30) as connection,
+        pytest.raises(ConnectionError),
+    ):
+        for _ in range(1000):
+            connection.sendall(endless)
+    assert server.client.get("/healthz").status_code == 200
+
+
+def test_tokens(files) -> None:
+    token = "t" * 32
+    with serving({"als": files["als"]}, tokens=["u" * 32, token]) as closed:
+        for headers in ({}, {"Authorization": f"Bearer {token}x"}, {"Authorization": f"Basic {token}"}):
+            for path in ("/v1/recommend", "/v1/predict", "/v1/similar"):
+                refused = closed.client.post(path, content=b"{}", headers=headers)
+                assert refused.status_code == 401 and "bearer token" in refused.json()["error"]
+            assert closed.client.get("/metrics", headers=headers).status_code == 401
+        named = {"Authorization": f"Bearer {token}"}
+        assert closed.client.post("/v1/recommend", json={"ratings": {}}, headers=named).status_code == 200
+        assert closed.client.get("/models/als.hush").status_code == 200  # it is public
+
+
+def test_rates(files) -> None:
+    limits = Limits(requests_per_second=0.5, body_bytes=1000)
+    with serving({"als": files["als"]}, limits) as slow:
+        codes = [slow.post("/v1/recommend", ratings={}).status_code for _ in range(8)]
+    assert codes == [200] * 5 + [429] * 3
+
+
+def test_https(files, tmp_path) -> None:
+    made = make_files(tmp_path)
+    with serving({"als": files["als"]}, certificate=made.certificate, key=made.key) as secure:
+        assert secure.url.startswith("https://")
+        import ssl
+
+        import httpx
+
+        trust = ssl.create_default_context(cafile=made.ca)
+        with httpx.Client(base_url=secure.url, verify=trust, trust_env=False, timeout=30) as client:
+            assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
+
+
+# ---------------------------------------------------------------------- what the document promises
+
+
+def example(schema: dict) -> st.SearchStrategy:
+    """Values of a JSON Schema of the kinds that the document has."""
+    if "oneOf" in schema:
+        return st.one_of(*map(example, schema["oneOf"]))
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if len(kinds) > 1:
+        return st.one_of(*(example(schema | {"type": kind}) for kind in kinds))
+    (kind,) = kinds
+    if kind == "array" and "prefixItems" in schema:
+        return st.tuples(*map(example, schema["prefixItems"])).map(list)
+    if kind == "array":
+        return st.lists(example(schema["items"]), max_size=4)
+    if kind == "object" and "properties" in schema:
+        needed = {name: example(schema["properties"][name]) for name in schema["required"]}
+        rest = {name: example(each) for name, each in schema["properties"].items() if name not in needed}
+        return st.fixed_dictionaries(needed, optional=rest)
+    if kind == "object":
+        return st.dictionaries(
+            st.sampled_from(ITEMS) | st.text(), example(schema["additionalProperties"]), max_size=4
+        )
+    return {
+        "string": st.sampled_from([*ITEMS, *NAMES]) | st.text(),
+        "number": st.integers(1, 5) | st.floats() | st.integers(),
+        "integer": st.integers(schema.get("minimum"), schema.get("maximum")),
+        "boolean": st.booleans(),
+    }[kind]
+
+
+def conforms(value, schema: dict) -> bool:
+    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int}
+    if not isinstance(value, kinds[schema["type"]]):
+        return False
+    if schema["type"] == "object" and "properties" in schema:
+        known = schema["properties"]
+        return set(schema["required"]) <= set(value) and all(conforms(v, known[k]) for k, v in value.items())
+    return schema["type"] != "array" or all(conforms(each, schema["items"]) for each in value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def check_document(server, data, path: str) -> None:
+    document = server.client.get("/openapi.json").json()
+    asked = document["paths"][path]["post"]
+    body = data.draw(example(asked["requestBody"]["content"]["application/json"]["schema"]) | JSON)
+    if isinstance(body, dict) and body and data.draw(st.booleans()):
+        body = body | {data.draw(st.sampled_from(sorted(body))): data.draw(JSON)}
+    answer = server.client.post(path, content=json.dumps(body).encode())
+    described = asked["responses"].get(str(answer.status_code))
+    assert described is not None, (body, answer.text)
+    assert conforms(answer.json(), described["content"]["application/json"]["schema"]), answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_answer_is_one_of_the_document(path: str, data, server) -> None:
+    check_document(server, data, path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar"])
+@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_answer_is_one_of_the_document_at_length(path: str, data, server) -> None:
+    check_document(server, data, path)
+
+
+def test_the_document_knows_every_address(server) -> None:
+    for path, methods in server.client.get("/openapi.json").json()["paths"].items():
+        for method, said in methods.items():
+            if method == "get":
+                answer = server.client.get(path)
+                schema = said["responses"]["200"]["content"]["application/json"]["schema"]
+                assert answer.status_code == 200 and conforms(answer.json(), schema)
+
+
+# ---------------------------------------------------------------------- nothing is kept
+
+NEEDLE = re.compile(rb"needle-[0-9a-f]{32}|3\.0[1-9]{30}")
+ASKING = """
+import http.client, json, secrets, sys
+host, items = sys.argv[1], json.loads(sys.argv[2])
+needle = "needle-" + secrets.token_hex(16)
+kept = http.client.HTTPConnection(host, timeout=30)
+for path, body in [
+    ("/v1/recommend", {"ratings": {items[0]: 5, needle: 3}}),
+    ("/v1/recommend", {"ratings": [[needle, 3]]}),
+    ("/v1/recommend", {"ratings": {items[0]: 5}, "only": [needle]}),
+    ("/v1/recommend", {"ratings": {items[0]: 5}, needle: 1}),
+    ("/v1/predict", {"ratings": {items[0]: 5}, "items": [needle]}),
+    ("/v1/similar", {"item": needle}),
+    ("/v1/recommend", {"ratings": {items[1]: 5}, "model": needle}),
+    ("/" + needle, {}),
+]:
+    kept.request("POST", path, json.dumps(body))
+    answer = kept.getresponse()
+    text = answer.read().decode()
+    assert answer.status in (400, 404), text
+digits = "".join(secrets.choice("123456789") for _ in range(30))
+kept.request("POST", "/v1/recommend", '{"ratings": {"%s": 3.0%s}}' % (items[0], digits))
+assert kept.getresponse().read().startswith(b'{"items"')
+print("asked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def held(pattern: re.Pattern[bytes]) -> list[str]:
+    """Types of the live texts and bytes in which the pattern occurs."""
+    gc.collect()
+    found, seen, waiting = [], set(), [gc.get_objects(), list(sys._current_frames().values())]
+    while waiting:
+        for each in waiting.pop():
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if isinstance(each, str | bytes | bytearray | memoryview):
+                octets = each.encode("utf-8", "replace") if isinstance(each, str) else bytes(each)
+                if pattern.search(octets):
+                    found.append(type(each).__name__)
+            elif not isinstance(each, type(sys)):
+                waiting.append([one for one in gc.get_referents(each) if id(one) not in seen])
+    return found
+
+
+def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatch) -> None:
+    """While the connection is open: no live object, no log, no metric, no file has what the body held."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    caplog.set_level(logging.DEBUG)
+    with serving({"als": files["als"]}) as asked:
+        line = [sys.executable, "-c", ASKING, asked.url.removeprefix("http://"), json.dumps(ITEMS)]
+        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"asked\n"
+            planted = "needle-" + os.urandom(16).hex()  # the search finds what is there
+            assert held(NEEDLE)
+            planted = ""
+            assert held(NEEDLE) == [], planted
+            measured = asked.client.get("/metrics").text
+            process.communicate(b"\n")
+        assert process.returncode == 0
+    assert not NEEDLE.search(measured.encode())
+    assert 'hushrec_requests_total{route="/v1/recommend",code="4xx"} 5' in measured
+    assert 'hushrec_requests_total{route="/v1/recommend",code="2xx"} 1' in measured
+    written = "\n".join([record.getMessage() for record in caplog.records] + list(capfd.readouterr()))
+    assert not NEEDLE.search(written.encode())
+    assert not [record for record in caplog.records if record.name.startswith(("uvicorn", "hushrec"))]
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_metrics_know_nobody(server) -> None:
+    """Of two histories of different sizes the metrics differ in times only."""
+    server.post("/v1/recommend", ratings={ITEMS[4]: 2.0})
+    before = server.client.get("/metrics").text
+    server.post("/v1/recommend", ratings=dict.fromkeys(ITEMS, 3.0))
+    after = server.client.get("/metrics").text
+    assert not any(item in after for item in ITEMS)
+    changed = {
+        new.partition(" ")[0] for old, new in zip(before.splitlines(), after.splitlines()) if old != new
+    }
+    routes = ("/v1/recommend", "/metrics")
+    assert changed and all(any(f'route="{route}"' in name for route in routes) for name in changed)
+    for sort in ("recommend", "predict"):
+        assert f'hushrec_request_seconds_count{{route="/v1/{sort}"}}' in after
+    assert f'hushrec_model_info{{model="both",digest="{server.models["both"].digest}"}} 1' in after
+    assert RATINGS.domain.n_items == 30

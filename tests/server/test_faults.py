@@ -1,0 +1,281 @@
+"""Models are exchanged under load, damaged ones are not, workers come back, and nobody loses an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+import hushrec
+from hushrec.errors import ModelFileError
+from hushrec.network.service import Limits
+from hushrec.server.models import Models
+from tests.command_line import invoke
+from tests.server.conftest import ITEMS, serving, trained
+
+HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0}
+
+
+def replace(path: Path, content: bytes) -> None:
+    fresh = path.with_name("fresh")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def check_exchanges(tmp_path, count: int) -> None:
+    """Every answer, also one on its way, is the list of the model whose digest it names."""
+    contents = [trained("als", rank=rank).to_bytes() for rank in (2, 3, 4)]
+    lists = {
+        content[-32:].hex(): hushrec.Billboard.from_bytes(content).recommend(HERS) for content in contents
+    }
+    path = tmp_path / "m.hush"
+    path.write_bytes(contents[0])
+    answers: list[tuple[int, str, list]] = []
+    stop = threading.Event()
+    with serving({"m": path}) as server:
+
+        def ask() -> None:
+            with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+                while not stop.is_set():
+                    answer = client.post("/v1/recommend", json={"ratings": HERS})
+                    found = answer.json()
+                    items = [(each["item"], each["score"]) for each in found["items"]]
+                    answers.append((answer.status_code, found["digest"], items))
+                    model = client.get("/models/m.hush")
+                    assert model.content in contents
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(count):
+            replace(path, contents[(number + 1) % 3])
+            server.models.look()
+            asked = len(answers)
+            while len(answers) < asked + 4 and all(thread.is_alive() for thread in threads):
+                time.sleep(0.001)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert server.models.exchanged == count and server.models.refused == 0
+    assert {code for code, _, _ in answers} == {200}
+    assert {digest for _, digest, _ in answers} == set(lists)
+    assert all(items == lists[digest] for _, digest, items in answers)
+
+
+def test_models_are_exchanged_without_a_lost_request(tmp_path) -> None:
+    check_exchanges(tmp_path, 6)
+
+
+@pytest.mark.full
+def test_models_are_exchanged_without_a_lost_request_at_length(tmp_path) -> None:
+    check_exchanges(tmp_path, 100)
+
+
+def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
+    """Cut short, forged, missing, written into the very file: an error is logged, once each."""
+    good = trained("als").to_bytes()
+    path = tmp_path / "m.hush"
+    path.write_bytes(good)
+    with serving({"m": path}) as server:
+        before = server.post("/v1/recommend", ratings=HERS).content
+        faults = 0
+        for change in (
+            lambda: replace(path, good[:-100]),
+            lambda: replace(path, good[:500] + b"x" + good[501:]),
+            lambda: replace(path, b""),
+            lambda: path.write_bytes(good[: len(good) // 2]),  # a copy that a full disk cut short
+            lambda: path.write_bytes(b"x" * len(good)),
+            path.unlink,
+            path.mkdir,
+        ):
+            change()
+            for _ in range(3):
+                server.models.look()
+            faults += 1
+            assert (server.models.refused, server.models.exchanged) == (faults, 0)
+            assert server.post("/v1/recommend", ratings=HERS).content == before
+            assert server.client.get("/models/m.hush").content == good
+        said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+        assert len(said) == faults and all(
+            "goes on being served" in each and "\n" not in each for each in said
+        )
+        path.rmdir()
+        path.write_bytes(trained("als", rank=3).to_bytes())
+        server.models.look()
+        assert server.models.exchanged == 1
+        assert server.post("/v1/recommend", ratings=HERS).content != before
+        assert server.post("/v1/recommend", ratings=HERS).status_code == 200
+
+
+def test_a_server_does_not_start_with_a_damaged_model(tmp_path) -> None:
+    path = tmp_path / "m.hush"
+    path.write_bytes(b"no model")
+    with pytest.raises(ModelFileError, match="m.hush"):
+        Models({"m": path})
+
+
+def check_slow_clients(files, count: int) -> None:
+    """Clients that send a byte at a time, or take none, hold nobody else up and are left in the end."""
+    limits = Limits(
+        connections=2 * count + 50, requests_per_second=1e9, idle_seconds=2.0, request_seconds=2.0
+    )
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n"
+    with serving({"als": files["als"]}, limits) as server, contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(server.address, timeout=30)) for _ in range(count)
+        ]
+        for number, connection in enumerate(slow):
+            connection.sendall(head[: 1 + number % len(head)])
+        start, answered = time.monotonic(), 0
+        while time.monotonic() - start < 4:
+            assert server.post("/v1/recommend", ratings=HERS).status_code == 200
+            answered += 1
+            for connection in slow[:: max(1, count // 20)]:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b" ")
+        assert answered > 3
+        ended, waiting = 0, selectors.DefaultSelector()
+        for connection in slow:
+            waiting.register(connection, selectors.EVENT_READ)
+        deadline = time.monotonic() + 30
+        while ended < count and time.monotonic() < deadline:
+            for key, _ in waiting.select(1):
+                with contextlib.suppress(OSError):
+                    key.fileobj.recv(1 << 16)
+                waiting.unregister(key.fileobj)
+                ended += 1
+        assert ended == count
+        assert server.post("/v1/recommend", ratings=HERS).status_code == 200
+
+
+def test_slow_clients(files) -> None:
+    check_slow_clients(files, 60)
+
+
+@pytest.mark.full
+def test_a_thousand_slow_clients(files) -> None:
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
+    try:
+        check_slow_clients(files, 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+@contextlib.contextmanager
+def command(*words: str):
+    """``hushrec serve`` in a process of its own: its address and itself."""
+    line = [sys.executable, "-m", "hushrec", "serve", *words, "--port", "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            row = process.stdout.readline()
+            assert row.startswith("Serving"), process.stderr.read()
+            yield row.split()[-1], process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def children(process: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == process:
+                line = (folder / "cmdline").read_bytes()
+                found += [int(folder.name)] if b"spawn_main" in line else []
+    return found
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
+def test_workers_that_end_are_started_anew(files, tmp_path) -> None:
+    path = tmp_path / "films.hush"
+    shutil.copy(files["als"], path)
+    with command(f"films={path}", str(files["both"]), "--workers", "2", "--demo") as (url, process):
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            asked = {"ratings": HERS, "model": "films"}
+            digests = set()
+            replace(path, trained("als", rank=2).to_bytes())
+            deadline = time.monotonic() + 60
+            while len(digests) < 2 and time.monotonic() < deadline:
+                digests.add(client.post(f"{url}/v1/recommend", json=asked).json()["digest"])
+            first = children(process.pid)
+            assert len(first) == 2
+            os.kill(first[0], signal.SIGKILL)
+            while set(first) & set(children(process.pid)) != {first[1]} or len(children(process.pid)) < 2:
+                assert time.monotonic() < deadline + 60
+                time.sleep(0.1)
+            for _ in range(20):
+                with httpx.Client(trust_env=False, timeout=60) as fresh:
+                    assert fresh.post(f"{url}/v1/recommend", json=asked).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert children(process.pid) == []
+
+
+def test_the_command_serves_and_ends_in_order(files) -> None:
+    """Ctrl-C ends it with code 0 once what was asked is answered; nothing is on its standard error."""
+    with command(str(files["als"]), "--demo") as (url, process):
+        assert "what is rated there stays there" in process.stdout.readline()
+        with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+            assert client.get("/").status_code == 200
+            assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "MODEL is missing"),
+        (("missing.hush",), "cannot be read"),
+        (("{als}", "{als}"), "Two models are named als"),
+        (("a/b={als}",), "no name for an address"),
+        (("{als}", "--tokens", "missing"), "cannot be read"),
+        (("{als}", "--tokens", "{als}"), "cannot be read"),
+        (("{als}", "--tokens", "{short}"), "32 ASCII characters"),
+        (("{als}", "--workers", "0"), "workers"),
+        (("{als}", "--certificate-key", "{short}", "--port", "0"), "without its certificate"),
+    ],
+)
+def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path) -> None:
+    (tmp_path / "short").write_text("secret\n")
+    names = {"als": str(files["als"]), "short": str(tmp_path / "short")}
+    found = invoke("serve", *(word.format(**names) for word in words))
+    assert found.exit_code == 2 and sentence in found.output and found.output.count("\n") == 1
+
+
+def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
+    site = tmp_path / "site"
+    assert invoke("export", str(files["both"]), "--web", str(site)).exit_code == 0
+    page = Path(hushrec.__file__).parent / "web"
+    for path in page.iterdir():
+        assert (site / path.name).read_bytes() == path.read_bytes()
+    assert (site / "model.hush").read_bytes() == files["both"].read_bytes()
+    assert invoke("export", str(files["both"]), "--web", str(site)).exit_code == 2  # it is there already
+    again = invoke("export", str(files["both"]), "--web", str(site), "--int8", "--force")
+    assert again.exit_code == 0 and (site / "model.hush").stat().st_size < files["both"].stat().st_size
+    assert hushrec.load(site / "model.hush").recommend(HERS)
+
+
+def test_a_smaller_file(files, tmp_path) -> None:
+    out = tmp_path / "small.hush"
+    assert invoke("export", str(files["als"]), "--int8", "--out", str(out)).exit_code == 0
+    assert out.read_bytes() == files["small"].read_bytes()
+    for words in ((), ("--out", str(out), "--web", str(tmp_path)), ("--out", str(files["als"]))):
+        assert invoke("export", str(files["als"]), *words).exit_code == 2
