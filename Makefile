@@ -18,7 +18,7 @@ ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -90,6 +90,10 @@ frontier: $(VENV)/.test
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_speed --peers
 	$(BIN)/python -m benchmarks.bench_exact
+
+# lists a second, waits, memory and exchanges of the model, on this machine alone; about six minutes
+bench-serve: $(VENV)/.test
+	$(BIN)/python -m benchmarks.bench_serve
 
 # LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
 reproduce-frank-wolfe: $(VENV)/.test

@@ -73,6 +73,8 @@ def main() -> None:
     print(f"\n{ten}\n{similar}", end="")
     if not public:
         run("ledger", "show", *ledger)
+    shown = f"hushrec serve {shlex.quote(str(model))} --demo"
+    print(f"\nA page that keeps what is rated in the browser: {shown}  (pip install 'hushrec[serve]')")
     if compared is not None:
         print(f"\nTable: {compared['files']['md']}\nPlot:  {Path(compared['files']['png']).absolute()}")
         print(f"All of it took {time.perf_counter() - start:.0f} s.")

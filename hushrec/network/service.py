@@ -221,7 +221,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None) -> Any:
     rates = Rates(limits.requests_per_second)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        request, start = Request(scope, receive), time.perf_counter()
+        request, path, start = Request(scope, receive), scope["path"], time.perf_counter()
         try:
             rates.admit(scope["client"][0])
             _check(request, limits.body_bytes)
@@ -239,7 +239,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None) -> Any:
             headers["Retry-After"] = "1"
         await _send(reply, headers, send)
         if note is not None:
-            note(scope["path"], reply.status, time.perf_counter() - start)
+            note(path, reply.status, time.perf_counter() - start)
 
     return application
 
@@ -279,6 +279,9 @@ class _Limited:
     request_seconds = math.inf
     # of uvicorn's protocols
     cycle: Any
+    scope: Any
+    headers: Any
+    url: bytes
     connections: Any
     limit_concurrency: int | None
     loop: Any
@@ -303,8 +306,10 @@ class _Limited:
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """What was received is forgotten with the reply."""
+        """What was received is forgotten with the reply, also what the request said of itself."""
         self._received, self._began, self._taken = b"", None, 0
+        if self.cycle.response_complete:
+            self.cycle.scope, self.scope, self.headers, self.url = {}, None, None, b""
         super().on_response_complete()  # type: ignore[misc]
 
     def _watch(self) -> None:
