@@ -1,0 +1,223 @@
+"""Dask: speed against workers and threads, and kills of workers and of the driver, each with its target.
+
+    python -m benchmarks.bench_dask [--store STORE] [--ratings 1e7] [--kills 20] [--drivers 5] [--long]
+
+A line a target, PASS or what falls short; exits 1 if any does. Without --store ratings are generated. --long
+takes 200 kills of workers and 50 of the driver. Speed means something on an idle machine only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, LocalCluster
+from distributed.chaos import KillWorker
+
+from hushrec.algorithms import PrivateALS
+from hushrec.data import Ratings, Store, realistic
+from hushrec.engines.dask import Dask
+from hushrec.kernels import threads
+from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy.testing import SeededNoise
+
+BUDGET = Budget(5.0, 1e-6)
+MODEL = PrivateALS(rank=12, bias_rounds=4, iterations=4, features=False)
+SPEEDUP, OVERHEAD = 1.7, 1.15
+#: Time-outs of 2 s, and no limit on how often a task may lose its worker.
+FAULTS = {
+    "distributed.scheduler.worker-ttl": "2s",
+    "distributed.comm.timeouts.connect": "2s",
+    "distributed.scheduler.allowed-failures": 1000,
+    "logging.distributed": "critical",
+}
+
+
+def main() -> None:
+    """Print a line a target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--ratings", type=float, default=1e7)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--drivers", type=int, default=5)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--no-speed", action="store_true", help="kills only")
+    parser.add_argument("--driver", nargs=4, metavar=("STORE", "SCHEDULER", "LEDGER", "RESUME"))
+    options = parser.parse_args()
+    if options.driver:
+        drive(*options.driver)
+        return
+    if options.long:
+        options.kills, options.drivers = 200, 50
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(options.store) if options.store else generated(Path(folder), int(options.ratings))
+        print(f"{store.n_ratings:,} ratings of {store.n_users:,} users, {len(store.partitions())} partitions")
+        good = [*([] if options.no_speed else speed(store)), workers(store, options.kills)]
+        good += [chaos(store), drivers(store, Path(folder), options.drivers)]
+    sys.exit(not all(good))
+
+
+def generated(folder: Path, n_ratings: int) -> Store:
+    """A store of about so many generated ratings, a hundred a user."""
+    n_users = max(100, n_ratings // 100)
+    ratings = realistic(n_users, max(50, min(20_000, n_users // 2)), n_ratings, seed=0)
+    return Ratings.prepare(ratings, folder / "store", ratings.domain, partitions=32)
+
+
+def trained(store: Store, engine: Dask | None = None) -> bytes:
+    """The model under a fixed noise."""
+    return MODEL.fit(store, Accountant(BUDGET, noise=SeededNoise(1)), seed=1, engine=engine).to_bytes()
+
+
+@contextlib.contextmanager
+def cluster(n_workers: int, **settings: Any) -> Iterator[tuple[LocalCluster, Client]]:
+    """Worker processes of one thread each, on this machine alone."""
+    with dask.config.set({"distributed.worker.memory.terminate": False, **settings}):
+        local = LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            preload=["hushrec.engines.dask", "hushrec.algorithms.private_als"],
+            silence_logs=logging.CRITICAL,
+        )
+        with local, Client(local) as client:
+            yield local, client
+
+
+def verdict(good: bool, words: str) -> bool:
+    """Print a line."""
+    print(f"{'PASS       ' if good else 'FALLS SHORT'} {words}", flush=True)
+    return good
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """The better of two."""
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def speed(store: Store) -> list[bool]:
+    """One worker, two, and two threads of one process."""
+    whole = trained(store)
+    with threads.limit(2):
+        alone = seconds(lambda: trained(store))
+    times, same = {}, True
+    for n_workers in (1, 2):
+        with cluster(n_workers) as (_, client):
+            engine = Dask(client)
+            same &= trained(store, engine) == whole  # compiles, too
+            times[n_workers] = seconds(lambda engine=engine: trained(store, engine))
+    ratio, over = times[1] / times[2], times[2] / alone
+    return [
+        verdict(same, "bytes with 1 and 2 workers are those of one process"),
+        verdict(ratio >= SPEEDUP, f"2 workers {ratio:.2f} times one ({times[1]:.1f} s; asked >= {SPEEDUP})"),
+        verdict(
+            over <= OVERHEAD,
+            f"2 workers take {over:.2f} times 2 threads ({times[2]:.1f} s; asked <= {OVERHEAD})",
+        ),
+    ]
+
+
+def workers(store: Store, kills: int) -> bool:
+    """Workers die in three ways while trainings go on."""
+    whole, done, right, runs = trained(store), 0, 0, 0
+    chance, stop = random.Random(0), threading.Event()
+    ways = (signal.SIGKILL, signal.SIGSTOP, None)
+    with cluster(2, **FAULTS) as (local, client):
+        engine = Dask(client)
+        trained(store, engine)
+
+        def kill() -> None:
+            nonlocal done
+            while not stop.wait(chance.uniform(0.5, 3.0)) and done < kills:
+                nanny, way = chance.choice(list(local.workers.values())), ways[done % len(ways)]
+                if nanny.pid is None or nanny.worker_address not in client.nthreads():
+                    continue  # is on its way back already
+                with contextlib.suppress(Exception):
+                    if way is None:
+                        client.run(os._exit, 1, workers=[nanny.worker_address], wait=False)
+                    else:
+                        os.kill(nanny.pid, way)
+                    done += 1
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            while done < kills or runs == 0:
+                runs += 1
+                right += trained(store, engine) == whole
+        finally:
+            stop.set()
+            killer.join()
+    words = f"{done} kills of workers by SIGKILL, SIGSTOP and os._exit in {runs} trainings: {right} right"
+    return verdict(right == runs and done >= kills, words)
+
+
+def chaos(store: Store) -> bool:
+    """Dask's own chaos: every worker ends itself after a while, and is replaced."""
+    whole = trained(store)
+    with cluster(2, **FAULTS) as (_, client):
+        engine = Dask(client)
+        client.register_plugin(KillWorker(delay="3 s", mode="sys.exit"), name="chaos")
+        same = sum(trained(store, engine) == whole for _ in range(3))
+    return verdict(same == 3, f"Dask's chaos plugin: {same} of 3 trainings right")
+
+
+def drivers(store: Store, folder: Path, kills: int) -> bool:
+    """The driver dies at random moments and is started again with what it kept."""
+    chance, ledger, killed, finished, lost = random.Random(1), folder / "ledger.sqlite", 0, 0, 0
+    planned = len(MODEL.plan(BUDGET, store.domain).releases)
+    Ledger(ledger)
+    with cluster(2) as (local, client):
+        start = time.perf_counter()
+        trained(store, Dask(client))
+        usual = time.perf_counter() - start
+        while killed < kills:
+            begun = any(ledger.with_name(f"{ledger.name}.trainings").glob("*.json"))
+            words = ["--driver", str(store.path), local.scheduler_address, str(ledger), str(begun)]
+            process = subprocess.Popen([sys.executable, "-m", "benchmarks.bench_dask", *words])
+            try:
+                process.wait(timeout=chance.uniform(1, 4 + usual))
+                finished += process.returncode == 0
+                if process.returncode:
+                    return verdict(False, f"a driver that was started again ended with {process.returncode}")
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                killed += 1
+        while any(ledger.with_name(f"{ledger.name}.trainings").glob("*.json")):
+            drive(str(store.path), local.scheduler_address, str(ledger), "True")
+            finished += 1
+    charges = Ledger(ledger).summary("default", 1e-6).charges
+    lost = charges - planned * finished
+    words = f"{killed} kills of the driver, {finished} trainings of {planned} releases finished"
+    return verdict(0 <= lost <= killed, f"{words}, {charges} charges: {lost} lost and charged again")
+
+
+def drive(store: str, scheduler: str, ledger: str, resume: str) -> None:
+    """One training, or the rest of one."""
+    accountant = Accountant(BUDGET, ledger=Ledger(ledger), resume=resume == "True")
+    with Dask(scheduler) as engine:
+        MODEL.fit(Store(store), accountant, seed=1, engine=engine)
+
+
+if __name__ == "__main__":
+    main()
