@@ -302,7 +302,8 @@ def _workspace(target: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
         with (folder / _LOCK).open("wb") as lock:
-            _lock(folder / _LOCK, lock)
+            if not _lock(folder / _LOCK, lock):
+                lock.close()  # there are no locks, and Windows moves no file that is open
             yield folder
     except OSError as error:
         raise InputError(

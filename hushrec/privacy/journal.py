@@ -320,7 +320,8 @@ def _locked(path: Path) -> IO[bytes] | None:
     file = path.open("rb")
     try:
         import fcntl
-    except ImportError:  # pragma: no cover; a charge's number is unique in any case
+    except ImportError:  # Windows, which renames no file that is open; charges are unique in any case
+        file.close()
         return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

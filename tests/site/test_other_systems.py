@@ -1,0 +1,165 @@
+"""Code that only runs on other systems, in a simulation of what those systems refuse.
+
+Windows has no fcntl, opens no folder, and neither renames nor deletes a file that is open; macOS keeps what is
+synced in the disk's own memory unless it is asked for more; Windows and macOS spawn processes and do not fork.
+"""
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import hushrec
+import hushrec.testing as testing
+from hushrec import Accountant, Budget, ItemBias, Ledger, realistic
+from hushrec.data import preparing
+from hushrec.engines import parts
+from hushrec.errors import LedgerError
+from hushrec.privacy import journal, ledger
+
+BUDGET = Budget(5, 1e-6)
+RATINGS = realistic(60, 12, 500, seed=0)
+HANDLES = Path("/proc/self/fd")
+
+
+def opened(path):
+    """Whether this process has a file open, or one in a folder."""
+    place = Path(path).absolute()
+    for handle in HANDLES.iterdir():
+        try:
+            target = Path(os.readlink(handle))
+        except OSError:
+            continue
+        if target == place or place in target.parents:
+            return True
+    return False
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """Everything of the package that asks for the system is told that it is Windows."""
+    if not HANDLES.exists():
+        pytest.skip("who has a file open is read from /proc")
+
+    def refusing(name):
+        real = getattr(os, name)
+
+        def refused(path, *others, **options):
+            if opened(path):
+                raise PermissionError(13, "The process cannot access the file, it is being used", str(path))
+            return real(path, *others, **options)
+
+        return refused
+
+    def no_folders(path, *others, **options):
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        return os.open(path, *others, **options)
+
+    for name in ("rename", "replace", "unlink"):
+        monkeypatch.setattr(os, name, refusing(name))
+    known = {name: getattr(os, name) for name in dir(os) if name != "posix_fallocate"}
+    there = SimpleNamespace(**known | {"name": "nt", "open": no_folders})
+    for name, module in list(sys.modules.items()):
+        if name.startswith("hushrec") and getattr(module, "os", None) is os:
+            monkeypatch.setattr(module, "os", there)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+
+
+@pytest.mark.usefixtures("windows")
+def test_the_simulation_refuses(tmp_path):
+    with (tmp_path / "file").open("wb"), pytest.raises(PermissionError):
+        (tmp_path / "file").unlink()
+    with (tmp_path / "file").open("wb"), pytest.raises(PermissionError):
+        (tmp_path / "file").replace(tmp_path / "other")
+    with pytest.raises(PermissionError):
+        ledger.os.open(tmp_path, os.O_RDONLY)
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_training_with_ledger_and_file(tmp_path):
+    for _ in range(2):
+        accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite"), dataset="shop")
+        model = ItemBias().fit(RATINGS, accountant)
+    model.save(tmp_path / "model.hush")
+    model.save(tmp_path / "model.hush")
+    assert hushrec.load(tmp_path / "model.hush").to_bytes() == model.to_bytes()
+    assert len(Ledger(tmp_path / "ledger.sqlite").history("shop", 1e-6)) > 0
+    assert sorted(path.name for path in tmp_path.iterdir() if "ledger" not in path.name) == ["model.hush"]
+
+
+@pytest.mark.usefixtures("windows")
+def test_two_who_make_one_ledger_at_once(tmp_path, monkeypatch):
+    """Whoever comes second finds the first one's, and takes it."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).open_dataset("first", BUDGET)
+    kept = path.read_bytes()
+    late = Ledger(tmp_path / "other.sqlite")
+    late.path = path
+    monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(FileExistsError()))
+    late._create()
+    assert path.read_bytes() == kept
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
+    book = Ledger(tmp_path / "ledger.sqlite")
+    real = journal.Journal.keep
+
+    def cut_off(self, label, noisy):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal.Journal, "keep", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        ItemBias().fit(RATINGS, Accountant(BUDGET, ledger=book, dataset="shop"))
+    monkeypatch.setattr(journal.Journal, "keep", real)
+    fresh = Accountant(Budget(10, 1e-6), ledger=book, dataset="shop")
+    assert ItemBias().fit(RATINGS, fresh).privacy.private
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_store(tmp_path):
+    for _ in range(2):
+        store = preparing.prepare(
+            {"user": ["ann", "bob"], "item": ["1", "2"], "rating": [5, 1]},
+            tmp_path / "store",
+            hushrec.Domain(["1", "2"], rating_range=(1, 5)),
+            force=True,
+        )
+    assert store.n_ratings == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_macos_is_asked_to_empty_the_disks_memory(tmp_path):
+    book = Ledger(tmp_path / "ledger.sqlite")
+    book.open_dataset("shop", BUDGET)
+    connection = book._connect()
+    try:
+        assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    finally:
+        connection.close()
+
+
+def test_a_disk_that_does_not_sync_takes_no_charge(tmp_path, monkeypatch):
+    """What cannot be brought to the disk is not charged, and nothing is released."""
+
+    accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite"), dataset="shop")
+
+    def failing(handle):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(LedgerError, match="nothing was charged"):
+        ItemBias().fit(RATINGS, accountant)
+    assert accountant.releases == ()
+
+
+def test_processes_are_spawned_everywhere():
+    """One way to start processes on all systems, so that what is tested here runs there."""
+    for module in (parts, testing):
+        source = Path(module.__file__).read_text()
+        assert 'get_context("spawn")' in source and '"fork"' not in source
