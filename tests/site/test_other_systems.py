@@ -1,7 +1,7 @@
 """Code that only runs on other systems, in a simulation of what those systems refuse.
 
-Windows has no fcntl, opens no folder, and neither renames nor deletes a file that is open; macOS keeps what is
-synced in the disk's own memory unless it is asked for more; Windows and macOS spawn processes and do not fork.
+Windows has no fcntl, opens no folder, and neither renames nor deletes a file that is open; macOS keeps what
+is synced in the disk's own memory unless it is asked for more; both spawn processes and do not fork.
 """
 
 import os
