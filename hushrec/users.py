@@ -21,7 +21,13 @@ from hushrec.data import Ratings
 from hushrec.kernels import sparse_rows
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
-from hushrec.kernels.residuals import predict_pairs, residual_norms, residual_sums
+from hushrec.kernels.residuals import (
+    added_residuals,
+    added_weights,
+    predict_pairs,
+    residual_norms,
+    residual_sums,
+)
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
@@ -94,9 +100,7 @@ class Users:
         norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
         weight = weight * clip_factor(norms, bound)
         ones, zero = np.ones((ratings.n_users, 1)), np.zeros((ratings.n_items, 1))
-        sums = residual_sums(
-            *csr(ratings.transposed), zero, ones, col_offset=means, col_weight=weight, step=step
-        )
+        sums = item_residuals(ratings.matrix, ones, zero, offset=means, weight=weight, step=step)
         deviations = Bounded(sums[:, 0], signed(bound), scale=1 / bound, step=step)
         return deviations, _item_weights(ratings, weight)
 
@@ -268,14 +272,14 @@ class FittedUsers(Users):
                 col_weight=self._item_weight,
             )
             shrink = np.minimum(shrink, clip_factor(residuals * lengths, clip))
-        sums = residual_sums(
-            *csr(self._rows.transposed),
-            items[:, :-1],
+        sums = item_residuals(
+            self._rows.matrix,
             factors,
-            row_offset=level,
-            col_offset=offsets,
-            row_weight=self._item_weight,
-            col_weight=self._user_weight * shrink,
+            items[:, :-1],
+            offset=offsets,
+            weight=self._user_weight * shrink,
+            level=level,
+            item_weight=self._item_weight,
             step=spacing(clip),
         )
         present = np.sqrt(shrink * (self._user_weight > 0))
@@ -366,8 +370,46 @@ def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
     return Bounded(packed, positive(bound**2), weight=frobenius_scale(n_items), step=step**2)
 
 
+def item_residuals(
+    matrix: sp.csr_array,
+    users: Array,
+    items: Array,
+    *,
+    weight: Array,
+    offset: Array | None = None,
+    level: Array | None = None,
+    item_weight: Array | None = None,
+    step: float,
+) -> Array:
+    """Every item's sum of weighted residuals times user factors, multiples of a step; shape (n_items, rank).
+
+    Without a step, which takes a budget without privacy, floating-point sums in the order of the users.
+    """
+    if step:
+        return added_residuals(
+            *csr(matrix),
+            users,
+            items,
+            row_offset=offset,
+            col_offset=level,
+            row_weight=weight,
+            col_weight=item_weight,
+            step=step,
+        )
+    return residual_sums(
+        *csr(matrix.T.tocsr()),
+        items,
+        users,
+        row_offset=level,
+        col_offset=offset,
+        row_weight=item_weight,
+        col_weight=weight,
+    )
+
+
 def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:
     """Sum over users of their weight at each item, a vector of norm <= 1 a user."""
-    likes, step = ratings.transposed, spacing(1.0)
-    sums = sparse_rows.weight_sums(likes.indptr, likes.indices, truncated(user_weight, step))
+    matrix, step = ratings.matrix, spacing(1.0)
+    weights = truncated(user_weight, step)
+    sums = added_weights(matrix.indptr, matrix.indices, weights, ratings.n_items)
     return Bounded(sums, positive(1.0), step=step)

@@ -46,11 +46,10 @@ from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
-from hushrec.kernels.residuals import residual_sums
 from hushrec.kernels.sparse_rows import used_columns, weight_sums
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
-from hushrec.users import Users, norms
+from hushrec.users import Users, item_residuals, norms
 
 Array = NDArray[Any]
 
@@ -460,19 +459,11 @@ class LikingUsers(Users):
         At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of her row
         and of its part along popularity, and an integer combination of them.
         """
-        users, likes, step = self._factors(vectors), self._ratings.transposed, spacing(_LONGEST)
+        users, likes, step = self._factors(vectors), _likes(self._ratings), spacing(_LONGEST)
         along_step = step / grid(self._first)
         room = self._room(users.shape[1], step, along_step)
-        sums = residual_sums(
-            likes.indptr,
-            likes.indices,
-            np.ones(likes.nnz, dtype=np.float32),
-            np.zeros((likes.shape[0], users.shape[1])),
-            users,
-            row_weight=self._scale,
-            col_weight=room * self._user_weight,
-            step=step,
-        )
+        nothing, weight = np.zeros((likes.shape[1], users.shape[1])), room * self._user_weight
+        sums = item_residuals(likes, users, nothing, weight=weight, item_weight=self._scale, step=step)
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
         return Bounded((sums - np.outer(self._first, along))[learned].ravel(), signed(1.0), step=step)
 

@@ -8,6 +8,7 @@ from is what a sum adds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
 from hushrec.kernels.least_squares import combine, combine_truncated
 
+TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
 BLOCK = 64  # entries gathered at a time: 32 KB at rank 64, a first-level cache
 
 
@@ -65,6 +67,99 @@ def residual_sums(
 
     threads.run(accumulate, work)
     return sums
+
+
+def added_residuals(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: Array,
+    row_factors: Array,
+    col_factors: Array,
+    *,
+    row_offset: Array | None = None,
+    col_offset: Array | None = None,
+    row_weight: Array | None = None,
+    col_weight: Array | None = None,
+    step: float,
+) -> NDArray[np.float64]:
+    """What `residual_sums` returns of the transposed matrix, row by row and without transposing it.
+
+    Every thread adds to a table of its own. Products are integers in units of ``step``, so that neither the
+    order of the rows nor the number of threads can be told from the sums.
+
+    Parameters
+    ----------
+    indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
+        As in `residual_sums`.
+    step : float
+        Power of two, not 0.
+
+    Returns
+    -------
+    (n_cols, d) float64 array
+        ``sum_i row_weight_i * col_weight_j * residual_ij * row_factors_i``.
+    """
+    arrays, work = _arguments(
+        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
+    )
+    left, columns = arrays[3], arrays[5]
+    columns[:, 1] /= step
+    width = min(left.shape[1], arrays[4].shape[1])
+
+    def accumulate(table: Array, start: int, stop: int) -> None:
+        _added_range(*arrays, start, stop, table, *simd.aligned(np.dtype(np.float64), width, 1))
+
+    total = _added(accumulate, 2 * work, (len(col_factors), width))
+    return total[:, : row_factors.shape[1]] * step
+
+
+def added_weights(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], weights: Array, n_cols: int
+) -> NDArray[np.float64]:
+    """Sum of the rows' weights over each column's entries; exact, in any order, for fixed-point weights.
+
+    Parameters
+    ----------
+    indptr, indices : arrays
+        Structure of a CSR matrix.
+    weights : (n_rows,) float64 array
+    n_cols : int
+
+    Returns
+    -------
+    (n_cols,) float64 array
+    """
+    starts, columns, _ = check_csr(indptr, indices, np.zeros(len(indices), np.float32), n_cols)
+    rows = vector(weights, len(starts) - 1, np.dtype(np.float64), 0.0, "weights")
+
+    def accumulate(table: Array, start: int, stop: int) -> None:
+        _weight_range(starts, columns, rows, start, stop, table)
+
+    return _added(accumulate, np.diff(starts) + 1.0, (n_cols, 1))[:, 0]
+
+
+def _added(
+    accumulate: Callable[[Array, int, int], None], work: Array, shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """The sum of the tables that threads add to, each to its own; no more of them than memory allows."""
+    tables: list[NDArray[np.float64]] = []
+    spare: list[NDArray[np.float64]] = []
+
+    def on_a_table(start: int, stop: int) -> None:
+        try:
+            table = spare.pop()
+        except IndexError:
+            table = np.zeros(shape)
+            tables.append(table)
+        accumulate(table, start, stop)
+        spare.append(table)
+
+    with threads.limit(max(1, min(threads.count(), TABLES_BYTES // (8 * shape[0] * shape[1] + 1)))):
+        threads.run(on_a_table, work)
+    total = tables.pop() if tables else np.zeros(shape)
+    for table in tables:
+        total += table
+    return total
 
 
 def residual_norms(
@@ -224,6 +319,40 @@ def _residual_range(
                 out[i, a] = unit * total[a]
         else:
             out[i, 0] = np.sqrt(norm)
+
+
+@simd.compiled
+def _added_range(
+    indptr, indices, values, left, right, columns, offset, weight, start, stop, sums, row, scaled
+):  # fmt: skip
+    """Add the truncated products of residuals and row factors to the sums of the columns."""
+    lanes = simd.lanes(offset)
+    width = len(row)
+    flat, rows, out = right.reshape(-1), left.reshape(-1), sums.reshape(-1)
+    for i in range(start, stop):
+        for c in range(0, width, lanes):
+            simd.store(row, c, simd.load_wide(rows, i * left.shape[1] + c))
+        for k in range(indptr[i], indptr[i + 1]):
+            column = np.int64(indices[k])
+            product = simd.zeros(row, 1)[0]
+            for c in range(0, width, lanes):
+                numbers = simd.load_wide(flat, column * right.shape[1] + c)
+                product = simd.multiply_add(simd.load(row, c), numbers, product)
+            target = values[k] - (offset[i] + columns[column, 0])
+            residual = (target - simd.lane_sum(product)) * weight[i]
+            scaled[0] = residual * columns[column, 1]
+            coefficient = simd.splat(scaled, 0)
+            for c in range(0, width, lanes):
+                terms = simd.truncate(simd.multiply(coefficient, simd.load(row, c)))
+                at = column * width + c
+                simd.store(out, at, simd.add(simd.load(out, at), terms))
+
+
+@simd.compiled
+def _weight_range(indptr, indices, weights, start, stop, sums):
+    for i in range(start, stop):
+        for k in range(indptr[i], indptr[i + 1]):
+            sums[indices[k], 0] += weights[i]
 
 
 @simd.compiled

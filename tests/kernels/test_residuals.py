@@ -157,3 +157,40 @@ def test_a_residual_is_the_same_bits_from_either_side():
             *cell, right[that], left[this], row_offset=others[that], col_offset=offsets[this]
         )
         assert there.tobytes() == back.tobytes()
+
+
+@pytest.mark.parametrize("kinds", [("f8", "f8"), ("f4", "f8"), ("f8", "f4"), ("f4", "f4")])
+@pytest.mark.parametrize("rank", [1, 7, 12, 17])
+@pytest.mark.parametrize("optional", [False, True])
+def test_sums_added_by_the_other_side_are_the_same_bits(kinds, rank, optional, monkeypatch):
+    rng = np.random.default_rng(rank)
+    matrix = sp.csr_array(random_csr(rng, 300, 40, 0.3)[::-1], shape=(300, 40))
+    rows, columns = (rng.standard_normal((n, rank)).astype(kind) for n, kind in zip(matrix.shape, kinds))
+    given = [rng.standard_normal(n) if optional else None for n in (300, 40, 300, 40)]
+    other = matrix.T.tocsr()
+    step = 2.0**-20
+    wanted = residuals.residual_sums(
+        other.indptr, other.indices, other.data, columns, rows, row_offset=given[1], col_offset=given[0],
+        row_weight=given[3], col_weight=given[2], step=step,
+    )  # fmt: skip
+    monkeypatch.setattr(threads, "SMALLEST_RANGE", 500.0)
+    for count, room in ((1, 1 << 30), (2, 1 << 30), (8, 1 << 30), (8, 1)):
+        monkeypatch.setattr(residuals, "TABLES_BYTES", room)
+        with threads.limit(count):
+            found = residuals.added_residuals(
+                matrix.indptr, matrix.indices, matrix.data, rows, columns, row_offset=given[0],
+                col_offset=given[1], row_weight=given[2], col_weight=given[3], step=step,
+            )  # fmt: skip
+        assert found.tobytes() == wanted.tobytes() and found.any()
+
+
+def test_weights_added_by_row(monkeypatch):
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array(random_csr(rng, 300, 40, 0.3)[::-1], shape=(300, 40))
+    weights = np.floor(rng.random(300) * 2**28) * 2.0**-28
+    counted = (matrix.astype(bool).astype(float)).T @ weights
+    monkeypatch.setattr(threads, "SMALLEST_RANGE", 50.0)
+    for count in (1, 8):
+        with threads.limit(count):
+            assert (residuals.added_weights(matrix.indptr, matrix.indices, weights, 40) == counted).all()
+    assert (residuals.added_weights(np.zeros(1, int), np.zeros(0, np.int32), np.zeros(0), 3) == 0).all()
