@@ -68,10 +68,12 @@ from hushrec.privacy import (
     Ledger,
     Plan,
     RandomizedResponse,
+    Release,
     SystemNoise,
     accountant as accountant_module,
     accounting,
     budget as budget_module,
+    journal,
     ledger as ledger_module,
     positive,
     release as release_module,
@@ -82,6 +84,7 @@ from hushrec.privacy import (
     statement as statement_module,
     together,
 )
+from hushrec.privacy.journal import Journal
 from hushrec.privacy.noise import GeneratorNoise
 from hushrec.users import FittedUsers, Users
 from tests.algorithms import (
@@ -108,6 +111,7 @@ from tests.privacy import (
     test_accountant,
     test_accounting,
     test_budget,
+    test_journal,
     test_ledger,
     test_noise,
     test_sampler,
@@ -351,6 +355,16 @@ def release_of_one_label_without_noise(monkeypatch: Any) -> None:
         return exact if label.startswith("item biases") else noisy
 
     monkeypatch.setattr(LocalGate, "release", wrong)
+
+
+def lost_value_on_its_old_charge(monkeypatch: Any) -> None:
+    record = Accountant._record
+
+    def wrong(self: Accountant, ledger: Ledger, release: Release, step: int | None) -> None:
+        if not self._lost:
+            record(self, ledger, release, step)
+
+    monkeypatch.setattr(Accountant, "_record", wrong)
 
 
 def one_statistic_charged(self: DPALS) -> Bound:
@@ -849,9 +863,9 @@ def told_apart_by_capitals(users: list[Any]) -> list[str]:
     return [f"{user}{'~' * (folded.count(one) > 1)}.csv" for user, one in zip(users, folded)]
 
 
-def table_counted(table: pa.Table, out: Path) -> None:
+def table_counted(table: pa.Table, out: Path, mark: str) -> None:
     print(f"{table.num_rows:,} rows")
-    _WRITE_TABLE(table, out)
+    _WRITE_TABLE(table, out, mark)
 
 
 def guessed_by_magic(path: Path, magic: bytes) -> str:
@@ -866,7 +880,7 @@ def metric_by_what_was_measured(self: Comparison) -> dict[str, Any]:
 _TO_DICT = Comparison.to_dict
 _TRAIN, _FIT, _READ, _SCORE = runs.train, Estimator.fit, Reading.read, tuning._score
 _OUTCOME, _FOR_USERS = accountant_module._Outcome.of, Ratings.for_users
-_WRITE_TABLE, _GUESS = recommend._write_private_table, data_files._guess_format
+_WRITE_TABLE, _GUESS = recommend.write_private_table, data_files._guess_format
 _ALONE, _REMOVED = ("named", "alone", "everything"), ("csv", "removed", "ordinary")
 
 
@@ -1190,6 +1204,31 @@ MUTANTS = [
         "a name taken without its key",
         set_to(secure_server.AggregationServer, "_check_signature", lambda *_: None),
         Killer(test_node_ledger.test_only_registered_nodes_enrol),
+    ),
+    Mutant(
+        "a lost value drawn again on its old charge",
+        lost_value_on_its_old_charge,
+        Killer(
+            test_journal.test_a_lost_draw_is_charged_again_where_there_is_room, {}, ("path", "monkeypatch")
+        ),
+    ),
+    Mutant(
+        "noisy values used and never kept",
+        set_to(Journal, "keep", lambda self, label, noisy: noisy),
+        Killer(
+            test_journal.test_nothing_is_drawn_or_charged_again_and_other_rows_cost_the_same,
+            {},
+            ("path", "monkeypatch"),
+        ),
+    ),
+    Mutant(
+        "another training goes on with a journal",
+        set_to(journal, "_plain", lambda binding: {}),
+        Killer(
+            test_journal.test_another_training_is_refused,
+            {"other": {"seed": 1}, "word": "seed"},
+            ("path", "monkeypatch"),
+        ),
     ),
     Mutant(
         "training on what rounding leaves of an accountant",
@@ -1562,7 +1601,7 @@ MUTANTS = [
     ),
     Mutant(
         "the number of rows of all lists printed",
-        set_to(recommend, "_write_private_table", table_counted),
+        set_to(recommend, "write_private_table", table_counted),
         recommended("parquet"),
     ),
     Mutant(
