@@ -82,7 +82,6 @@ class Load:
             for key, _ in self._selector.select(0.0005 if per_second else 0.05):
                 self._take(key.fileobj, found)
         found.seconds = min(now, seconds)
-        found.errors += len(due) if per_second and len(due) > per_second else 0
         return found
 
     def _connected(self) -> socket.socket:
@@ -214,19 +213,18 @@ def constant_served(workers: int) -> Iterator[int]:
             process.send_signal(signal.SIGTERM)
 
 
-def resident(parent: int) -> int:
-    """Bytes of memory of a process and its children."""
-    total = 0
+def used(parent: int) -> tuple[int, float]:
+    """Bytes of memory of a process and its children, and the seconds of processor they took."""
+    memory, ticks = 0, 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = dict(
-                line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line
-            )
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if str(parent) in (fields["Pid"].strip(), fields["PPid"].strip()) and "VmRSS" in fields:
-            total += int(fields["VmRSS"].split()[0]) * 1024
-    return total
+        if str(parent) in (folder.name, fields[1]):
+            memory += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            ticks += int(fields[11]) + int(fields[12])
+    return memory, ticks / os.sysconf("SC_CLK_TCK")
 
 
 def say(good: bool, sentence: str) -> bool:
@@ -256,13 +254,20 @@ def main() -> None:
             with served([path], given.workers) as (port, process):
                 load = Load(port, requests_for(n_items))
                 load.run(2)
+                before, own = used(process)[1], time.process_time()
                 closed = load.run(given.seconds)
+                cost = (used(process)[1] - before) / max(closed.replies, 1) * 1e3
+                asking = (time.process_time() - own) / max(closed.replies, 1) * 1e3
                 share = closed.rate / base.rate
                 sentence = (
                     f"{n_items:,} items, closed loop: {closed.rate:,.0f} lists a second (wanted {rate:,}),"
                 )
                 sentence += f" {share:.2f} of the constant route, {closed.errors} errors"
                 good.append(say(closed.rate >= rate and not closed.errors, sentence))
+                print(
+                    f"       a list takes {cost:.2f} ms of processor, and {asking:.2f} ms to ask for: with"
+                    f" {given.workers} free cores {1e3 * given.workers / (cost + asking):,.0f} a second"
+                )
                 opened = load.run(given.seconds, rate / 2)
                 p99 = opened.percentile(99)
                 sentence = f"{n_items:,} items, open loop at {rate // 2:,} a second: p99 {p99:.1f} ms (wanted"
@@ -279,7 +284,7 @@ def _lasting(load: Load, process: int, path: Path, given: argparse.Namespace, ra
     errors = 0
     for _ in range(3):
         errors += load.run(minute, rate / 4).errors
-        sizes.append(resident(process))
+        sizes.append(used(process)[0])
     growth = sizes[2] / sizes[0]
     sentence = f"memory of minute 3 over minute 1: {growth:.3f} (wanted {_MOST_GROWTH} at most),"
     good = [

@@ -213,6 +213,9 @@ def _plain_number(value: Any) -> Any:
 
 def encode_ratings(column: Any) -> np.ndarray:
     """A column of ratings as float32, NaN where a cell holds no number; a new array."""
+    with np.errstate(all="ignore"):
+        if isinstance(column, list) and set(map(type, column)) <= {float}:  # one user's, often
+            return np.array(column, np.float64).astype(np.float32)
     column = as_arrow_or_objects(column)
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite; a signalling NaN stays a NaN
         if isinstance(column, np.ndarray):

@@ -168,6 +168,8 @@ class Service:
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """A listening socket; ``shared`` with other sockets of this address, among which clients are divided."""
+    if shared and not hasattr(socket, "SO_REUSEPORT"):
+        raise InputError("This system cannot share a port among workers; pass --workers 1.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=512, reuse_port=shared)

@@ -94,7 +94,12 @@ def _read(name: str, path: Path) -> Served:
         ) from None
     try:
         digest, billboard = read(content).digest, Billboard.from_bytes(content)
-        billboard.recommend([], 1)  # compiled, and found fit, before anybody waits for it
+        billboard.recommend([], 1)  # what is compiled and unpacked is there before anybody waits for it,
+        billboard.predict([], list(billboard.domain.items[:1]))  # and what is looked up
     except ModelFileError as error:
         raise ModelFileError(str(error).replace("'in memory'", repr(str(path)))) from None
+    except Exception as error:  # whole, but what it holds does not go together
+        raise ModelFileError(
+            f"Model file {str(path)!r} cannot be served ({type(error).__name__}); train it again."
+        ) from None
     return Served(name, content, digest, billboard)

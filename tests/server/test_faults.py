@@ -20,6 +20,7 @@ import pytest
 
 import hushrec
 from hushrec.errors import ModelFileError
+from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.server.models import Models
 from tests.command_line import invoke
@@ -83,6 +84,13 @@ def test_models_are_exchanged_without_a_lost_request_at_length(tmp_path) -> None
     check_exchanges(tmp_path, 100)
 
 
+def lacking(content: bytes, name: str) -> bytes:
+    """A whole file without one of its arrays."""
+    found = read(content)
+    arrays = {key: found.arrays[key] for key in found.arrays if key != name and "/" in key}
+    return b"".join(encode(found.header, {k: v for k, v in arrays.items() if not k.startswith("padding")}))
+
+
 def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
     """Cut short, forged, missing, written into the very file: an error is logged, once each."""
     good = trained("als").to_bytes()
@@ -95,6 +103,8 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
             lambda: replace(path, good[:-100]),
             lambda: replace(path, good[:500] + b"x" + good[501:]),
             lambda: replace(path, b""),
+            lambda: replace(path, lacking(good, "serve/item_bias")),
+            lambda: replace(path, lacking(good, "serve/regularization")),
             lambda: path.write_bytes(good[: len(good) // 2]),  # a copy that a full disk cut short
             lambda: path.write_bytes(b"x" * len(good)),
             path.unlink,
