@@ -9,6 +9,7 @@ from .algorithms import (
     PrivateEigenRec as PrivateEigenRec,
     UserLevelOneBit as UserLevelOneBit,
 )
+from .batch import write_lists as write_lists
 from .billboard import Billboard as Billboard, load as load
 from .data import (
     Domain as Domain,

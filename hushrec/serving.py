@@ -189,6 +189,7 @@ class Recommender:
         *,
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
     ) -> list[tuple[Any, float]]:
         """The best items for one user, from her own ratings.
 
@@ -202,6 +203,8 @@ class Recommender:
             Leave out the items in her history.
         items : sequence of item ids, optional
             Recommend among these only.
+        exclude_items : sequence of item ids, optional
+            Recommend none of these.
 
         Returns
         -------
@@ -211,7 +214,12 @@ class Recommender:
         rows, single = self._rows(history)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
-        ((columns, scores),) = self.top_columns(rows, n, exclude_seen=exclude_seen, items=items)
+        options: dict[str, Any] = {
+            "exclude_seen": exclude_seen,
+            "items": items,
+            "exclude_items": exclude_items,
+        }
+        ((columns, scores),) = self.top_columns(rows, n, **options)
         return [
             (self.domain.items[column], float(score))
             for column, score in zip(columns[0], scores[0])
@@ -219,7 +227,13 @@ class Recommender:
         ]
 
     def recommend_batch(
-        self, history: Ratings, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None
+        self,
+        history: Ratings,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
     ) -> pa.Table:
         """The best items for many users; each user's rows are for that user alone.
 
@@ -227,7 +241,7 @@ class Recommender:
         ----------
         history : Ratings
             The users to serve and their own ratings.
-        n, exclude_seen, items
+        n, exclude_seen, items, exclude_items
             As in :meth:`recommend`.
 
         Returns
@@ -238,7 +252,12 @@ class Recommender:
         import pyarrow as pa
 
         columns_blocks, score_blocks = [], []
-        for columns, scores in self.top_columns(history, n, exclude_seen=exclude_seen, items=items):
+        options: dict[str, Any] = {
+            "exclude_seen": exclude_seen,
+            "items": items,
+            "exclude_items": exclude_items,
+        }
+        for columns, scores in self.top_columns(history, n, **options):
             columns_blocks.append(columns)
             score_blocks.append(scores)
         columns = np.concatenate(columns_blocks) if columns_blocks else np.empty((0, 0), dtype=np.int64)
@@ -254,13 +273,19 @@ class Recommender:
         )
 
     def top_columns(
-        self, history: Ratings, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None
+        self,
+        history: Ratings,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """The best items for many users as positions in the catalogue, a block of users at a time.
 
         Parameters
         ----------
-        history, n, exclude_seen, items
+        history, n, exclude_seen, items, exclude_items
             As in :meth:`recommend_batch`.
 
         Yields
@@ -270,6 +295,9 @@ class Recommender:
         """
         count = min(_count(n), self.domain.n_items)
         allowed = None if items is None else self._columns(items)
+        if exclude_items is not None:
+            every = np.arange(self.domain.n_items) if allowed is None else allowed
+            allowed = np.setdiff1d(every, self._columns(exclude_items))
         excluded = history.matrix if exclude_seen else None
         lister = self.lists or self
         state = lister.fold_in(history)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hushrec.cli import show
 from hushrec.cli.files import private_table_file, write_private_table
 from hushrec.cli.options import File, Force, Json, Reading
-from hushrec.cli.recommend import PRIVATE_TABLE
 from hushrec.errors import InputError
 
 #: What is said of a pair beside its prediction.
@@ -46,6 +45,7 @@ def predict(
     import numpy as np
     import pyarrow as pa
 
+    from hushrec.batch import PRIVATE_TABLE
     from hushrec.billboard import load
     from hushrec.data.ids import encode_ids
     from hushrec.data.readers import read_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -13,10 +13,11 @@ from hushrec.cli.files import (
     write_a_file_per_user,
     write_private_table,
 )
-from hushrec.cli.options import Count, File, Force, Json, Reading
+from hushrec.cli.options import Count, File, Force, Json, NoProgress, Reading, progress_shown
 from hushrec.errors import InputError
 
-PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
+if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
 
 
 def recommend(
@@ -28,11 +29,14 @@ def recommend(
     all_users: bool = False,
     n: Annotated[Count, Parameter(name="-n")] = 10,
     items: File | None = None,
+    exclude_items: File | None = None,
     include_seen: bool = False,
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
     out: Annotated[str | None, Parameter(metavar="FILE")] = None,
+    out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
     reading: Reading = Reading(),
     force: Force = False,
+    no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
@@ -43,42 +47,57 @@ def recommend(
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --all-users --out-dir lists/
       hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+      hushrec recommend model.hush STORE --all-users --out-parts lists.private/
 
     Parameters
     ----------
     model
         A model file.
     history
-        Ratings of the users to serve.
+        Ratings of the users to serve, or a store of them.
     user
         Serve this user; one without ratings in HISTORY gets the list for newcomers.
     all_users
-        Serve every user in HISTORY; needs --out-dir or --out.
+        Serve every user in HISTORY; needs --out-dir, --out or --out-parts.
     n
         Items per user.
     items
         Recommend among these only: one item id a line.
+    exclude_items
+        Recommend none of these: one item id a line.
     include_seen
         Allow items that the user has rated.
     out_dir
         One CSV file per user, named by her percent-encoded id.
     out
         One file for all users: Parquet, marked private inside, or CSV where its name ends so.
+    out_parts
+        A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
     """
+    from hushrec.batch import PRIVATE_TABLE, write_lists
     from hushrec.billboard import load
-    from hushrec.data import Domain
+    from hushrec.data import Domain, Store
 
-    _check(user, all_users, out_dir, out)
+    _check(user, all_users, out_dir, out, out_parts)
     billboard = load(model)
-    allowed = None if items is None else Domain.read_catalogue(items)
+    lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
+    options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
     folder = None if out_dir is None else output_folder(out_dir, force)
     file = None if out is None else private_table_file(out, (model, history, items), force)
-    rows = reading.read(history, billboard.domain)
-    known = user is not None and bool(rows.user_index([user])[0] >= 0)
+    found_rows = reading.open(history, billboard.domain)
+    if out_parts is not None:
+        shown = progress_shown(no_progress)
+        write_lists(billboard, found_rows, out_parts, n, progress=shown, **options)
+        _said(billboard, out_parts, as_json)
+        return
+    if isinstance(found_rows, Store):
+        found_rows.verify()
+        rows = found_rows.ratings() if user is None else found_rows.for_users([user])
+    else:
+        rows = found_rows if user is None else found_rows.for_users([user])
+    table = billboard.recommend_batch(rows, n, **options)
     if user is not None:
-        rows = rows.for_users([user])
-    table = billboard.recommend_batch(rows, n, exclude_seen=not include_seen, items=allowed)
-    if user is not None:
+        known = rows.n_ratings > 0
         show.recommendations(user, known, table.to_pylist(), billboard, as_json)
         return
     if folder is not None:
@@ -86,18 +105,28 @@ def recommend(
     else:
         assert file is not None
         write_private_table(table, file, PRIVATE_TABLE)
+    _said(billboard, str(folder or file), as_json)
+
+
+def _said(billboard: Billboard, path: str, as_json: bool) -> None:
+    from hushrec.batch import PRIVATE_TABLE
+
     taste = show.taste_of(billboard)
-    found = {"path": str(folder or file), "note": PRIVATE_TABLE, "taste": taste.to_dict()}
-    wrote = f"Wrote the lists of all users in the history to {folder or file}"
+    found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
+    wrote = f"Wrote the lists of all users in the history to {path}"
     show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text()))
 
 
-def _check(user: str | None, all_users: bool, out_dir: str | None, out: str | None) -> None:
+def _check(user: str | None, all_users: bool, *outputs: str | None) -> None:
+    given = sum(each is not None for each in outputs)
     if user is not None and all_users:
         raise InputError("Pass --user ID or --all-users, not both.")
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
-    if all_users and (out_dir is None) == (out is None):
-        raise InputError("--all-users needs --out-dir DIR (one file per user) or --out FILE (one file).")
-    if user is not None and (out_dir or out):
-        raise InputError("--out and --out-dir are for --all-users; one user's list is printed.")
+    if all_users and given != 1:
+        raise InputError(
+            "--all-users needs one of --out-dir DIR (one file per user), --out FILE (one file) and"
+            " --out-parts DIR (one file for many users)."
+        )
+    if user is not None and given:
+        raise InputError("--out, --out-dir and --out-parts are for --all-users; one user's list is printed.")

@@ -57,6 +57,13 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
     user = str(pq.read_table(files.train)["user"][0].as_py())
     lists = [run("recommend", files.model, each, "--user", user).stdout for each in (files.train, stored)]
     assert lists[0] == lists[1] and user in lists[0]
+    (run.folder / "none.txt").write_text("\n".join(files.items[:30]))
+    for number, each in enumerate((files.train, stored)):
+        line = ["recommend", files.model, each, "--all-users", "--exclude-items", "none.txt"]
+        assert run(*line, "--out-parts", f"lists{number}").exit_code == 0
+        assert set(pq.read_table(f"lists{number}")["item"].to_pylist()) <= set(files.items[30:])
+    refused = run("recommend", files.model, stored, "--all-users", "--out-parts", "lists0")
+    assert refused.exit_code == 2 and "not empty" in refused.stderr
     line = [
         "--models",
         "item-bias",

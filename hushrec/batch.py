@@ -1,0 +1,137 @@
+"""Lists for all users, written a part of the users at a time, however many there are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hushrec.data import Ratings, Store
+from hushrec.errors import InputError
+from hushrec.kernels import threads
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.serving import Recommender
+
+#: Inside every file of lists.
+PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
+_USERS_PER_PART = 1 << 17
+
+
+def write_lists(
+    model: Recommender,
+    history: Ratings | Store,
+    folder: str | os.PathLike[str],
+    n: int = 10,
+    *,
+    exclude_seen: bool = True,
+    items: Sequence[Any] | None = None,
+    exclude_items: Sequence[Any] | None = None,
+    progress: bool = False,
+) -> list[Path]:
+    """Write the best items for every user to a folder of Parquet files; memory is bounded.
+
+    Parameters
+    ----------
+    model : Billboard
+    history : Ratings or Store
+        The users to serve and their own ratings; a file for each partition of a store.
+    folder : path
+        Comes into being whole; not there yet, or empty.
+    n, exclude_seen, items, exclude_items
+        As in :meth:`Billboard.recommend_batch`.
+    progress : bool
+        Show how many users have their lists: private.
+
+    Returns
+    -------
+    list of path
+        Files with the columns of :meth:`Billboard.recommend_batch`, marked private inside.
+
+    Raises
+    ------
+    InputError
+        An item is unknown, or the folder cannot be written; then there is none.
+    """
+    target = Path(folder).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{str(folder)!r} is there and not empty; pass the name of a new folder.")
+    options: dict[str, Any] = {
+        "n": n,
+        "exclude_seen": exclude_seen,
+        "items": items,
+        "exclude_items": exclude_items,
+    }
+    nobody = Ratings.from_any(([], [], []), model.domain)
+    schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
+    parts = _parts(history)
+    users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
+    schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
+    with _made(target) as made, _bar(progress, history.n_users) as advance, one_blas_thread():
+        write = partial(_write, model, made, schema, options, advance)
+        with ThreadPoolExecutor(threads.count()) as pool:
+            names = list(pool.map(write, range(len(parts)), parts))
+    return [target / name for name in names]
+
+
+def _parts(history: Ratings | Store) -> list[list[Callable[[], Ratings]]]:
+    """Functions that read some users' rows, for each part."""
+    if isinstance(history, Store):
+        history.verify()
+        return [list(part.blocks()) for part in history.partitions()]
+    starts = range(0, max(history.n_users, 1), _USERS_PER_PART)
+    return [[partial(history.rows, slice(start, start + _USERS_PER_PART))] for start in starts]
+
+
+def _write(
+    model: Recommender,
+    folder: Path,
+    schema: Any,
+    options: dict[str, Any],
+    advance: Callable[[int], object],
+    number: int,
+    blocks: list[Callable[[], Ratings]],
+) -> str:
+    from pyarrow import parquet
+
+    name = f"part-{number:05d}.parquet"
+    with threads.limit(1), parquet.ParquetWriter(folder / name, schema) as writer:
+        for read in blocks:
+            rows = read()
+            table = model.recommend_batch(rows, **options)
+            writer.write_table(table.cast(schema).replace_schema_metadata(schema.metadata))
+            advance(rows.n_users)
+    return name
+
+
+@contextlib.contextmanager
+def _made(target: Path) -> Iterator[Path]:
+    """A folder beside the target that gets its name when all is written, and is gone if that fails."""
+    folder = None
+    try:
+        folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))
+        yield folder
+        folder.replace(target)
+    except OSError as error:
+        raise InputError(
+            f"Cannot write {str(target)!r} ({error.strerror or error}); free space or pass another folder."
+        ) from None
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _bar(shown: bool, users: int) -> Iterator[Callable[[int], object]]:
+    if not shown:
+        yield lambda count: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=users, desc="lists (private)", unit=" users", unit_scale=True) as bar:
+        yield bar.update

@@ -1,0 +1,68 @@
+"""Lists of all users in parts: those of a batch, written whole, marked private."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hushrec import Accountant, Budget, InputError, PrivateALS, Ratings, batch, realistic, write_lists
+from hushrec.kernels import threads
+
+ROWS = realistic(300, 40, 4000, seed=0)
+MODEL = PrivateALS(rank=3).fit(ROWS, Accountant(Budget(5, 1e-6)))
+
+
+def rows_of(table: pa.Table) -> list:
+    found = zip(table["user"].to_pylist(), table["rank"].to_pylist(), table["item"].to_pylist())
+    return sorted((str(user), rank, item) for user, rank, item in found)
+
+
+@pytest.mark.parametrize("kind", ["ratings", "store"])
+def test_parts_hold_what_a_batch_holds(tmp_path, monkeypatch, kind) -> None:
+    monkeypatch.setattr(batch, "_USERS_PER_PART", 70)
+    history = ROWS if kind == "ratings" else Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=5)
+    some, not_these = list(ROWS.domain.items[:20]), list(ROWS.domain.items[3:9])
+    for number, options in enumerate(
+        ({}, {"n": 3, "exclude_seen": False}, {"items": some}, {"items": some, "exclude_items": not_these})
+    ):
+        with threads.limit(1 + number % 2):
+            files = write_lists(MODEL, history, tmp_path / f"lists{number}", **options)
+        assert len(files) == 5 and all(file.is_file() for file in files)
+        wanted = MODEL.recommend_batch(ROWS, **options)
+        assert rows_of(pa.concat_tables([pq.read_table(file) for file in files])) == rows_of(wanted)
+        assert all(b"PRIVATE" in pq.read_schema(file).metadata[b"hushrec"] for file in files)
+    items = set(pq.read_table(tmp_path / "lists3")["item"].to_pylist())
+    assert items <= set(some) - set(not_these) and items
+
+
+def test_one_user_without_some_items() -> None:
+    best = MODEL.recommend({}, 3)
+    assert MODEL.recommend({}, 2, exclude_items=[best[0][0]]) == best[1:]
+    with pytest.raises(InputError, match="not in the model's catalogue"):
+        MODEL.recommend({}, 2, exclude_items=["nothing of ours"])
+
+
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def fails(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match="catalogue"):
+        write_lists(MODEL, ROWS, tmp_path / "lists", items=["nothing of ours"])
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        write_lists(MODEL, ROWS, tmp_path / "full")
+    with pytest.raises(InputError, match="Cannot write"):
+        write_lists(MODEL, ROWS, tmp_path / "no/where")
+    monkeypatch.setattr(batch, "_write", fails)
+    with pytest.raises(InputError, match="No space left.*free space"):
+        write_lists(MODEL, ROWS, tmp_path / "lists")
+    assert os.listdir(tmp_path) == ["full"]
+
+
+def test_nobody(tmp_path) -> None:
+    nobody = ROWS.rows(np.zeros(0, int), keyed=True)
+    (file,) = write_lists(MODEL, nobody, tmp_path / "lists")
+    assert pq.read_table(file).num_rows == 0
