@@ -57,9 +57,14 @@ def learned(
     usual : float or ndarray
         Variance that drifts are given in units of.
     """
-    totals = slope**2 * (variance + np.multiply.outer(DRIFTS, np.broadcast_to(usual, surprise.shape))) + noise
-    totals = np.maximum(totals, 1e-300).reshape(len(DRIFTS), -1)
-    fit = -0.5 * (np.log(totals) + surprise.ravel() ** 2 / totals).sum(axis=1)
+    told = np.maximum(slope**2 / np.maximum(noise, 1e-300), 1e-300)  # by a week, a unit of variance
+    fit = np.zeros(len(DRIFTS))
+    for place, part in enumerate(DRIFTS):
+        gained = part * np.asarray(usual)
+        # a drift that went unnoticed has left as much unknown as the filter would settle at with it
+        settled = np.sqrt(gained**2 / 4 + gained / told) - gained / 2
+        total = np.maximum(slope**2 * (np.maximum(variance, settled) + gained) + noise, 1e-300)
+        fit[place] = -0.5 * (np.log(total) + surprise**2 / total).sum()
     return _REMEMBERED * evidence + _TEMPER * (fit - fit.max())
 
 

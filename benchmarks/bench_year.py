@@ -1,0 +1,290 @@
+"""A year of weekly models for one budget, against the targets of this project (`make bench-year`).
+
+Four worlds: static (MovieLens-1M, all users from week 0), growth (users join in the order of their ids, 30%
+in week 0), drift (`benchmarks/drifting.py`), likes (MovieLens-1M, ratings of 4 and 5). A season of 52 weeks
+costs epsilon 5 in all (static: 1 too), delta 1e-5, user level, add/remove. Beside it: from scratch with
+composition, where each week spends a 52nd of mu squared; once and never again; and all of the budget every
+week, which nobody may. The data sets are public: no run is charged to a ledger. Means over noise draws;
+``--long`` takes five draws and judges every week. ``--figure FILE`` draws the four. A line a target: PASS, or
+what falls short; exit code 1 if any does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_both import of_lists
+from benchmarks.bench_quality import DELTA, rmse
+from benchmarks.drifting import DriftingWorld
+from benchmarks.frontier.data import available, folder
+from hushrec.algorithms import PrivateALS, PrivateEigenRec
+from hushrec.billboard import Billboard
+from hushrec.data import Domain, Ratings, split_ratings
+from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
+
+WEEKS = 52
+#: Weeks at which the expensive ways are judged in the short form.
+SOME = (0, 4, 13, 26, 39, 51)
+
+
+class Ways:
+    """Trains one model's season and the other ways, and judges each."""
+
+    def __init__(self, epsilon: float, planned: Callable[[Budget, Domain, int], Any]) -> None:
+        self.budget, self._planned = Budget(epsilon, DELTA), planned
+        self.season = Season(self.budget, WEEKS)
+        self.model: Billboard | None = None
+
+    def week(self, rows: Ratings, seed: int) -> Billboard:
+        """The next week of the season."""
+        if self.model is None:
+            accountant = SeasonAccountant(self.season, data_is_public=True)
+            estimator = self._planned(self.budget, rows.domain, rows.n_users)
+            self.model = estimator.fit(rows, accountant, seed=seed)
+        else:
+            accountant = SeasonAccountant.following(self.model.privacy, data_is_public=True)
+            self.model = self.model.continue_training(rows, accountant)
+        return self.model
+
+    def scratch(self, rows: Ratings, seed: int, share: float = 1 / WEEKS) -> Billboard:
+        """A model from nothing for a share of the budget, planned for that."""
+        part = Budget(epsilon_of(self.budget.mu * share**0.5, DELTA), DELTA)
+        estimator = self._planned(part, rows.domain, rows.n_users)
+        return estimator.fit(rows, Accountant(part, data_is_public=True), seed=seed)
+
+
+class Report:
+    """Lines of targets, and curves."""
+
+    def __init__(self) -> None:
+        self.short, self.curves = False, dict[str, dict[str, dict[int, float]]]()
+
+    def line(self, what: str, value: float, target: float, *, least: bool = False) -> None:
+        """One target."""
+        good = value >= target if least else value <= target
+        self.short |= not good
+        side = "≥" if least else "≤"
+        print(f"{'PASS' if good else 'SHORT'}  {what}: {value:.4f} ({side} {target:.4f})", flush=True)
+
+    def curve(self, world: str, way: str, found: Iterable[dict[int, float]]) -> dict[int, float]:
+        """The mean over draws of a figure by week, printed and kept."""
+        found = list(found)
+        mean = {week: float(np.mean([each[week] for each in found])) for week in found[0]}
+        shown = "  ".join(f"{week}: {mean[week]:.4f}" for week in SOME if week in mean)
+        print(f"       {world}, {way}: {shown}", flush=True)
+        self.curves.setdefault(world, {})[way] = mean
+        return mean
+
+
+def planned_ratings(budget: Budget, domain: Domain, n_users: int) -> Any:
+    return PrivateALS.planned(budget, domain, n_users)
+
+
+def planned_lists(budget: Budget, domain: Domain, n_users: int) -> Any:
+    return PrivateEigenRec.planned(budget, domain, n_users, like_from=4.0)
+
+
+def static(report: Report, ratings: Ratings, draws: int, epsilons: Iterable[float], judged: set[int]) -> None:
+    """All users from week 0."""
+    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    history = train.union(valid)
+    for epsilon in epsilons:
+        world = f"static, epsilon {epsilon:g}"
+        ours, spent = [], []
+        for draw in range(draws):
+            ways, curve, clock = Ways(epsilon, planned_ratings), {}, []
+            for week in range(WEEKS):
+                begun = time.process_time()
+                model = ways.week(train, draw)
+                clock.append(time.process_time() - begun)
+                if week in judged:
+                    curve[week] = rmse(model, history, test)
+            ours.append(curve)
+            spent.append(float(np.median(clock[1:])))
+        whole, took = [], []
+        for draw in range(draws):
+            begun = time.process_time()
+            model = ways.scratch(train, draw, 1.0)
+            took.append(time.process_time() - begun)
+            whole.append({0: rmse(model, history, test)})
+        scratch = [{0: rmse(ways.scratch(train, draw), history, test)} for draw in range(draws)]
+        mean = report.curve(world, "ours", ours)
+        once = _flat(report, world, "all of the budget every week", whole, judged)
+        _flat(report, world, "from scratch with composition", scratch, judged)
+        every, last = (0.896, once + 0.001) if epsilon == 5 else (0.937, 0.920)
+        report.line(f"{world}: RMSE of the worst week", max(mean.values()), every)
+        report.line(f"{world}: RMSE of the last week", mean[WEEKS - 1], last)
+        if epsilon == 5:
+            report.line("time of a week in units of a first training", min(spent) / min(took), 0.25)
+
+
+def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> None:
+    """Users join in the order of their ids."""
+    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    order = np.argsort(train.users.astype(int))
+    ours, whole, scratch, never = ([] for _ in range(4))
+    for draw in range(draws):
+        ways, once = Ways(5.0, planned_ratings), None
+        curves: list[dict[int, float]] = [{}, {}, {}, {}]
+        for week in range(WEEKS):
+            count = round((0.3 + 0.7 * week / (WEEKS - 1)) * train.n_users)
+            rows = train.rows(np.sort(order[:count]), keyed=True)
+            model = ways.week(rows, draw)
+            if week == 0:
+                once = ways.scratch(rows, draw, 1.0)
+            if week not in judged or week == 0:
+                continue
+            history = rows.union(valid.aligned_to(rows))
+            target = test.aligned_to(rows)
+            models = [model, ways.scratch(rows, draw, 1.0), ways.scratch(rows, draw), once]
+            for curve, each in zip(curves, models):
+                curve[week] = rmse(each, history, target)
+        for kept, curve in zip((ours, whole, scratch, never), curves):
+            kept.append(curve)
+    mean = report.curve("growth", "ours", ours)
+    free = report.curve("growth", "all of the budget every week", whole)
+    composed = report.curve("growth", "from scratch with composition", scratch)
+    report.curve("growth", "once and never again", never)
+    late = [week for week in mean if week >= 4]
+    report.line(
+        "growth: RMSE above a training with the whole budget, the worst week from the 4th",
+        max(mean[week] - free[week] for week in late),
+        0.012,
+    )
+    report.line(
+        "growth: RMSE below scratch with composition, the worst week from the 4th",
+        min(composed[week] - mean[week] for week in late),
+        0.03,
+        least=True,
+    )
+
+
+def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) -> None:
+    """Everything walks, and items come."""
+    ours, whole, scratch, never = ([] for _ in range(4))
+    for draw in range(draws):
+        ways, once = Ways(5.0, planned_ratings), None
+        curves: list[dict[int, float]] = [{}, {}, {}, {}]
+        for week, world in enumerate(DriftingWorld(*sizes, weeks=WEEKS, seed=draw)):
+            model = ways.week(world.train, draw)
+            if week == 0:
+                once = ways.scratch(world.train, draw, 1.0)
+            if week not in judged:
+                continue
+            assert once is not None
+            models = [model, ways.scratch(world.train, draw, 1.0), ways.scratch(world.train, draw)]
+            for curve, each in zip(curves, [*models, _wider(once, world.train.domain)]):
+                curve[week] = rmse(each, world.train, world.test) - world.truth
+        for kept, curve in zip((ours, whole, scratch, never), curves):
+            kept.append(curve)
+    means = [
+        float(np.mean(list(report.curve("drift", way, found).values())))
+        for way, found in (
+            ("ours", ours),
+            ("from scratch with composition", scratch),
+            ("once and never again", never),
+            ("all of the budget every week", whole),
+        )
+    ]
+    report.line("drift: excess RMSE over that of scratch with composition, year", means[0] / means[1], 0.25)
+    report.line("drift: excess RMSE over that of never again, year", means[0] / means[2], 1 / 3)
+
+
+def _wider(model: Billboard, domain: Domain) -> Billboard:
+    """A model over a larger catalogue; of new items it knows nothing."""
+    arrays = dict(model.arrays)
+    for name in ("item_bias", "item_factors", "supported"):
+        more = domain.n_items - len(arrays[name])
+        arrays[name] = np.concatenate([arrays[name], np.zeros((more, *arrays[name].shape[1:]))])
+    return Billboard(estimator=model.estimator, domain=domain, arrays=arrays, privacy=model.privacy)
+
+
+def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> None:
+    """Recall@20 of users who did not train, folded in from 80% of their likes."""
+    task = of_lists(ratings, False)
+    ours = []
+    for draw in range(draws):
+        ways, curve = Ways(5.0, planned_lists), {}
+        for week in range(WEEKS):
+            model = ways.week(task.train, draw)
+            if week in judged:
+                curve[week] = task.figure(model)
+        ours.append(curve)
+    whole = [{0: task.figure(ways.scratch(task.train, draw, 1.0))} for draw in range(draws)]
+    scratch = [{0: task.figure(ways.scratch(task.train, draw))} for draw in range(draws)]
+    mean = report.curve("likes", "ours", ours)
+    once = _flat(report, "likes", "all of the budget every week", whole, judged)
+    _flat(report, "likes", "from scratch with composition", scratch, judged)
+    year = float(np.mean(list(mean.values()))) / once
+    report.line("likes: Recall@20 over that of one shot, year", year, 0.94, least=True)
+
+
+def _flat(report: Report, world: str, way: str, found: list[dict[int, float]], judged: set[int]) -> float:
+    """A way whose weeks are all alike, since the users are."""
+    value = float(np.mean([each[0] for each in found]))
+    report.curve(world, way, [dict.fromkeys(sorted(judged), value)])
+    return value
+
+
+def figure(report: Report, path: str) -> None:
+    """The worlds side by side, a line a way."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown, axes = pyplot.subplots(
+        1, len(report.curves), figsize=(3.6 * len(report.curves), 3.2), squeeze=False
+    )
+    for axis, (world, curves) in zip(axes[0], report.curves.items()):
+        for way, mean in curves.items():
+            axis.plot(list(mean), list(mean.values()), label=way, linewidth=2.4 if way == "ours" else 1.2)
+        axis.set_title(world)
+        axis.set_xlabel("week")
+        axis.set_ylabel({"likes": "Recall@20", "drift": "RMSE above the truth's"}.get(world, "RMSE"))
+    axes[0][0].legend(fontsize=7)
+    shown.tight_layout()
+    shown.savefig(Path(path), dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--long", action="store_true", help="five draws, every week judged")
+    parser.add_argument("--only", choices=["static", "growth", "drift", "likes"], help="one of the worlds")
+    parser.add_argument("--draws", type=int, help="noise draws (default 1, long 5)")
+    parser.add_argument("--figure", metavar="FILE", help="draw the curves too (PNG or SVG)")
+    options = parser.parse_args()
+    draws = options.draws or (5 if options.long else 1)
+    judged = set(range(WEEKS)) if options.long else set(SOME)
+    report, worlds = Report(), [options.only] if options.only else ["static", "growth", "drift", "likes"]
+    if available("ml-1m"):
+        domain = Domain(items=range(1, 3953), rating_range=(1, 5))
+        ratings = Ratings.read(folder() / "ml-1m.parquet", domain)  # type: ignore[operator]
+    elif worlds != ["drift"]:
+        print("MovieLens-1M skipped: set HUSHREC_DATA to a folder that holds ml-1m.parquet.")
+        worlds = [each for each in worlds if each == "drift"]
+    for world in worlds:
+        if world == "static":
+            static(report, ratings, draws, (5.0, 1.0), set(range(WEEKS)))
+        elif world == "growth":
+            growth(report, ratings, draws, judged)
+        elif world == "drift":
+            drift(report, draws, judged, (8000, 360))
+        else:
+            likes(report, ratings, draws, judged)
+    if options.figure:
+        figure(report, options.figure)
+    sys.exit(report.short)
+
+
+if __name__ == "__main__":
+    main()
