@@ -18,7 +18,7 @@ ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-implicit frontier bench-speed bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-speed bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -79,6 +79,10 @@ bench-both: $(VENV)/.bench
 # private ALS against item biases and users' means on real tables and 40 generated corners, half an hour
 never-loses: $(VENV)/.test
 	$(BIN)/python -m benchmarks.never_loses
+
+# a year of weekly models for one budget, 15 minutes; LONG=--long takes five draws and judges every week
+bench-year: $(VENV)/.test
+	$(BIN)/python -m benchmarks.bench_year $(LONG)
 
 bench-implicit: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_implicit

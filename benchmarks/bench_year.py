@@ -30,6 +30,8 @@ from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
 
 WEEKS = 52
+#: Part of the budget for week 0 where users or items change over the year: what is learned then grows old.
+CHANGING = 0.3
 #: Weeks at which the expensive ways are judged in the short form.
 SOME = (0, 4, 13, 26, 39, 51)
 
@@ -37,9 +39,11 @@ SOME = (0, 4, 13, 26, 39, 51)
 class Ways:
     """Trains one model's season and the other ways, and judges each."""
 
-    def __init__(self, epsilon: float, planned: Callable[[Budget, Domain, int], Any]) -> None:
+    def __init__(
+        self, epsilon: float, planned: Callable[[Budget, Domain, int], Any], first_share: float = 0.5
+    ) -> None:
         self.budget, self._planned = Budget(epsilon, DELTA), planned
-        self.season = Season(self.budget, WEEKS)
+        self.season = Season(self.budget, WEEKS, first_share)
         self.model: Billboard | None = None
 
     def week(self, rows: Ratings, seed: int) -> Billboard:
@@ -131,7 +135,7 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
     order = np.argsort(train.users.astype(int))
     ours, whole, scratch, never = ([] for _ in range(4))
     for draw in range(draws):
-        ways, once = Ways(5.0, planned_ratings), None
+        ways, once = Ways(5.0, planned_ratings, CHANGING), None
         curves: list[dict[int, float]] = [{}, {}, {}, {}]
         for week in range(WEEKS):
             count = round((0.3 + 0.7 * week / (WEEKS - 1)) * train.n_users)
@@ -170,7 +174,7 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
     """Everything walks, and items come."""
     ours, whole, scratch, never = ([] for _ in range(4))
     for draw in range(draws):
-        ways, once = Ways(5.0, planned_ratings), None
+        ways, once = Ways(5.0, planned_ratings, CHANGING), None
         curves: list[dict[int, float]] = [{}, {}, {}, {}]
         for week, world in enumerate(DriftingWorld(*sizes, weeks=WEEKS, seed=draw)):
             model = ways.week(world.train, draw)
@@ -278,7 +282,7 @@ def main() -> None:
         elif world == "growth":
             growth(report, ratings, draws, judged)
         elif world == "drift":
-            drift(report, draws, judged, (8000, 360))
+            drift(report, draws, judged, (6000, 1200))
         else:
             likes(report, ratings, draws, judged)
     if options.figure:

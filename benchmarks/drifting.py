@@ -50,9 +50,9 @@ class DriftingWorld:
     n_users: int
     n_items: int
     weeks: int
-    each_week: int = 5
-    window: int = 8
-    rank: int = 4
+    each_week: int = 12
+    window: int = 12
+    rank: int = 3
     noise: float = 0.8
     drift: float = 0.5
     seed: int = 0

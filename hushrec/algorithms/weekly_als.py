@@ -231,8 +231,10 @@ def _bias_change(
     """Expected change of the biases, their variance, and the log likelihoods of their drift."""
     unit, slope = math.sqrt(residual), BIAS_SLOPE * slopes
     noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
-    noise = (unit * gate.noise_sd("item biases")) ** 2 + bias_sampling(slopes, level.n_users, unit)
-    evidence = learned(evidence, noisy, slope, variance, noise, usual)
+    drawn = np.full(len(items), (unit * gate.noise_sd("item biases")) ** 2)
+    # most rows are those of last week, so what sampling adds is no news and tells of no drift
+    evidence = learned(evidence, noisy, slope, variance, drawn, usual)
+    noise = drawn + bias_sampling(slopes, level.n_users, unit)
     variance = np.minimum(variance + drift(evidence) * usual, usual)
     gain = wiener_gain(slope, variance, noise)
     return gain * noisy, (1 - gain * slope) * variance, evidence
@@ -264,7 +266,8 @@ def _factor_change(
     usual, noise_sd = model.factor_prior**2, unit * gate.noise_sd("item sums")
     found = FactorSums(noisy, values, vectors, noise_sd, residual)
     slope, variance = slopes[:, None] * values, known.variance
-    evidence = learned(evidence, noisy @ vectors, slope, variance, found.variance(slope), usual)
+    drawn = np.full_like(slope, noise_sd**2)
+    evidence = learned(evidence, noisy @ vectors, slope, variance, drawn, usual)
     variance = np.clip(variance + drift(evidence) * usual, _LEAST_KNOWN * usual, usual)
     change, variance = factor_update(slopes, FactorPrior(variance, np.zeros((len(items), 0))), found)
     return change, KnownFactors(variance, gram, gram_variance), evidence
