@@ -144,4 +144,4 @@ def test_what_loads_is_a_file_of_the_format(int8: bool, record_property, tmp_pat
 @pytest.mark.full
 @pytest.mark.parametrize("int8", [False, True])
 def test_what_loads_is_a_file_of_the_format_at_length(int8: bool, record_property, tmp_path) -> None:
-    check_forgeries(int8, 10_000, record_property, tmp_path)
+    check_forgeries(int8, 5_000, record_property, tmp_path)
