@@ -1,4 +1,7 @@
-"""The parity vectors are what Python computes; `make test-web` holds the client to the same file."""
+"""The parity vectors are what Python computes; `make test-web` holds the client to the same file.
+
+What Python means to compute otherwise is written anew by ``python -m tests.vectors``.
+"""
 
 import base64
 import json

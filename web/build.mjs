@@ -1,7 +1,7 @@
 // Builds the client and the page's scripts: `node build.mjs` into hushrec/web, which is committed;
 // `--check` says whether what is committed is what the sources give; `--package` fills dist/ for npm.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -33,5 +33,6 @@ if (process.argv.includes("--package")) {
   writeFileSync(join(HERE, "dist", "hushrec.js"), client.outputFiles[0].text);
   const options = ["--emitDeclarationOnly", "--declaration", "--outDir", "dist"];
   execFileSync(process.execPath, [join(HERE, "node_modules", "typescript", "bin", "tsc"), ...options], { cwd: HERE, stdio: "inherit" });
+  for (const name of ["page", "service-worker"]) rmSync(join(HERE, "dist", `${name}.d.ts`));
 }
 process.exitCode = failed ? 1 : 0;
