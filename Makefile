@@ -18,7 +18,7 @@ ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-speed bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-scale bench-speed bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -90,6 +90,11 @@ bench-implicit: $(VENV)/.bench
 # every method at its true epsilon; LONG=--long takes all epsilons and five draws, hours
 frontier: $(VENV)/.test
 	$(BIN)/python -m benchmarks.frontier $(LONG)
+
+# a store of 1e8 ratings, and Dask on one of 1e7; LONG=--long adds 1e9 and more kills, hours and 40 GB of disk
+bench-scale: $(VENV)/.test
+	$(BIN)/python -m benchmarks.bench_scale $(LONG); scale=$$?; \
+	$(BIN)/python -m benchmarks.bench_dask $(LONG) && exit $$scale
 
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.bench_speed --peers

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -55,7 +56,17 @@ class BothUsers(Users):
 
     def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
         super().__init__(rows)
-        self.ratings, self.lists = ratings.users(rows), lists.users(rows)
+        self._models = ratings, lists
+
+    @cached_property
+    def ratings(self) -> Any:
+        """The private side of the model that predicts."""
+        return self._models[0].users(self._ratings)
+
+    @cached_property
+    def lists(self) -> Any:
+        """The private side of the model that recommends; it is made when it is asked for."""
+        return self._models[1].users(self._ratings)
 
 
 class _Weights(LabelledGate):

@@ -1,0 +1,268 @@
+"""A store at scale: prepare, train and recommend, seconds and memory against the number of ratings.
+
+    python -m benchmarks.bench_scale [--sizes 1e6,1e7,1e8] [--long] [--folder DIR] [--steps ...]
+
+Generates ratings (Zipf), a hundred rows a user, in any order, as Parquet; says what disk it needs and stops
+without. A line a target, PASS or what falls short; exits 1 if any does. --long adds 1e9. Every step runs in a
+process of its own, whose anonymous memory is sampled: mapped pages of a store do not count. Seconds mean
+something on an idle machine only. Dask has targets of its own: benchmarks/bench_dask.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hushrec import Accountant, Both, Budget, Domain, PrivateALS, PrivateEigenRec, Ratings, Store, write_lists
+from hushrec.kernels import threads
+from hushrec.kernels.sweeps import SweepSettings
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.partitioned import PartitionedUsers, Streaming
+from hushrec.privacy.testing import SeededNoise
+from hushrec.users import FittedUsers
+
+BUDGET = Budget(5.0, 1e-6)
+RANK = 12
+#: What the ratings take while they are prepared: Parquet, spilled rows, store; octets a row.
+DISK = 9 + 22 + 7
+_ROWS_A_USER, _CHUNK = 100, 1 << 21
+_MEMORY_GIB = {"prepare": 3.0, "ratings": 4.0, "lists": 4.0, "both": 4.0, "recommend": 4.0}
+#: Seconds at 1e9 and at 1e8 ratings.
+_SECONDS = {"prepare": 1500.0, "ratings": 2400.0, "sweep": 120.0, "recommend": 300.0}
+_FILE_TO_MODEL = {"size": 1e8, "seconds": 60.0, "gib": 2.0}
+_EXPONENT = 1.05
+
+
+def domain_of(rows: int) -> Domain:
+    """The catalogue: 100,000 items for 1e9 ratings, fewer for fewer."""
+    return Domain(range(int(np.clip(rows // 1000, 1000, 100_000))), rating_range=(0.5, 5.0))
+
+
+def generate(rows: int, out: Path) -> None:
+    """Files of ratings by users and of items in any order, of 16 million rows at most."""
+    out.mkdir()
+    rng, n_items, n_users = np.random.default_rng(0), domain_of(rows).n_items, max(rows // _ROWS_A_USER, 10)
+    popularity = np.cumsum(np.arange(1, n_items + 1) ** -0.7)
+    quality = rng.standard_normal(n_items) * 0.4
+    for number, start in enumerate(range(0, rows, _CHUNK)):
+        size = min(_CHUNK, rows - start)
+        items = np.searchsorted(popularity, rng.random(size) * popularity[-1]).astype(np.int32)
+        users = rng.integers(0, n_users, size)
+        ratings = 3.5 + quality[items] + 0.4 * np.sin(users) + 0.9 * rng.standard_normal(size)
+        ratings = (np.clip(np.rint(2 * ratings), 1, 10) / 2).astype(np.float32)
+        table = pa.table({"user": users, "item": items, "rating": ratings})
+        pq.write_table(table, out / f"{number:05d}.parquet", use_dictionary=["rating"])
+
+
+# ---------------------------------------------------------------------- steps, each in its own process
+
+
+def prepare(rows: int, folder: Path) -> dict[str, float]:
+    store = Ratings.prepare(str(folder / "rows"), folder / "store", domain_of(rows))
+    size = sum(part.path.stat().st_size for part in store.partitions())
+    return {"octets": size / store.n_ratings, "kept": store.n_ratings}
+
+
+def _trained(folder: Path, model: type[Any]) -> dict[str, float]:
+    store = Store(folder / "store")
+    estimator = model.planned(BUDGET, store.domain, store.n_users)
+    estimator.fit(store, Accountant(BUDGET)).save(folder / f"{model.name}.hush")
+    return {}
+
+
+def ratings(rows: int, folder: Path) -> dict[str, float]:
+    return _trained(folder, PrivateALS)
+
+
+def lists(rows: int, folder: Path) -> dict[str, float]:
+    return _trained(folder, PrivateEigenRec)
+
+
+def both(rows: int, folder: Path) -> dict[str, float]:
+    return _trained(folder, Both)
+
+
+def sweep(rows: int, folder: Path) -> dict[str, float]:
+    """One question: users fit themselves, and items' sums are added up."""
+    store = Store(folder / "store")
+    items = np.random.default_rng(0).standard_normal((store.domain.n_items, RANK + 1)) * 0.1
+    weights = np.ones(store.domain.n_items)
+    with Streaming().asking(FittedUsers, store) as ask, one_blas_thread():
+        users = PartitionedUsers(FittedUsers, store.domain, ask)
+        users.weigh(3.0, weights)
+        users.fit(items, SweepSettings(regularization=10.0, bias_regularization=3.0))
+        times = []
+        for _ in range(2):  # the first compiles
+            start = time.perf_counter()
+            users.item_sums(items, weights, 1.0, 1.0, 1.0, 1.0)
+            times.append(time.perf_counter() - start)
+    return {"seconds": min(times)}
+
+
+def recommend(rows: int, folder: Path) -> dict[str, float]:
+    from hushrec import load
+
+    shutil.rmtree(folder / "lists", ignore_errors=True)
+    store = Store(folder / "store")
+    start = time.perf_counter()
+    write_lists(load(folder / "private-als.hush"), store, folder / "lists")
+    return {"seconds": time.perf_counter() - start, "users": store.n_users}
+
+
+STEPS: dict[str, Callable[[int, Path], dict[str, float]]] = {
+    each.__name__: each for each in (prepare, ratings, sweep, lists, both, recommend)
+}
+
+
+def measured(step: str, rows: int, folder: Path) -> dict[str, float]:
+    """Run a step in a process; its seconds and the most GiB of anonymous memory that it held."""
+    command = [sys.executable, "-m", "benchmarks.bench_scale", "--step", step, str(rows), str(folder)]
+    start, most = time.perf_counter(), 0.0
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output)
+        while process.poll() is None:
+            most = max(most, _anonymous(process.pid))
+            time.sleep(0.05)
+        if process.returncode:
+            raise SystemExit(f"{step} of {rows:,} rows failed.")
+        output.seek(0)
+        told = json.loads(output.read().splitlines()[-1])
+    return {"seconds": time.perf_counter() - start, "gib": most, **told}
+
+
+def _anonymous(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / (1 << 20)
+
+
+# ---------------------------------------------------------------------- targets
+
+
+def verdict(good: bool, words: str) -> bool:
+    """Print a line."""
+    print(f"{'PASS       ' if good else 'FALLS SHORT'} {words}", flush=True)
+    return good
+
+
+def same_bytes(folder: Path) -> bool:
+    """The billboard's bytes for threads, partitions, memory and store."""
+    rows, model = Ratings.read(str(folder / "rows"), domain_of(10**5)), PrivateALS(rank=4)
+
+    def bytes_of(data: Any, count: int) -> bytes:
+        with threads.limit(count):
+            return model.fit(data, Accountant(BUDGET, noise=SeededNoise(1))).to_bytes()
+
+    whole, same = bytes_of(rows, 1), True
+    same &= all(bytes_of(rows, count) == whole for count in (2, 8))
+    for parts, count in ((1, 1), (2, 2), (7, 8), (64, 2)):
+        store = Ratings.prepare(rows, folder / "small", rows.domain, partitions=parts, force=True)
+        same &= bytes_of(store, count) == whole
+    return verdict(same, "bytes are equal for 1, 2, 8 threads; 1, 2, 7, 64 partitions; memory and store")
+
+
+def judged(rows: int, found: dict[str, dict[str, float]]) -> list[bool]:
+    """The targets at a size; seconds are asked for from 1e8 rows on, in proportion to 1e9."""
+    good = []
+    for step, each in found.items():
+        words = f"{rows:.0e} rows, {step}: {each['seconds']:.1f} s, {each['gib']:.2f} GiB"
+        within = each["gib"] <= _MEMORY_GIB.get(step, 4.0)
+        words += f" (asked <= {_MEMORY_GIB.get(step, 4.0):g} GiB"
+        if step in _SECONDS and rows >= 1e8:
+            share = each["users"] / 1e6 if step == "recommend" else rows / 1e9
+            within &= each["seconds"] <= _SECONDS[step] * share
+            words += f", {_SECONDS[step] * share:.0f} s"
+        good.append(verdict(within, words + ")"))
+    octets = found["prepare"]["octets"]
+    good.append(verdict(5 <= octets <= 8, f"{rows:.0e} rows: {octets:.2f} octets a rating (asked 5 to 8)"))
+    if rows == _FILE_TO_MODEL["size"] and "ratings" in found:
+        seconds = found["prepare"]["seconds"] + found["ratings"]["seconds"]
+        gib = max(found["prepare"]["gib"], found["ratings"]["gib"])
+        words = f"{rows:.0e} rows, file to model: {seconds:.1f} s, {gib:.2f} GiB (asked <= 60 s, 2 GiB)"
+        good.append(verdict(seconds <= _FILE_TO_MODEL["seconds"] and gib <= _FILE_TO_MODEL["gib"], words))
+    return good
+
+
+def growth(sizes: list[int], found: dict[int, dict[str, dict[str, float]]]) -> list[bool]:
+    """How cost grows between the two largest sizes."""
+    good = []
+    for step in set(found[sizes[-1]]) & {"prepare", "sweep"}:
+        low, high = sizes[-2:]
+        ratio = found[high][step]["seconds"] / found[low][step]["seconds"]
+        exponent = np.log(ratio) / np.log(high / low)
+        words = f"{step} grows with ratings to the power {exponent:.2f} (asked <= {_EXPONENT})"
+        good.append(verdict(exponent <= _EXPONENT, words))
+    return good
+
+
+def plot(found: dict[int, dict[str, dict[str, float]]], path: str) -> None:
+    """Seconds against ratings."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for step in found[max(found)]:
+        axes.loglog(list(found), [each[step]["seconds"] for each in found.values()], "o-", label=step)
+    axes.set(xlabel="ratings", ylabel="seconds")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Print a line a target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sizes", default="1e6,1e7,1e8")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--folder")
+    parser.add_argument("--figure")
+    parser.add_argument("--steps", default=",".join(STEPS), help="some of them, in this order")
+    parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.step:
+        step, rows, folder = options.step
+        print(json.dumps(STEPS[step](int(rows), Path(folder))))
+        return
+    sizes = [int(float(size)) for size in options.sizes.split(",")] + [10**9] * options.long
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        needed, free = max(sizes) * DISK / 1e9, shutil.disk_usage(name).free / 1e9
+        print(f"{max(sizes):.0e} rows take {needed:.1f} GB of disk at {name}, which has {free:.0f} GB free.")
+        if needed > free:
+            sys.exit("That is not enough; pass --folder on a larger disk, or smaller --sizes.")
+        print(f"{os.cpu_count()} cores, {threads.count()} threads, load {os.getloadavg()[0]:.1f}", flush=True)
+        good, found = [], {}
+        for rows in sizes:
+            folder = Path(name) / str(rows)
+            folder.mkdir()
+            generate(rows, folder / "rows")
+            if rows == sizes[0]:
+                generate(10**5, folder / "few")
+                few = folder / "bytes"
+                few.mkdir()
+                (folder / "few").rename(few / "rows")
+                good.append(same_bytes(few))
+            found[rows] = {step: measured(step, rows, folder) for step in options.steps.split(",")}
+            good += judged(rows, found[rows])
+            shutil.rmtree(folder)
+        good += growth(sizes, found) if len(sizes) > 1 else []
+        if options.figure:
+            plot(found, options.figure)
+    sys.exit(not all(good))
+
+
+if __name__ == "__main__":
+    main()
