@@ -8,13 +8,13 @@ import type { Section } from "./section.js";
 export function allScores(section: Section, { offset, factors: taste }: UserState): Float64Array {
   const { nItems, itemBias, center, factors, scale, learned, rank } = section;
   const scores = new Float64Array(nItems);
-  for (let item = 0; item < nItems; item++) scores[item] = offset + (center + itemBias[item]!);
   if (!learned) addProducts(factors, scale, taste, scores);
   else if (rank) {
     const products = new Float64Array(rank);
     addChosen(factors, taste, products);
-    learned.forEach((item, row) => (scores[item]! += (scale?.[row] ?? 1) * products[row]!));
+    learned.forEach((item, row) => (scores[item] = (scale?.[row] ?? 1) * products[row]!));
   }
+  for (let item = 0; item < nItems; item++) scores[item]! += offset + (center + itemBias[item]!);
   return scores;
 }
 
@@ -44,15 +44,15 @@ function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float6
       c += factors[third + k]! * own;
       d += factors[fourth + k]! * own;
     }
-    scores[item]! += scale ? scale[item]! * a : a;
-    scores[item + 1]! += scale ? scale[item + 1]! * b : b;
-    scores[item + 2]! += scale ? scale[item + 2]! * c : c;
-    scores[item + 3]! += scale ? scale[item + 3]! * d : d;
+    scores[item] = scale ? scale[item]! * a : a;
+    scores[item + 1] = scale ? scale[item + 1]! * b : b;
+    scores[item + 2] = scale ? scale[item + 2]! * c : c;
+    scores[item + 3] = scale ? scale[item + 3]! * d : d;
   }
   for (let item = whole; item < scores.length; item++) {
     let sum = 0;
     for (let k = 0; k < rank; k++) sum += factors[item * rank + k]! * taste[k]!;
-    scores[item]! += scale ? scale[item]! * sum : sum;
+    scores[item] = scale ? scale[item]! * sum : sum;
   }
 }
 
