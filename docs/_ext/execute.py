@@ -50,9 +50,8 @@ def run_page(
                 kind, code = found.groups()
                 if text[: found.start()].rstrip().endswith(_NOT_RUN):
                     continue
-                results.append(
-                    (found[0], _python(code, names) if kind == "python" else (bash or _bash)(code))
-                )
+                printed = _python(code, names) if kind == "python" else (bash or _bash)(code)
+                results.append((found[0], printed.replace(folder, "~")))
         finally:
             os.environ.clear()
             os.environ.update(kept)

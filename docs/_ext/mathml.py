@@ -11,7 +11,7 @@ def _inline(writer, node):
 
 
 def _block(writer, node):
-    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    writer.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
