@@ -23,6 +23,15 @@ _OWN = ("exchanged", "refused")
 SIZE = len(ROUTES) * _WIDTH + len(_OWN)
 
 
+def route_of(path: str) -> str:
+    """What a path is counted as; never the path itself, which a client makes up."""
+    if path in ROUTES:
+        return path
+    if path.startswith("/models/") or path == "/model.hush":
+        return "/models"
+    return "/page" if path == "/" or path.endswith((".html", ".js", ".css")) else "/other"
+
+
 class Metrics:
     """The counts of all workers, one of which is this one.
 
@@ -39,8 +48,7 @@ class Metrics:
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Count a reply."""
-        route = path if path in ROUTES else "/models" if path.startswith("/models/") else "/other"
-        start = ROUTES.index("/page" if path == "/" else route) * _WIDTH
+        start = ROUTES.index(route_of(path)) * _WIDTH
         self._own[start + min(max(status // 100 - 2, 0), _CODES - 1)] += 1
         self._own[start + _CODES + bisect_left(_BUCKETS, seconds)] += 1
         self._own[start + _WIDTH - 1] += seconds
