@@ -1,4 +1,4 @@
-"""From a cold kernel cache to the first model: ``hushrec train`` and ``hushrec recommend`` on 100,000 ratings.
+"""Time from a cold kernel cache to the first model and list: ``hushrec train`` on 100,000 ratings.
 
 Prints seconds, PASS or what falls short, and ends with 1 if anything does. On a busy machine the processor's
 seconds are judged, which are no fewer than the wall's on a quiet one.
@@ -27,7 +27,7 @@ def timed(words: list[str], folder: Path) -> tuple[float, str]:
     done = subprocess.run(
         [sys.executable, "-m", "hushrec", *words],
         cwd=folder,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "kernels"), "HUSHREC_LEDGER": str(folder / "ledger")},
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "kernels")},
         capture_output=True,
         text=True,
     )

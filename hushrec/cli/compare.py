@@ -104,6 +104,7 @@ def compare(
             "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
         )
     rows = reading.read(ratings, domain)
+    show.first_use()
     options: dict[str, Any] = {
         "delta": budget.delta,
         "relation": budget.relation,

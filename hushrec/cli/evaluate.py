@@ -54,6 +54,7 @@ def evaluate(
     billboard = load(model)
     read = reading.read if scheduler is None else reading.open
     rows, targets = read(history, billboard.domain), read(test, billboard.domain)
+    show.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)

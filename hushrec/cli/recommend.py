@@ -85,6 +85,7 @@ def recommend(
     folder = None if out_dir is None else output_folder(out_dir, force)
     file = None if out is None else private_table_file(out, (model, history, items), force)
     found_rows = reading.open(history, billboard.domain)
+    show.first_use()
     if out_parts is not None:
         shown = progress_shown(no_progress)
         write_lists(billboard, found_rows, out_parts, n, progress=shown, **options)

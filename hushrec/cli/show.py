@@ -42,6 +42,14 @@ def note(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+def first_use() -> None:
+    """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
+    from hushrec.kernels.least_squares import compiled_before
+
+    if not compiled_before():
+        note("Compiling kernels, once after installation; this takes a few seconds.")
+
+
 def plain(value: Any) -> Any:
     """JSON values: infinity is the string "inf", NaN is null, NumPy scalars are numbers, ids are text."""
     if isinstance(value, Mapping):

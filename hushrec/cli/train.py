@@ -92,6 +92,7 @@ def train(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
+    show.first_use()
     with cluster(scheduler, ratings) as engine:
         billboard = run(
             model,

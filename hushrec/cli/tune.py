@@ -100,6 +100,7 @@ def tune(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
+    show.first_use()
     if target is None:
         _list(try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
         return

@@ -171,6 +171,11 @@ def _arguments(
     return (indptr, indices, values, padded(factors, columns[:, 1]), columns, weight), work
 
 
+def compiled_before() -> bool:
+    """Whether the largest kernel, which all training needs, was compiled on this machine before."""
+    return simd.kept(_row_range)
+
+
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
     """The part of its diagonal below which a pivot counts as zero, and the memory that `_row_range` works in.
 

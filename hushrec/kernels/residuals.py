@@ -313,7 +313,9 @@ def _residual_range(
                 if step:
                     combine_truncated(residuals, block, width, count, total)
                 else:
-                    combine(residuals, 0, 1, block, width, count, width, total, np.int64(0))
+                    combine(
+                        residuals, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0)
+                    )
         if wants_sums:
             for a in range(out.shape[1]):
                 out[i, a] = unit * total[a]
@@ -376,6 +378,6 @@ def _row_product_range(left, table, start, stop, products, total):
     rows, columns = left.reshape(-1), table.reshape(-1)
     for i in range(start, stop):
         simd.clear(total, 0, width)
-        combine(rows, i * rank, np.int64(1), columns, width, rank, width, total, 0)
+        combine(rows, i * rank, np.int64(1), columns, width, rank, width, total, np.int64(0))
         for a in range(products.shape[1]):
             products[i, a] = total[a]

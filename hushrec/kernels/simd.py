@@ -48,6 +48,14 @@ def compiled(function: Any) -> Any:
     return dispatcher
 
 
+def kept(function: Any) -> bool:
+    """Whether the machine code of a compiled function, as it now is, lies on the disk."""
+    try:
+        return bool(function._cache._cache_file._load_index())  # noqa: SLF001
+    except (AttributeError, OSError):
+        return True  # a numba that keeps it otherwise
+
+
 #: Compile a function that only compiled ones call, into them: it needs no way in from Python.
 _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner: Any = njit(nogil=True, **_NO_WRAPPERS)
