@@ -206,12 +206,17 @@ def check_replay(
 def check_two_processes(
     public: PublicSide, estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 5
 ) -> None:
-    """A process without rows, given the noisy values, builds the same model; message sizes tell nothing."""
+    """A process without rows, given the noisy values, builds the same model; message sizes tell nothing more.
+
+    They may depend on what was released before: for other rows the same values are released again.
+    """
+    recorded = RecordingNoise(SeededNoise(seed))
+    sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
     sizes = []
-    for users in (hostile_users(np.random.default_rng(seed), 9, domain), {}):
+    for users, source in zip((hostile_users(np.random.default_rng(seed), 9, domain), {}), sources):
         ratings = ratings_of(users, domain)
         public.begin(estimator, budget, domain)
-        noise = Forwarding(SeededNoise(seed), public)
+        noise = Forwarding(source(), public)
         model = estimator.fit(ratings, Accountant(budget, noise=noise), seed=1)
         assert public.end() == model.to_bytes(), "the public side needs more than what was released"
         sizes.append(noise.sizes)
