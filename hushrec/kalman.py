@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
-DRIFTS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 25)])
+DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Drifts above this are unlikely before any week.
 _USUAL_DRIFT = 2e-3
 #: Log likelihoods count for this part: the measurements of a week are not quite as the model has them.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.options import Job, Json, Model, Promise, Size, Users, model_for
+from hushrec.cli.options import Count, Job, Json, Model, Plot, Promise, Size, Users, model_for
 from hushrec.errors import InputError
+
+if TYPE_CHECKING:
+    from hushrec.algorithms import Estimator
+    from hushrec.data import Domain
+    from hushrec.privacy import Season
 
 
 def plan(
@@ -19,6 +24,9 @@ def plan(
     n_users: Users | None = None,
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] = 50.0,
     spread: float | None = None,
+    season: Count | None = None,
+    first_share: float = 0.5,
+    plot: Plot | None = None,
     promise: Promise,
     size: Size = Size(),
     as_json: Json = False,
@@ -32,6 +40,7 @@ def plan(
       hushrec plan --users 50000 --items 2000 --epsilon 1 --delta 1e-6
       hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
       hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 10 --items 9000 --users 6000 --spread 1.8
+      hushrec plan --season 52 --users 6000 --items 4000 --epsilon 5 --delta 1e-6 --plot season.png
       hushrec plan --model item-bias --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
 
     Parameters
@@ -41,11 +50,16 @@ def plan(
     spread
         Standard deviation of all ratings, from public knowledge such as a published data set of the same
         kind. It moves the expected error only; without it the intervals are wider.
+    season
+        Weekly trainings for which the budget is: the error week by week, while nothing changes.
+    first_share
+        Part of the budget for week 0 of a season.
     """
     from hushrec.algorithms import Both
     from hushrec.data import Domain
     from hushrec.evaluation.runs import choose, known, needs_user_count
     from hushrec.evaluation.taste import expected_taste
+    from hushrec.privacy import Season
 
     budget = promise.budget()
     model = model_for(model, job, False, budget.private)
@@ -57,13 +71,9 @@ def plan(
             if needs_user_count(model)
             else "The error depends on the number of users: say for how many, for example --users 6000."
         )
-    if domain is None and not simulated:
-        raise InputError(
-            "Expected errors are known for both, private-als and item-bias with planned settings and budgets"
-            " of users; for what another configuration releases pass --rating-range too."
-        )
-    if spread is not None and size.rating_range is None:
-        raise InputError("--spread is in ratings: declare their range too, for example --rating-range 1 5.")
+    _check(domain is not None, simulated, spread is not None and size.rating_range is None)
+    if plot is not None and season is None:
+        raise InputError("--plot draws a season; pass --season too, for example --season 52.")
     result: dict[str, Any] = {"model": model}
     text = [f"Model:      {model}", f"Budget:     {budget}, mu = {show.short(budget.mu)}"]
     if not budget.private:
@@ -87,4 +97,34 @@ def plan(
             part, n_users, n_items, ratings_per_user, domain, spread, named
         )
         text += ["", expected]
+    if season is not None:
+        sizes = None if n_users is None or not simulated else (n_users, n_items, ratings_per_user)
+        lines = _season(Season(budget, season, first_share), estimator, sizes, domain, spread, plot)
+        result["season"], text = lines[0], text + lines[1]
     show.result(as_json, result, *text)
+
+
+def _season(
+    season: Season,
+    estimator: Estimator,
+    sizes: tuple[int, int, float] | None,
+    domain: Domain | None,
+    spread: float | None,
+    plot: str | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """The errors of a season, for a program and for a reader."""
+    if sizes is None:
+        raise InputError("A season's errors are known where those of one training are; pass --users too.")
+    share = 1 - getattr(estimator, "lists_share", 0.0)
+    return show.season_expected(season, sizes, share, domain, spread, plot)
+
+
+def _check(declared: bool, simulated: bool, spread_alone: bool) -> None:
+    """Refuse a question that has no answer."""
+    if not declared and not simulated:
+        raise InputError(
+            "Expected errors are known for both, private-als and item-bias with planned settings and budgets"
+            " of users; for what another configuration releases pass --rating-range too."
+        )
+    if spread_alone:
+        raise InputError("--spread is in ratings: declare their range too, for example --rating-range 1 5.")

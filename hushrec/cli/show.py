@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
     from hushrec.evaluation.taste import Taste
-    from hushrec.privacy import Budget, Plan, SeasonSummary
+    from hushrec.privacy import Budget, Plan, Season, SeasonSummary
     from hushrec.privacy.ledger import RunSummary
     from hushrec.serving import Algorithm
 
@@ -312,3 +312,31 @@ def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] |
     epsilon = together([each.season.budget for each in seasons], budget.delta)
     text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
     return {"epsilon": epsilon, "delta": budget.delta}, paragraph(text)
+
+
+def season_expected(
+    season: Season,
+    sizes: tuple[int, int, float],
+    share: float,
+    domain: Domain | None,
+    spread: float | None,
+    plot: str | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Expected errors week by week, for a program and for a reader."""
+    from hushrec.evaluation.season_loss import draw, season_loss
+
+    unit = 1.0 if domain is None else 2 * domain.half_width
+    part = None if spread is None else spread / unit
+    loss = season_loss(season, *sizes, share=share, spread=part)
+    heading = "RMSE in rating ranges" if domain is None else "RMSE"
+    lines = ["", f"Expected {heading} over {season.weeks} weeks for one budget, while nothing changes"]
+    rows = [(f"week {week}", each) for week, each in zip(loss.weeks, loss.ours)]
+    rows += [("from scratch every week", loss.scratch), ("once in week 0, never again", loss.never)]
+    lines += [
+        f"  {name:<30}{unit * each.value:>8.3f}   ({unit * each.low:.3f} to {unit * each.high:.3f})"
+        for name, each in rows
+    ]
+    if plot is not None:
+        draw(season_loss(season, *sizes, share=share, spread=part, every=True), plot, unit, heading)
+        lines += ["", f"Plot: {plot}"]
+    return loss.to_dict(), lines

@@ -1,0 +1,111 @@
+"""Seasons on the command line: four weeks of a shop, and every wrong turn (issue 17)."""
+
+import json
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hushrec.billboard import load
+from hushrec.data import realistic
+from tests.command_line import invoke as call
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A folder with a table of ratings with their times, two catalogues, and a ledger."""
+    monkeypatch.chdir(tmp_path)
+    ratings = realistic(80, 20, 800, seed=4)
+    table = ratings.to_arrow()
+    times = pa.array([1_700_000_000 + 1000 * row for row in range(table.num_rows)])
+    pq.write_table(table.append_column("time", times), "ratings.parquet")
+    items = list(ratings.domain.items)
+    (tmp_path / "items.txt").write_text("\n".join(items))
+    (tmp_path / "grown.txt").write_text("\n".join([*items, "new"]))
+    (tmp_path / "fewer.txt").write_text("\n".join(items[2:]))
+    return SimpleNamespace(
+        budget=["--epsilon", "5", "--delta", "1e-6"],
+        ledger=["--ledger", "ledger.sqlite"],
+        domain=["--rating-range", "1", "5", "--catalogue", "items.txt", "--users", "80"],
+    )
+
+
+def done(*words):
+    found = call(*words)
+    assert found.exit_code == 0, found.stderr
+    return found.stdout
+
+
+def test_four_weeks_of_a_shop(shop, tmp_path):
+    opened = json.loads(done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger, "--json"))
+    assert [row["part"] for row in opened["plan"]] == [0.5, pytest.approx(1 / 6)]
+    done(
+        "train",
+        "ratings.parquet",
+        *shop.budget,
+        *shop.domain,
+        *shop.ledger,
+        "--season",
+        "1",
+        "--out",
+        "0.hush",
+    )
+    done("retrain", "0.hush", "ratings.parquet", *shop.ledger, "--out", "1.hush")
+    grown = ["--catalogue", "grown.txt", "--since", "2023-11-15"]
+    done("retrain", "1.hush", "ratings.parquet", *shop.ledger, *grown, "--out", "2.hush")
+    fewer = ["--catalogue", "fewer.txt", "--retire"]
+    text = done("retrain", "2.hush", "ratings.parquet", *shop.ledger, *fewer, "--out", "3.hush")
+    assert "week 3" in text
+    model = load("3.hush")
+    assert model.privacy.spent_epsilon == pytest.approx(5.0) and model.privacy.week.number == 3
+    assert model.domain.n_items == 18 and model.recommend({model.domain.items[0]: 5}, n=2)
+    shown = json.loads(done("season", "show", *shop.ledger, "--json"))
+    assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
+    assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
+
+
+def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
+    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--out", "x.hush"]
+    retrain = ["ratings.parquet", *shop.ledger, "--out", "x.hush"]
+    done("train", "ratings.parquet", *shop.budget, *shop.domain, "--out", "alone.hush", "--data-is-public")
+    done(*train[:-1], "0.hush", *shop.budget, "--season", "1")
+    before = json.loads(done("ledger", "show", *shop.ledger, "--json"))["charges"]
+    wrong = [
+        (["season", "open", *shop.budget, "--weeks", "4", *shop.ledger], "pass --add-up"),
+        (["season", "open", *shop.budget, "--weeks", "1", *shop.ledger, "--add-up"], "2 or more"),
+        ([*train, "--epsilon", "4", "--delta", "1e-6", "--season", "1"], "was opened for"),
+        ([*train, *shop.budget, "--season", "7"], "has no season '7'"),
+        ([*train, *shop.budget, "--season", "1"], "was run already"),
+        ([*train, *shop.budget, "--season", "1", "--data-is-public"], "leave out --data-is-public"),
+        ([*train, *shop.budget, "--season", "1", "--resume"], "leave out --resume"),
+        (["retrain", "alone.hush", *retrain], "not trained in a season"),
+        (["retrain", "0.hush", *retrain, "--catalogue", "fewer.txt"], "pass --retire"),
+        (["retrain", "0.hush", *retrain, "--since", "yesterday"], "is no date"),
+        (
+            ["retrain", "0.hush", "ratings.parquet", "--ledger", "other.sqlite", "--out", "x.hush"],
+            "no ledger",
+        ),
+        (["season", "show", *shop.ledger, "--dataset", "other"], "has no season"),
+    ]
+    for words, sentence in wrong:
+        found = call(*words)
+        assert found.exit_code in (1, 2) and sentence in found.stderr, (words, found.stderr)
+        assert found.stderr.count("Error:") == 1
+    assert json.loads(done("ledger", "show", *shop.ledger, "--json"))["charges"] == before
+    assert "is closed" in done("season", "close", *shop.ledger)
+    assert "was closed" in call("retrain", "0.hush", *retrain).stderr
+    assert not (tmp_path / "x.hush").exists()
+
+
+def test_a_season_is_planned_without_data(tmp_path, monkeypatch):
+    """Later weeks are expected to be better, the last as good as the whole budget at once."""
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--users", "6000", "--items", "2000", "--epsilon", "5", "--delta", "1e-6"]
+    found = json.loads(done("plan", *sizes, "--season", "52", "--json"))["season"]
+    values = [week["value"] for week in found["weeks"]]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(found["never_again"]["value"])
+    assert found["from_scratch"]["value"] > values[0]
+    assert "pass --season" in call("plan", *sizes, "--plot", "x.png").stderr
