@@ -153,7 +153,9 @@ class Service:
         listening = listening or listen(host, port)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
-        self.url = "{}://{}:{}".format("https" if config.is_ssl else "http", *listening.getsockname())
+        address, found = listening.getsockname()[:2]
+        address = f"[{address}]" if ":" in address else address
+        self.url = f"{'https' if config.is_ssl else 'http'}://{address}:{found}"
 
     def __enter__(self) -> Service:
         self._thread.start()

@@ -93,6 +93,16 @@ def test_https(tmp_path):
             call(service.url.replace("https", "http"), "task")
 
 
+def test_an_address_of_version_6_is_in_brackets():
+    if not socket.has_ipv6:
+        pytest.skip("this system has no IPv6")
+    try:
+        with Service(echo, host="::1") as service:
+            assert service.url.startswith("http://[::1]:") and call(service.url, "task") == "GET task t"
+    except InputError:
+        pytest.skip("this machine has no IPv6 address")
+
+
 def test_a_certificate_is_of_its_host_alone(tmp_path):
     files = make_files(tmp_path / "a", address="127.0.0.2")
     with (

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -280,7 +281,8 @@ def test_the_document_knows_every_address(server) -> None:
 
 # ---------------------------------------------------------------------- nothing is kept
 
-NEEDLE = re.compile(rb"needle-[0-9a-f]{32}|3\.0[1-9]{30}")
+NEEDLE = re.compile(rb"needle-[0-9a-f]{32}|3\.01234567[1-9]{22}")
+RATING = 3.01234567
 ASKING = """
 import http.client, json, secrets, sys
 host, items = sys.argv[1], json.loads(sys.argv[2])
@@ -300,16 +302,16 @@ for path, body in [
     answer = kept.getresponse()
     text = answer.read().decode()
     assert answer.status in (400, 404), text
-digits = "".join(secrets.choice("123456789") for _ in range(30))
-kept.request("POST", "/v1/recommend", '{"ratings": {"%s": 3.0%s}}' % (items[0], digits))
+digits = "".join(secrets.choice("123456789") for _ in range(22))
+kept.request("POST", "/v1/recommend", '{"ratings": {"%s": 3.01234567%s}}' % (items[0], digits))
 assert kept.getresponse().read().startswith(b'{"items"')
 print("asked", flush=True)
 sys.stdin.readline()
 """
 
 
-def held(pattern: re.Pattern[bytes]) -> list[str | bytes | bytearray | memoryview]:
-    """Live texts and bytes in which the pattern occurs: in objects, and in frames that run."""
+def held(pattern: re.Pattern[bytes]) -> list:
+    """Live texts and bytes in which the pattern occurs, and the rating: in objects, and in running frames."""
     gc.collect()
     waiting = gc.get_objects()
     for frame in sys._current_frames().values():
@@ -326,6 +328,10 @@ def held(pattern: re.Pattern[bytes]) -> list[str | bytes | bytearray | memoryvie
                     seen.add(id(each))
                     octets = each.encode("utf-8", "replace") if isinstance(each, str) else bytes(each)
                     found += [each] if pattern.search(octets) else []
+            elif isinstance(each, float):
+                found += [each] if 0 < each - RATING < 1e-8 else []
+            elif isinstance(each, np.ndarray) and each.dtype.kind == "f" and 0 < each.size < 1000:
+                found += [each] if (np.abs(each - RATING) < 1e-6).any() else []
             elif each is not one and not gc.is_tracked(each) and isinstance(each, tuple | dict):
                 waiting.append(each)
     return found
