@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.checks import check_kind
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
@@ -132,6 +134,7 @@ class Billboard(Recommender):
         int8 : bool
             Store item factors in one byte each, with a scale an item: a quarter of the size, a small loss.
         """
+        check_kind(path, (str, os.PathLike), "path", "pass the name of a file, for example 'model.hush'")
         write(path, *self._stored(int8))
 
     def to_bytes(self, *, int8: bool = False) -> bytes:
@@ -154,6 +157,7 @@ class Billboard(Recommender):
         ModelFileError
             If the file is missing, is no model file, is damaged, or was written by a newer version.
         """
+        check_kind(path, (str, os.PathLike), "path", "pass the name of a model file")
         return _model(str(path), read(path, memory_map=memory_map))
 
     @staticmethod

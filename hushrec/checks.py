@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,21 @@ def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
         if not isinstance(value, str) or value not in choices:
             words = ", ".join(map(repr, choices))
             raise InputError(f"{name}={shown(value)} is not known; pass one of {words}.", parameter=name)
+
+
+def check_kind(value: Any, kinds: type | tuple[type, ...], name: str, how: str) -> None:
+    """Refuse what is of another kind than a parameter takes, with how to make one."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise InputError(f"{name} must be {wanted}, not {type(value).__name__}; {how}.", parameter=name)
+
+
+def check_listed(value: Any, name: str, example: str) -> None:
+    """Refuse one text, or one of anything else, where several are listed."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InputError(
+            f"{name}={shown(value)} is no list; pass one, for example {example}.", parameter=name
+        )
 
 
 def check_truths(**settings: bool) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
-from hushrec.checks import check_users
+from hushrec.checks import check_kind, check_users
 from hushrec.continuing import go_on, rows_moved
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
@@ -84,6 +84,12 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
         law = budget.share(fraction * share / whole)
         planned.append(Release(label, law, sensitivity, budget.unit, budget.relation))
     return Plan(budget, planned)
+
+
+def check_planned(budget: Budget, domain: Domain) -> None:
+    """Refuse what is no budget or no domain, as where they were swapped."""
+    check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
+    check_kind(domain, Domain, "domain", "pass Domain(items=..., rating_range=(low, high))")
 
 
 def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> Plan:
@@ -194,6 +200,7 @@ class Estimator(Generic[PrivateSide]):
             The releases in order. After :meth:`fit` with a fresh accountant of the same budget,
             ``accountant.releases == plan.releases``.
         """
+        check_planned(budget, domain)
         return self.releases(budget, domain, 1.0)
 
     def fit(

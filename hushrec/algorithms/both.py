@@ -22,7 +22,7 @@ from hushrec.algorithms.private_eigenrec import PrivateEigenRec
 from hushrec.checks import check_numbers, check_threshold
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState
+from hushrec.estimator import Estimator, UserState, check_planned
 from hushrec.gate import Gate, LabelledGate
 from hushrec.privacy import Bounded, Budget, Plan, Release, epsilon_of
 from hushrec.registry import ESTIMATORS, best
@@ -202,6 +202,7 @@ class Both(Estimator[BothUsers]):
         **changes
             Fields to set otherwise.
         """
+        check_planned(budget, domain)
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
         low, high = _FACTORS_BEGIN

@@ -37,7 +37,7 @@ from hushrec.algorithms.item_features import expected_from_features, feature_sco
 from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, Round, UserState, plan_of
+from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import used_columns
@@ -252,6 +252,7 @@ class PrivateALS(Estimator[FittedUsers]):
         -------
         PrivateALS
         """
+        check_planned(budget, domain)
         check_numbers(n_users=(n_users, int, 1, None))
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
         few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)

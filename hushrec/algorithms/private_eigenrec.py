@@ -42,7 +42,7 @@ from hushrec.algorithms.weekly_eigenrec import Kept, week, week_of_pairs, weekly
 from hushrec.checks import check_numbers, check_threshold, check_within
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, Round, UserState, plan_of
+from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
@@ -202,6 +202,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         **changes
             Fields to set otherwise.
         """
+        check_planned(budget, domain)
         check_numbers(n_users=(n_users, int, 1, None))
         signal = min(budget.mu * n_users, 1e9)
         root = math.sqrt(signal)

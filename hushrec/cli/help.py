@@ -108,6 +108,8 @@ def sentence(error: CycloptsError, app: App, model: str) -> str:
     see = f"see {command}{model} --help"
     argument, unused = error.argument, error.unused_tokens or []
     if isinstance(error, UnknownCommandError):
+        if unused[0].startswith("-"):
+            return f"{unused[0]} needs a command before it, as in hushrec train {unused[0]}; {see}"
         return f"There is no command {unused[0]!r}{_meant(unused[0], app)}; {see}"
     if isinstance(error, UnknownOptionError):
         return _unknown(error.token.keyword or error.token.value, app, command, see)

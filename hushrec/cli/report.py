@@ -18,5 +18,5 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     from hushrec.billboard import load
 
     billboard = load(model)
-    about = f"Model:      {billboard.estimator.name}", show.about(billboard)
-    show.result(as_json, show.described(billboard), *about)
+    first = f"Model:      {billboard.estimator.name}: {show.summary(billboard.estimator)}"
+    show.result(as_json, show.described(billboard), first, show.about(billboard))

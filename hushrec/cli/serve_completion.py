@@ -1,5 +1,6 @@
 """``hushrec serve-completion``."""
 
+import re
 import time
 from typing import Annotated, Literal
 
@@ -8,6 +9,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
+from hushrec.errors import InputError
 
 
 def serve_completion(
@@ -71,19 +73,24 @@ def serve_completion(
     from hushrec.papers.masked.server import CompletionServer, Settings, Store
 
     items = Domain.read_catalogue(catalogue)
-    settings = Settings(
-        catalogue=fingerprint(items),
-        n_items=len(items),
-        n_nodes=nodes,
-        enough=enough or nodes,
-        wait=wait,
-        mask_rank=mask_rank,
-        noise_sd=noise_sd,
-        rank=rank,
-        solver=solver,
-        rounds=rounds,
-        seed=seed,
-    )
+    try:
+        settings = Settings(
+            catalogue=fingerprint(items),
+            n_items=len(items),
+            n_nodes=nodes,
+            enough=enough or nodes,
+            wait=wait,
+            mask_rank=mask_rank,
+            noise_sd=noise_sd,
+            rank=rank,
+            solver=solver,
+            rounds=rounds,
+            seed=seed,
+        )
+    except InputError as error:  # its parameters as options
+        told = re.sub(r"\b(mask_rank|rank|enough)=", r"--\1 ", str(error))
+        told = told.replace("--mask_rank", "--mask-rank")
+        raise InputError(told) from None
     server = CompletionServer(settings, Store(database, settings))
     limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
     service = Service(

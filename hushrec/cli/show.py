@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json as _json
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +71,11 @@ def about(billboard: Billboard, brief: bool = False) -> str:
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     return "\n".join(
         [
-            *([] if brief else [settings_line(billboard.estimator)]),
             f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
             *paragraph(taste_of(billboard).text()),
             "",
             billboard.privacy.text(brief),
+            *([] if brief else ["", settings_line(billboard.estimator)]),
         ]
     )
 
@@ -84,6 +86,12 @@ def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_jso
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
     result(as_json, found, first, about(billboard, brief=not verbose), *more)
+
+
+def summary(estimator: Algorithm) -> str:
+    """What a model is, in the words of its class."""
+    first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
+    return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
 
 
 def taste_of(billboard: Billboard) -> Taste:
@@ -217,10 +225,13 @@ def expected(
     ]
     if spread is None:
         lines.append(
-            "They hold any usual spread of ratings; --spread tells the standard deviation where it is known."
+            "How widely people rate is not known here: --spread, the standard deviation of all ratings,"
+            " narrows the brackets."
         )
     if not loss.inside:
-        lines.append("This is outside of what was simulated: the figures are those of the nearest border.")
+        lines.append(
+            "Nothing of this size was simulated: the figures are those of the nearest size that was."
+        )
     return found, "\n".join(lines)
 
 
@@ -290,7 +301,8 @@ def recommendations(
     cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
     listed = table([("rank", "item", "score"), *cells], left={1})
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
-    result(as_json, found, f"For user {user} alone{what}", listed, *paragraph(taste.text()))
+    about = "The higher the score, the better the match. The list is computed from this user's own ratings."
+    result(as_json, found, f"For user {user} alone{what}", listed, about, *paragraph(taste.text()))
 
 
 def audit(found: Any, plot: Path | None, as_json: bool) -> None:

@@ -24,7 +24,7 @@ def split(
     test_share: Share | None = None,
     leave_out: Count | None = None,
     test_users: Share | None = None,
-    from_date: Annotated[str | None, Parameter(name="--from", metavar="DATE")] = None,
+    date: Annotated[str | None, Parameter(name="--from", metavar="DATE")] = None,
     seed: Seed = 0,
     declared: Declared = Declared(),
     reading: Reading = Reading(),
@@ -52,7 +52,7 @@ def split(
         Number of random ratings of each user that the test gets, of users who have more.
     test_users
         Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
-    from_date
+    date
         The test gets the ratings given from this declared date on, such as 2024-06-01; needs a time column.
     """
     from pyarrow import parquet
@@ -64,14 +64,14 @@ def split(
         "--test-share": test_share,
         "--leave-out": leave_out,
         "--test-users": test_users,
-        "--from": from_date,
+        "--from": date,
     }
     if sum(each is not None for each in ways.values()) != 1:
         raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
     domain, arguments = declared.domain(reading.implicit, ratings), reading.arguments()
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
-    if from_date is not None:
+    if date is not None:
         arguments["columns"] = {"time": True} | (arguments["columns"] or {})
     rows = Ratings.read(ratings, domain, **arguments)
     parts: tuple[Ratings, ...]
@@ -82,7 +82,7 @@ def split(
     elif test_users is not None:
         parts = strong_generalization(rows, test_users, seed=seed)
     else:
-        parts = split_by_time(rows, from_date)
+        parts = split_by_time(rows, date)
     folder.mkdir(exist_ok=True)
     files = [folder / f"{name}.parquet" for name in names]
     for file, part in zip(files, parts):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
 from hushrec.data.keys import check_count
+from hushrec.data.readers import SYNONYMS, plain_name
 from hushrec.errors import InputError
 
 #: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
@@ -206,6 +207,8 @@ class Domain:
             ) from None
         if not items:
             raise InputError(f"The catalogue {os.fspath(path)!r} holds no item id; write one a line.")
+        if what := _no_list(items):
+            raise InputError(f"The catalogue {os.fspath(path)!r} is {what}; write one item id a line.")
         return items
 
     @classmethod
@@ -331,3 +334,15 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
 
 def _natural_order(text: str) -> tuple[int, int, str]:
     return (0, int(text), text) if text.isdecimal() and len(text) < 20 else (1, 0, text)
+
+
+def _no_list(lines: list[str]) -> str:
+    """What a catalogue is that is no list of ids: a file of bytes, or a table with a header; else nothing."""
+    if any("\0" in line for line in lines[:100]):
+        return "no text"
+    for mark in (",", ";", "\t", "|"):
+        fields = [plain_name(field) for field in lines[0].split(mark)]
+        named = set(fields) & {"id", "name", "title", *SYNONYMS["item"]}
+        if len(fields) > 1 and named and all(line.count(mark) >= len(fields) - 1 for line in lines):
+            return f"a table of {len(fields)} columns, not a list"
+    return ""

@@ -62,8 +62,21 @@ def _one_below_another(tables: list[Columns]) -> Columns:
     )
 
 
+#: What is no table of rows, by the ending of a file's name.
+_OTHER_KINDS = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "a spreadsheet"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JSON"),
+    **dict.fromkeys((".sqlite", ".db"), "a database"),
+    **dict.fromkeys((".pdf", ".doc", ".docx"), "a document"),
+    **dict.fromkeys((".pkl", ".pickle", ".npy", ".npz", ".hush"), "a file of one program"),
+}
+
+
 def file_format(file: File, format: str | None) -> str:
     """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
+    if format is None and file.suffix in _OTHER_KINDS:
+        what = _OTHER_KINDS[file.suffix]
+        raise InputError(f"{file.path!r} is {what} by its name; save it as CSV or Parquet, a row a rating.")
     magic = file.head(4)
     kind = _guess_format(file, magic) if format is None else format
     if kind not in FORMATS:

@@ -138,10 +138,11 @@ def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
     """The names that are there are not shown: they may be a row."""
     wanted = f"named {asked.get(role)!r}"
     if asked.get(role, True) is True:
-        wanted = f"for the {role}s; names that are looked for: {', '.join(SYNONYMS[role])}"
+        few = ", ".join(SYNONYMS[role][:6])
+        wanted = f"for the {role}s, which is looked for under names such as {few}"
     what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
     if role == "rating":
-        what += "; name it in columns, or let every row be a like"
+        what += "; name another with columns rating=NAME, or let every row be a like"
         return InputError(what, parameter="implicit", value=True)
     return InputError(what, parameter="columns", value={role: "NAME"})
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushrec.checks import check_kind, check_listed
+from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
@@ -18,7 +20,6 @@ from hushrec.evaluation.runs import check_run, choose, train
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hushrec.data import Ratings
     from hushrec.privacy import Budget, Ledger, Release
 
 #: What every private model has to beat, for ratings and for likes.
@@ -273,6 +274,10 @@ def compare(
 
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
+    for name, rows in (("train_ratings", train_ratings), ("test_ratings", test_ratings)):
+        check_kind(rows, Ratings, name, "load them with Ratings.read(table, domain)")
+    check_listed(models, "models", '["both", "item-bias"]')
+    check_listed(epsilons, "epsilons", "[1, 5]")
     settings = dict(settings or {})
     grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
     likes = "ratings" not in jobs
@@ -283,7 +288,7 @@ def compare(
         ledger = None
     elif ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs])
-    rows: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     charged: list[Release] = []
     for name, budget, draw in runs:
         if on_run is not None:
@@ -296,9 +301,9 @@ def compare(
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
         run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
         shown = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
-        rows.append({**run, **_flat(shown)})
+        found.append({**run, **_flat(shown)})
     return Comparison(
-        rows=tuple(rows),
+        rows=tuple(found),
         delta=delta,
         unit="user",
         relation=relation,

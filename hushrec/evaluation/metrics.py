@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.checks import check_kind, check_listed
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
+from hushrec.serving import Recommender
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -184,6 +186,10 @@ def evaluate(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
             parameter="relevant_from",
         )
+    check_kind(billboard, Recommender, "billboard", "pass the trained model first")
+    for name, rows in (("history", history), ("targets", targets)):
+        check_kind(rows, (Ratings, Store), name, "load them with Ratings.read(table, billboard.domain)")
+    check_listed(metrics, "metrics", '["rmse", "recall"]')
     if unknown := [name for name in metrics if name not in METRICS]:
         raise InputError(
             f"metric {unknown[0]!r} is not known; pass some of {', '.join(METRICS)}.", parameter="metrics"

@@ -269,7 +269,7 @@ def test_plan_by_sizes_alone_tells_the_expected_error(run):
     assert "on 1 to 5" in both
     few = run(*line[:2], "1000", *line[3:]).stdout
     assert "--model item-bias" in few
-    assert "outside" in run(*line[:2], "10", *line[3:]).stdout
+    assert "Nothing of this size" in run(*line[:2], "10", *line[3:]).stdout
 
 
 def test_the_spread_of_ratings_moves_the_expected_error_and_no_setting(run):

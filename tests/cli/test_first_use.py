@@ -179,7 +179,7 @@ def test_an_option_of_another_model_says_where_it_lives(line, says, run, files):
 def test_a_missing_column_is_told_by_the_names_that_are_looked_for(run, files):
     Path("shop.csv").write_text("Kunde,Artikel,Sterne\nanna,vase,5\n")
     refused = run("train", "shop.csv", *BUDGET, *files.domain, "--out", "m.hush")
-    assert refused.exit_code == 2 and "looked for: user, userid, uid" in refused.stderr
+    assert refused.exit_code == 2 and "looked for under names such as user, userid, uid" in refused.stderr
     assert "--columns user=NAME" in refused.stderr
     assert not re.search("Kunde|Artikel|Sterne|anna|vase", refused.stderr)  # the first line may be a row
 

@@ -1,0 +1,228 @@
+"""A hundred wrong inputs of a shop: each is one clear sentence that names what to change, and costs nothing.
+
+Sixty by command line (exit code 2, nothing printed, written or charged) and forty from Python.
+"""
+
+import math
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import hushrec
+from hushrec import Accountant, Budget, Domain, ItemBias, Ratings
+from tests.cli.test_errors import charges
+
+B = "--epsilon 5 --delta 1e-6"
+D = "--rating-range 1 5 --catalogue items.txt"
+TRAIN = f"train shop.csv {B} {D} --out m.hush"
+RANGED = f"train shop.csv {B} --rating-range 1 5 --out m.hush"
+NO_RANGE = f"train shop.csv {B} --catalogue items.txt --out m.hush"
+COMPARE = f"compare shop.csv --delta 1e-6 {D} --out-dir o"
+
+#: Command line -> what its one sentence says.
+LINES = {
+    f"train shop.csv {B} {D}": "--out is missing",
+    f"train nowhere.csv {B} {D} --out m.hush": "'nowhere.csv' cannot be read",
+    f"train german.csv {B} {D} --out m.hush": "pass --columns user=NAME",
+    f"train noheader.csv {B} {D} --out m.hush": "the first line of a text file holds the columns' names",
+    f"train likes.csv {B} {D} --out m.hush": "pass --implicit",
+    f"train nothing.csv {B} {D} --out m.hush": "The table is empty",
+    f"train book.xlsx {B} {D} --out m.hush": "a spreadsheet by its name; save it as CSV",
+    f"train rows.jsonl {B} {D} --out m.hush": "JSON by its name",
+    f"{RANGED} --catalogue items.csv": "a table of 2 columns, not a list",
+    f"{RANGED} --catalogue shop.csv": "a table of 4 columns, not a list",
+    f"{RANGED} --catalogue book.xlsx": "is no text; write one item id",
+    f"{RANGED} --catalogue latin.txt": "is not UTF-8 text",
+    RANGED: "--catalogue",
+    NO_RANGE: "--rating-range is missing",
+    f"{NO_RANGE} --rating-range 1-5": "--rating-range needs 2 values",
+    f"{NO_RANGE} --rating-range 5 1": "increase from low to high",
+    f"train shop.csv --epsilon 5 {D} --out m.hush": "--delta is missing",
+    f"train shop.csv --delta 1e-6 {D} --out m.hush": "--epsilon is missing",
+    f"train shop.csv --epsilon five --delta 1e-6 {D} --out m.hush": "--epsilon 'five' is not understood",
+    f"train shop.csv --epsilon 5,0 --delta 1e-6 {D} --out m.hush": "--epsilon '5,0' is not understood",
+    f"train shop.csv --epsilon 5 --delta 5 {D} --out m.hush": "--delta must be",
+    f"{TRAIN} --model svd": "--model 'svd' is not known",
+    f"{TRAIN} --model als": "pass --epsilon inf",
+    f"{TRAIN} --for list": "pass one of lists, ratings, both",
+    f"{TRAIN} --users -3": "--users -3 is out of range",
+    f"{TRAIN} --users 3.5": "--users '3.5' is not understood: pass an integer",
+    f"{TRAIN} --columns user": "--columns 'user' is not NAME=VALUE",
+    f"{TRAIN} --columns user=foo": "no column named 'foo'",
+    f"{TRAIN} --columns usr=customer": "no role 'usr'",
+    f"{TRAIN} --format excel": "--format must be one of parquet, csv",
+    f"{TRAIN} --unit person": "pass one of user, rating",
+    f"{TRAIN} --unit rating --model item-bias": "pass --unit user",
+    f"{TRAIN} --rank 8": "which is a setting of private-als",
+    f"{TRAIN} --item-features items.csv": "Item feature 'name' holds string",
+    f"train shop.csv {B} {D} --out shop.csv": "one of the inputs and would be overwritten",
+    f"train shop.csv {B} {D} --out nowhere/m.hush": "pass a path in a folder that exists",
+    f"{NO_RANGE} --implicit --for ratings": "--for ratings needs ratings",
+    f"check rows.csv {D}": "looks like JSON lines",
+    f"check latin.csv {D}": "perhaps Latin-1; save it as UTF-8",
+    f"check book.csv {D}": "looks like a spreadsheet",
+    "evaluate items.txt shop.csv shop.csv": "is not a hushrec model file",
+    "evaluate nowhere.hush shop.csv shop.csv": "check the path",
+    "evaluate MODEL shop.csv german.csv": "pass --columns user=NAME",
+    "recommend MODEL shop.csv": "Pass --user ID for one user, or --all-users",
+    "recommend MODEL shop.csv --user a --all-users": "not both",
+    "recommend MODEL shop.csv --user a -n 0": "-n 0 is out of range",
+    "recommend MODEL shop.csv --user a --items shop.csv": "a table of 4 columns, not a list",
+    "recommend MODEL shop.csv --all-users --out lists.xlsx": "ends in .parquet or .csv",
+    "predict MODEL shop.csv --out x.csv": "PAIRS is missing",
+    "predict MODEL shop.csv shop.csv --out x.txt": "--out: 'x.txt' is no table",
+    "similar MODEL nothing": "Item 'nothing' is not in the model's catalogue",
+    f"plan {B} --items 100": "for example --users 6000",
+    f"plan {B} --users 100 --items 100 --spread 2": "declare their range too",
+    f"{COMPARE} --epsilons 1;5": "--epsilons '1;5' is not a list of numbers",
+    f"{COMPARE} --epsilons 1 --folds 5": "pass --data-is-public",
+    f"{COMPARE} --epsilons 1 --holdout 20": "--holdout 20 is out of range",
+    f"{COMPARE} --epsilons 1 --models nope": "--models 'nope' is not known",
+    f"split shop.csv {D} --columns time=day --out-dir parts --from yesterday": "--from 'yesterday' is no date",
+    "serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
+    "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",
+}
+
+
+@pytest.fixture
+def shop(run, files):
+    """The working folder, with a shop's files, most of them wrong somehow."""
+    items = files.items[:5]
+    rows = [(f"k{user}", item, 3, "2024-05-01") for user in range(9) for item in items]
+    head = "customer,product,stars,day"
+
+    def lines(*cells):
+        return "".join(",".join(map(str, row)) + "\n" for row in cells)
+
+    texts = {
+        "items.txt": "\n".join(items),
+        "shop.csv": head + "\n" + lines(*rows),
+        "german.csv": "Kunde,Artikel,Sterne,Tag\n" + lines(*rows),
+        "noheader.csv": lines(*rows),
+        "likes.csv": "customer,product\n" + lines(*(row[:2] for row in rows)),
+        "nothing.csv": "",
+        "rows.csv": '{"user":"a","item":"b","rating":3}\n',
+        "rows.jsonl": '{"user":"a","item":"b","rating":3}\n',
+        "items.csv": "id,name\n" + lines(*((item, "x") for item in items)),
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
+    for name in ("book.csv", "book.xlsx"):
+        Path(name).write_bytes(b"PK\x03\x04" + bytes(200))
+    Path("latin.txt").write_bytes("köln\n".encode("latin-1"))
+    Path("latin.csv").write_bytes(f"{head}\nJürgen,{items[0]},3,2024-05-01\n".encode("latin-1"))
+    return files
+
+
+def test_there_are_sixty_lines_and_forty_calls():
+    assert len(LINES) >= 60 and len(CALLS) >= 40
+
+
+def test_every_wrong_line_is_one_sentence_and_costs_nothing(run, shop):
+    before = sorted(Path().iterdir())
+    wrong = []
+    for line, says in LINES.items():
+        done = run(*shlex.split(line.replace("MODEL", shop.model)))
+        one = done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1 and len(done.stderr) < 450
+        if done.exit_code != 2 or done.stdout or not one or says not in done.stderr:
+            wrong.append(f"{line}\n  -> {done.exit_code} {done.output}  (expected: {says})")
+    assert not wrong, "\n".join(wrong)
+    assert sorted(Path().iterdir()) == before and charges(run) == 0
+
+
+BUDGET = Budget(5.0, 1e-6)
+DOMAIN = Domain(["a", "b", "c", "d"], rating_range=(1, 5))
+RATINGS = Ratings.from_any((["u", "u", "v"], ["a", "b", "a"], [1, 5, 3]), DOMAIN)
+FRAME = pd.DataFrame({"user": ["u"], "item": ["a"], "rating": [3.0]})
+MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
+LOAD = "Ratings.read(table, "
+PUBLIC = {"delta": 1e-6, "data_is_public": True}
+
+#: Call -> what it says.
+CALLS = {
+    "a frame for ratings": (lambda: ItemBias().fit(FRAME, Accountant(BUDGET)), LOAD),
+    "a path for ratings": (lambda: ItemBias().fit("r.parquet", Accountant(BUDGET)), LOAD),
+    "a budget for an accountant": (lambda: ItemBias().fit(RATINGS, BUDGET), "pass Accountant(budget)"),
+    "swapped": (
+        lambda: ItemBias().fit(Accountant(BUDGET), RATINGS),
+        "ratings must be Ratings, not Accountant",
+    ),
+    "nothing for ratings": (lambda: ItemBias().fit(None, Accountant(BUDGET)), "not NoneType"),
+    "a seed that is none": (lambda: ItemBias().fit(RATINGS, Accountant(BUDGET), seed=1.5), "seed=1.5"),
+    "a share beyond all": (lambda: ItemBias().fit(RATINGS, Accountant(BUDGET), share=2), "at most 1"),
+    "epsilon as text": (lambda: Budget("5", 1e-6), "epsilon must be a number"),
+    "a negative epsilon": (lambda: Budget(-1, 1e-6), "greater than 0"),
+    "no delta": (lambda: Budget(5, None), "delta must be a number"),
+    "epsilon and delta swapped": (lambda: Budget(1e-6, 5), "delta must be"),
+    "a frame for a catalogue": (lambda: Domain(FRAME, rating_range=(1, 5)), "pass the column"),
+    "a text for a catalogue": (lambda: Domain("abc", rating_range=(1, 5)), "Domain.read_catalogue"),
+    "a number for a catalogue": (lambda: Domain(5, rating_range=(1, 5)), "a sequence of ids"),
+    "an item twice": (lambda: Domain(["a", "a"], rating_range=(1, 5)), "twice"),
+    "no range": (lambda: Domain(["a"]), "rating range is missing"),
+    "half a range": (lambda: Domain(["a"], rating_range=5), "two numbers (low, high)"),
+    "a range upside down": (lambda: Domain(["a"], rating_range=(5, 1)), "increase from low to high"),
+    "a frame for a domain": (lambda: Ratings.read(FRAME, FRAME), "A domain is missing"),
+    "a file that is not there": (lambda: Ratings.from_any("nowhere.csv", DOMAIN), "cannot be read"),
+    "a list of triples": (
+        lambda: Ratings.from_any([("u", "a", 3)], DOMAIN),
+        "a tuple (users, items, ratings)",
+    ),
+    "columns of two lengths": (lambda: Ratings.from_any((["u"], ["a", "b"], [1, 2]), DOMAIN), "same number"),
+    "a column of another name": (
+        lambda: Ratings.from_any(FRAME.rename(columns={"user": "wer"}), DOMAIN),
+        "no column for the users",
+    ),
+    "many users for one": (lambda: MODEL.recommend(RATINGS), "call recommend_batch"),
+    "no items": (lambda: MODEL.recommend({"a": 5}, n=0), "n=0"),
+    "a frame for one user": (lambda: MODEL.recommend(FRAME), "a mapping from item to rating"),
+    "one id for a list": (lambda: MODEL.predict({"a": 5}, "b"), "pass a list of item ids"),
+    "an unknown item": (lambda: MODEL.predict({"a": 5}, ["z"]), "not in the model's catalogue"),
+    "a number for items": (lambda: MODEL.predict({"a": 5}, 3), "items=3 is no list"),
+    "a rating out of range": (lambda: MODEL.predict({"a": 50}, ["b"]), "not a number from 1 to 5"),
+    "one user for many": (lambda: MODEL.recommend_batch({"a": 5}), "history must be Ratings, not dict"),
+    "no path to load": (lambda: hushrec.load(None), "pass the name of a model file"),
+    "no model there": (lambda: hushrec.load("nowhere.hush"), "check the path"),
+    "no path to save": (lambda: MODEL.save(None), "pass the name of a file"),
+    "evaluate, swapped": (lambda: hushrec.evaluate(RATINGS, MODEL, RATINGS), "pass the trained model first"),
+    "evaluate on a frame": (lambda: hushrec.evaluate(MODEL, FRAME, FRAME), LOAD),
+    "half an item in a list": (lambda: hushrec.evaluate(MODEL, RATINGS, RATINGS, k=2.5), "k=2.5"),
+    "one metric": (
+        lambda: hushrec.evaluate(MODEL, RATINGS, RATINGS, metrics="rmse"),
+        "metrics='rmse' is no list",
+    ),
+    "one model": (
+        lambda: hushrec.compare(RATINGS, RATINGS, "item-bias", [1], **PUBLIC),
+        "models='item-bias'",
+    ),
+    "one epsilon": (
+        lambda: hushrec.compare(RATINGS, RATINGS, ["item-bias"], 1, **PUBLIC),
+        "epsilons=1 is no",
+    ),
+    "compare frames": (lambda: hushrec.compare(FRAME, FRAME, ["item-bias"], [1], **PUBLIC), LOAD),
+    "split a frame": (lambda: hushrec.split_ratings(FRAME, seed=0), LOAD),
+    "one fraction": (lambda: hushrec.split_ratings(RATINGS, 0.8, seed=0), "fractions=0.8 is no list"),
+    "users in words": (lambda: hushrec.PrivateALS.planned(BUDGET, DOMAIN, "many"), "n_users='many'"),
+    "planned, swapped": (
+        lambda: hushrec.Both.planned(DOMAIN, BUDGET, 100),
+        "budget must be Budget, not Domain",
+    ),
+    "planned for a frame": (
+        lambda: hushrec.PrivateEigenRec.planned(BUDGET, FRAME, 9),
+        "domain must be Domain",
+    ),
+    "plan, swapped": (lambda: ItemBias().plan(DOMAIN, BUDGET), "budget must be Budget, not Domain"),
+    "a setting as text": (lambda: hushrec.PrivateALS(rank="3"), "rank='3'"),
+    "a number for a budget": (lambda: Accountant(5), "pass Budget(epsilon=..., delta=...)"),
+    "a path for a ledger": (lambda: Accountant(BUDGET, ledger="l.sqlite"), "pass Ledger(path)"),
+    "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_from=math.nan), "like_from=nan"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_every_wrong_call_is_one_sentence(case):
+    call, says = CALLS[case]
+    with pytest.raises(hushrec.HushrecError) as refused:
+        call()
+    assert says in str(refused.value) and "\n" not in str(refused.value), str(refused.value)
