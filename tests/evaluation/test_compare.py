@@ -6,9 +6,9 @@ import xml.etree.ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.data import paired_likes, realistic, split_ratings
+from hushrec.data import k_folds, paired_likes, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.evaluation import compare, evaluate
+from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.evaluation.plots import privacy_utility_plot
 from hushrec.evaluation.runs import train
@@ -177,3 +177,51 @@ def test_plot_shows_every_model_once(public):
         tuple(line.get_xdata()): list(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == 2
     }
     assert (1.0, 5.0) in drawn
+
+
+def test_a_model_of_both_jobs_is_judged_by_both_with_a_panel_each(parts):
+    result = compare(*parts, ["both"], [5], delta=1e-6, settings=ALS, data_is_public=True)
+    assert [row["model"] for row in result.rows] == [
+        "both", "global-mean", "item-bias", "popular", "als", "ease"
+    ]  # fmt: skip
+    assert result.main_metrics == ("rmse", "recall@20") and result.relevant_from == 4
+    assert "a list is to find: ratings from 4 up" in result.markdown()
+    figure = privacy_utility_plot(result)
+    errors, lists = figure.axes
+    of_errors, of_lists = ([text.get_text() for text in axes.texts] for axes in (errors, lists))
+    assert sorted(of_errors) == ["als, no privacy", "both", "global-mean (baseline)", "item-bias (baseline)"]
+    assert sorted(of_lists) == sorted([*of_errors, "ease, no privacy", "popular (baseline)"])
+    told = " ".join(figure.get_supxlabel().split())
+    assert "No line of popular and ease for rmse: they rank and predict no ratings." in told
+
+
+def test_labels_keep_apart_about_their_lines_and_points_of_one_epsilon_too(parts):
+    result = compare(*parts, ["item-bias"], [1], delta=1e-6, settings=ALS, data_is_public=True)
+    for value, row in zip((1.0, 1.001, 1.002), result.rows):
+        row |= {"rmse": value, "rmse_low": value, "rmse_high": value}
+    figure = privacy_utility_plot(result)
+    (axes,) = figure.axes
+    heights = sorted(text.xyann[1] for text in axes.texts)
+    assert sum(heights) / 3 == pytest.approx(1.001)
+    assert min(b - a for a, b in zip(heights, heights[1:])) > 0.05 * (axes.get_ylim()[1] - axes.get_ylim()[0])
+    places = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
+    assert len(set(places)) == 2 and "Shaded" not in figure.get_supxlabel()
+
+
+def test_folds_test_every_rating_once_and_are_averaged():
+    ratings = realistic(60, 20, 600, seed=2)
+    parts = list(k_folds(ratings, 3, seed=1))
+    assert all(train.n_ratings + test.n_ratings == ratings.n_ratings for train, test in parts)
+    assert sum(test.n_ratings for _, test in parts) == ratings.n_ratings
+    options = {"delta": 1e-6, "settings": {"als": {"rank": 2, "iterations": 1}}, "seed": 1}
+    result = cross_validate(ratings, ["item-bias"], [math.inf, 1e6], folds=3, **options)
+    assert result.data_is_public and result.folds == 3 and result.stamp.startswith("NOT PRIVATE")
+    (als,) = [cell for cell in result.summary("rmse") if cell["model"] == "als"]
+    runs = [row["rmse"] for row in result.rows if row["model"] == "als"]
+    one = compare(*parts[0], ["item-bias"], [math.inf, 1e6], data_is_public=True, **options)
+    assert (
+        als["draws"] == 3 and als["value"] == pytest.approx(sum(runs) / 3) and runs[0] == one.rows[-1]["rmse"]
+    )
+    assert "smallest and largest of 3 folds" in result.markdown()
+    with pytest.raises(InputError, match="2 or more"):
+        cross_validate(ratings, ["item-bias"], [1], folds=1, **options)
