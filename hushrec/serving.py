@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import check_kind, check_listed
 from hushrec.data import Domain, Ratings
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
@@ -294,7 +293,11 @@ class Recommender:
         (columns, scores)
             Shape (users in the block, min(n, n_items)), best first; columns are -1 past the end of a list.
         """
-        check_kind(history, Ratings, "history", "load it with Ratings.read(table, model.domain)")
+        if not isinstance(history, Ratings):
+            raise InputError(
+                f"history must be Ratings, not {type(history).__name__}; load it with Ratings.read(table,"
+                " model.domain), or serve one user with recommend."
+            )
         count = min(_count(n), self.domain.n_items)
         allowed = None if items is None else self._columns(items)
         if exclude_items is not None:
@@ -368,7 +371,8 @@ class Recommender:
     def _columns(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
             raise InputError(f"items={items!r} is one id; pass a list of item ids.")
-        check_listed(items, "items", "['matrix']")
+        if not isinstance(items, Iterable):
+            raise InputError(f"items={items!r} is no list; pass a list of item ids.")
         short = isinstance(items, list | tuple) and len(items) <= _SHORT
         columns = (
             np.fromiter(map(self.domain.position, items), np.int64) if short else self.domain.index(items)

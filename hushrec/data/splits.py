@@ -6,19 +6,16 @@ a part needs another seed to be split again: the same one would choose by the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushrec.checks import check_kind, check_listed
 from hushrec.data.ids import is_number
 from hushrec.data.keys import check_count, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.data.times import NO_TIME, parse_time
 from hushrec.errors import InputError
-
-_HOW = "load them with Ratings.read(table, domain)"
 
 
 class HeldOutUsers(NamedTuple):
@@ -55,8 +52,9 @@ def split_ratings(
     >>> train.n_ratings + validation.n_ratings + test.n_ratings == ratings.n_ratings
     True
     """
-    check_kind(ratings, Ratings, "ratings", _HOW)
-    check_listed(fractions, "fractions", "(0.8, 0.2)")
+    _check(ratings)
+    if not isinstance(fractions, Iterable):
+        raise InputError(f"fractions={fractions!r} is no list; pass one, for example (0.8, 0.2).")
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
     base = stream_base(ratings.user_keys, seed, "split")
@@ -71,7 +69,7 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
     ------
     train, test : Ratings
     """
-    check_kind(ratings, Ratings, "ratings", _HOW)
+    _check(ratings)
     if check_count("k", k) < 2:
         raise InputError(
             "One fold leaves nothing to train on; pass 2 or more, for example 5.", parameter="folds"
@@ -99,7 +97,7 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
     >>> held_out.n_ratings <= 2 * ratings.n_users
     True
     """
-    check_kind(ratings, Ratings, "ratings", _HOW)
+    _check(ratings)
     k = check_count("k", k)
     lengths = np.diff(ratings.matrix.indptr)
     test = _keyed_choice(ratings, np.where(lengths > k, k, 0), seed, "leave-k-out")
@@ -125,7 +123,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     InputError
         The ratings were read without times, or the date is none.
     """
-    check_kind(ratings, Ratings, "ratings", _HOW)
+    _check(ratings)
     if ratings.times is None:
         raise InputError(
             'Ratings have no times; read them with columns={"time": True} or the column\'s name.'
@@ -168,7 +166,7 @@ def strong_generalization(
     >>> parts.fold_in.n_users <= ratings.n_users - parts.train.n_users
     True
     """
-    check_kind(ratings, Ratings, "ratings", _HOW)
+    _check(ratings)
     if not is_number(heldout) or not 0 < heldout < 1:
         raise InputError(f"heldout must be a share strictly between 0 and 1, not {heldout!r}.")
     if not is_number(fold_in) or not 0 < fold_in < 1:
@@ -190,3 +188,11 @@ def _keyed_choice(ratings: Ratings, counts: np.ndarray, seed: int, purpose: str)
     base = stream_base(ratings.user_keys, seed, purpose)
     matrix = ratings.matrix
     return smallest_per_row(matrix.indptr, matrix.indices, base, counts.astype(np.int64))
+
+
+def _check(ratings: Ratings) -> None:
+    if not isinstance(ratings, Ratings):
+        raise InputError(
+            f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
+            " domain)."
+        )
