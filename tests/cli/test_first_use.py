@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
+from hushrec.batch import PRIVATE_TABLE
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
-from hushrec.cli.recommend import PRIVATE_TABLE
 from hushrec.privacy import Ledger
 
 BUDGET = ("--epsilon", "5", "--delta", "1e-6")

@@ -32,8 +32,8 @@ import pytest
 import benchmarks.demo
 from hushrec.algorithms import ESTIMATORS, Both, Estimator, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
+from hushrec.batch import PRIVATE_TABLE
 from hushrec.cli import run
-from hushrec.cli.recommend import PRIVATE_TABLE
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import NoiseCall, SeededNoise
@@ -268,6 +268,10 @@ def check_compare(models: str, case: tuple[str, str, str], folder: Path, *more: 
 def test_compare(case, tmp_path):
     json = ["--json"] if case[0] in ("csv", "named") else []
     check_compare("item-bias", case, tmp_path, *json, terminal=True)
+
+
+def test_compare_of_both_jobs(tmp_path):
+    check_compare("both", SOME[0], tmp_path, "--users", "100")
 
 
 @pytest.mark.full
