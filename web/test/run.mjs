@@ -16,7 +16,7 @@ const VECTORS = join(ROOT, "tests", "vectors", "vectors.json");
 const SCREENSHOTS = process.argv.includes("--screenshots") ? join(ROOT, "docs", "figures") : undefined;
 /** Milliseconds: median of a list by the number of items, and from loading to the first list at the last. */
 const TARGETS = { 1e4: 5, 1e5: 15, 1e6: 100 };
-const FIRST = 1500;
+const [FIRST, LOADED] = [1500, "1000000-bytes.hush"];
 const RANK = 32;
 /** Where other work may share the cores, only what takes so many times the target fails. */
 const ROOM = Number(process.env.ROOM ?? 1);
@@ -24,7 +24,7 @@ const ATTEMPTS = 3;
 
 const modelOf = (name) => Buffer.from(vectors.models.find((each) => each.name === name).file, "base64");
 
-let failed = 0;
+let [failed, busy] = [0, 0];
 const began = Date.now();
 
 function report(name, ok, detail = "") {
@@ -57,7 +57,8 @@ try {
   await browser.close();
   await rm(folder, { recursive: true });
 }
-console.log(`${failed ? `${failed} checks failed` : "all checks passed"}, ${Math.round((Date.now() - began) / 1000)} s`);
+const short = busy ? `, ${busy} targets of time not reached where others had the cores` : "";
+console.log(`${failed ? `${failed} checks failed` : "all other checks passed".replace(busy ? "" : "other ", "")}${short}, ${Math.round((Date.now() - began) / 1000)} s`);
 process.exitCode = failed ? 1 : 0;
 
 async function checkTimes() {
@@ -71,22 +72,25 @@ async function checkTimes() {
   }
   const best = {};
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    for (const [name, { first, median }] of Object.entries(await browserChecks.measure(browser, files))) {
-      const last = best[name] ?? { first: Infinity, median: Infinity };
-      best[name] = { first: Math.min(first, last.first), median: Math.min(median, last.median) };
-      if (best[name].median <= TARGETS[name.split("-")[0]] && best[name].first <= FIRST) delete files[name];
+    for (const [name, found] of Object.entries(await browserChecks.measure(browser, files))) {
+      const last = (best[name] ??= found);
+      for (const figure of Object.keys(found)) last[figure] = Math.min(last[figure], found[figure]);
+      if (last.median <= TARGETS[name.split("-")[0]] && (name !== LOADED || last.first <= FIRST)) delete files[name];
     }
     if (!Object.keys(files).length) break;
   }
-  for (const [name, { first, median }] of Object.entries(best)) {
+  for (const [name, { first, median, core }] of Object.entries(best)) {
     const [count, kind] = name.replace(".hush", "").split("-");
-    time(`a list of ${Number(count).toLocaleString("en-US")} items x ${RANK}, ${kind}, median`, median, TARGETS[count]);
-    if (count === "1000000" && kind === "bytes") time("1,000,000 items from load to the first list, digests checked", first, FIRST);
+    time(`a list of ${Number(count).toLocaleString("en-US")} items x ${RANK}, ${kind}, median`, median, TARGETS[count], core);
+    if (name === LOADED) time("1,000,000 items from load to the first list, digests checked", first, FIRST);
   }
 }
 
-function time(name, took, target) {
-  const [ok, figure] = [took <= ROOM * target, `${took.toFixed(1)} ms (<= ${target})`];
-  if (ok && took > target) console.log(`SLOW  ${name}: ${figure}; with other work on the cores up to ${ROOM} times that`);
-  else report(name, ok, figure);
+/** By the clock; where others had the core, a list may take longer by it, and a load ROOM times as long. */
+function time(name, took, target, core) {
+  const figure = `${took.toFixed(1)} ms (<= ${target})${core === undefined ? "" : `, ${core.toFixed(1)} ms of its core`}`;
+  const shared = core === undefined ? took <= ROOM * target : core <= ROOM * target;
+  if (took <= target || !shared) return report(name, took <= target, figure);
+  busy++;
+  console.log(`BUSY  ${name}: ${figure}`);
 }
