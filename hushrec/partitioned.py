@@ -105,25 +105,36 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
     question : Question
     """
     waiting, lock = iter(blocks), threading.Lock()
-    single = len(workers := range(threads.count())) == 1
 
-    def work(_: int) -> list[Array] | None:
+    def work() -> list[Array] | None:
+        nonlocal waiting
         totals: list[Array] | None = None
-        with threads.limit(1):
-            while True:
-                with lock:
-                    read = next(waiting, None)
-                if read is None:
-                    return totals
-                totals = add(totals, answer(make, read(), question))
+        try:
+            with threads.limit(1):
+                while True:
+                    with lock:
+                        read = next(waiting, None)
+                    if read is None:
+                        return totals
+                    totals = add(totals, answer(make, read(), question))
+        except BaseException:
+            with lock:
+                waiting = iter(())  # nobody begins another block
+            raise
 
-    if single:
-        return work(0)
-    with ThreadPoolExecutor(len(workers)) as pool:
-        found = [pool.submit(contextvars.copy_context().run, work, worker) for worker in workers]
+    count = threads.count()
+    if count == 1:
+        return work()
+    with ThreadPoolExecutor(count) as pool:
+        found = [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
         totals: list[Array] | None = None
-        for parts in (each.result() for each in found):
-            totals = totals if parts is None else add(totals, parts)
+        try:
+            for parts in (each.result() for each in found):
+                totals = totals if parts is None else add(totals, parts)
+        except BaseException:  # an interruption comes here, not to a worker
+            with lock:
+                waiting = iter(())
+            raise
     return totals
 
 

@@ -6,7 +6,7 @@ import pytest
 from hushrec import DPALS, InputError, Popular, Ratings
 from hushrec.data import store
 from hushrec.kernels import threads
-from hushrec.partitioned import Streaming
+from hushrec.partitioned import Call, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
@@ -82,3 +82,19 @@ def test_nobody(tmp_path) -> None:
         Popular().fit(each, Accountant(Budget(1, 1e-6), noise=SeededNoise(3))) for each in (nobody, rows)
     ]
     assert found[0].to_bytes() == found[1].to_bytes()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_failure_ends_the_others(count) -> None:
+    ratings, begun = ratings_of(hostile_data(np.random.default_rng(5), 23)), []
+
+    def read():
+        begun.append(True)
+        if len(begun) == 5:
+            raise MemoryError
+        return ratings
+
+    question = Question((), Call("item_weights", (), {}))
+    with threads.limit(count), pytest.raises(MemoryError):
+        answer_all(Popular().users, [read] * 1000, question)
+    assert len(begun) < 500
