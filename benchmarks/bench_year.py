@@ -30,7 +30,7 @@ from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
 
 WEEKS = 52
-#: Part of the budget for week 0 where users or items change over the year: what is learned then grows old.
+#: Part of the budget for week 0 in the drifting world: what is learned then grows old.
 CHANGING = 0.3
 #: Weeks at which the expensive ways are judged in the short form.
 SOME = (0, 4, 13, 26, 39, 51)
@@ -135,7 +135,7 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
     order = np.argsort(train.users.astype(int))
     ours, whole, scratch, never = ([] for _ in range(4))
     for draw in range(draws):
-        ways, once = Ways(5.0, planned_ratings, CHANGING), None
+        ways, once = Ways(5.0, planned_ratings), None
         curves: list[dict[int, float]] = [{}, {}, {}, {}]
         for week in range(WEEKS):
             count = round((0.3 + 0.7 * week / (WEEKS - 1)) * train.n_users)
