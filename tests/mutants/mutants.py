@@ -24,7 +24,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from benchmarks import demo
-from hushrec import checks, estimator, users as users_module
+from hushrec import checks, continuing, estimator, users as users_module
 from hushrec.algorithms import (
     Estimator,
     ItemBias,
@@ -35,6 +35,7 @@ from hushrec.algorithms import (
     baselines,
     private_als,
     private_eigenrec,
+    weekly_als,
 )
 from hushrec.cli import files, recommend
 from hushrec.cli.options import Reading
@@ -46,6 +47,7 @@ from hushrec.data import (
     files as data_files,
     ids,
     readers,
+    split_by_time,
     splits,
     times,
 )
@@ -54,7 +56,7 @@ from hushrec.engines.secure.agreement import Agreement
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs, tuning
 from hushrec.evaluation.compare import Comparison
-from hushrec.gate import Gate, LocalGate
+from hushrec.gate import Gate, LabelledGate, LocalGate
 from hushrec.kernels import one_bit as one_bit_kernels, residuals, sparse_rows, topk
 from hushrec.papers.dpals import DPALS, dpals
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, eigensolvers, projected_gradient
@@ -69,6 +71,7 @@ from hushrec.privacy import (
     Plan,
     RandomizedResponse,
     Release,
+    SeasonAccountant,
     SystemNoise,
     accountant as accountant_module,
     accounting,
@@ -92,6 +95,7 @@ from tests.algorithms import (
     test_bad_settings,
     test_base,
     test_cleansed_svd,
+    test_continuing,
     test_edges,
     test_exact_sums,
     test_frank_wolfe,
@@ -344,6 +348,42 @@ def exact_weights_after_the_release(monkeypatch: Any) -> None:
         return train(self, users, gate, seed)
 
     monkeypatch.setattr(PrivateALS, "train", wrong)
+
+
+def weekly_state_with_exact_weights(monkeypatch: Any) -> None:
+    week = weekly_als.week
+
+    def wrong(model: Any, users: FittedUsers, gate: Gate, last: Any) -> dict[str, Any]:
+        found = week(model, users, gate, last)
+        return found | {"state/item_weights": np.array(users.item_weights()._values)}
+
+    monkeypatch.setattr(weekly_als, "week", wrong)
+
+
+class _ExactWeights(LabelledGate):
+    """Charges and draws as planned, and gives the item weights as they were."""
+
+    def release(self, label: str, bounded: Any) -> Array:
+        exact = np.array(bounded._values, dtype=np.float64)
+        noisy = super().release(label, bounded)
+        return exact if label == "item weights" else noisy
+
+
+def filter_fed_with_the_exact_sums(monkeypatch: Any) -> None:
+    week = weekly_als.week
+    monkeypatch.setattr(
+        weekly_als, "week", lambda model, users, gate, last: week(model, users, _ExactWeights(gate), last)
+    )
+
+
+def week_not_charged_to_its_season(self: SeasonAccountant, ledger: Ledger, release: Any, step: Any) -> None:
+    ledger.charge(self.dataset, self.run, release, step=len(self.own))
+
+
+def window_that_ends_with_the_data(ratings: Any, date: Any) -> Any:
+    if ratings.times is None:
+        return split_by_time(ratings, date)
+    return split_by_time(ratings, int(ratings.times.max()) - 50_000_000)
 
 
 def release_of_one_label_without_noise(monkeypatch: Any) -> None:
@@ -1643,5 +1683,32 @@ MUTANTS = [
         "times forgotten by a union",
         times_of_a_union_unknown,
         Killer(test_times.test_union_with_ratings_without_times),
+    ),
+    # seasons
+    Mutant(
+        "a week that is not charged to its season",
+        set_to(SeasonAccountant, "_record", week_not_charged_to_its_season),
+        Killer(test_continuing.test_bad_input_spends_nothing, {}, ("tmp_path",)),
+    ),
+    Mutant(
+        "a weekly state with exact item weights",
+        weekly_state_with_exact_weights,
+        Killer(
+            test_continuing.test_a_week_releases_what_was_planned_and_saves_no_more,
+            {"model": test_continuing.ALS},
+        ),
+    ),
+    Mutant(
+        "the weekly filter is fed with sums without noise",
+        filter_fed_with_the_exact_sums,
+        Killer(
+            test_continuing.test_a_week_releases_what_was_planned_and_saves_no_more,
+            {"model": test_continuing.ALS},
+        ),
+    ),
+    Mutant(
+        "a window that ends with the data",
+        set_to(continuing, "split_by_time", window_that_ends_with_the_data),
+        Killer(test_continuing.test_a_window_is_declared_and_needs_times),
     ),
 ]
