@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", d
 _blas_lock = threading.Lock()
 _blas_users = 0  # threads of this process that are inside `one_blas_thread`
 _blas_limits: Any = None
+_blas_found: tuple[int, Any] = (0, None)  # modules when the libraries were looked for, and these
 
 
 def count() -> int:
@@ -96,16 +98,14 @@ def one_blas_thread() -> Iterator[None]:
     of threads. That number belongs to the process: the first thread to come in sets it and the last to go out
     restores it, so that none of several sees it change half way.
     """
-    from threadpoolctl import threadpool_limits
-
     global _blas_users, _blas_limits
     with _blas_lock:
         own: Any = contextlib.nullcontext()
         if _blas_users == 0:
             _take_blas()
-            _blas_limits = threadpool_limits(limits=1, user_api="blas")
+            _blas_limits = _blas().limit(limits=1, user_api="blas")
         else:  # a BLAS over OpenMP has a number for each thread
-            own = threadpool_limits(limits=1, user_api="blas")
+            own = _blas().limit(limits=1, user_api="blas")
         _blas_users += 1
     try:
         with own:
@@ -117,6 +117,16 @@ def one_blas_thread() -> Iterator[None]:
                 _take_blas()
                 _blas_limits.restore_original_limits()
                 _take_blas()
+
+
+def _blas() -> Any:
+    """The BLAS libraries: looking for them reads the names of all files of the process, so once an import."""
+    from threadpoolctl import ThreadpoolController
+
+    global _blas_found
+    if _blas_found[0] != len(sys.modules):
+        _blas_found = len(sys.modules), ThreadpoolController()
+    return _blas_found[1]
 
 
 def _take_blas() -> None:

@@ -68,6 +68,17 @@ def test_one_blas_thread_until_the_last_is_out(first_out):
         assert blas_threads() == before
 
 
+def test_libraries_are_looked_for_again_after_an_import_only(monkeypatch):
+    """Every training asks: looking for them each time was half of a small one."""
+    with threads.one_blas_thread():
+        pass
+    first = threads._blas()
+    with threads.one_blas_thread(), threads.one_blas_thread():
+        assert threads._blas() is first
+    monkeypatch.setitem(sys.modules, "a_module_with_a_library_of_its_own", sys)
+    assert threads._blas() is not first
+
+
 ALL_AT_ONCE = """
 import math, sys, threading
 import numpy as np
