@@ -93,3 +93,10 @@ def test_models_that_look_for_no_taste_say_so_and_others_nothing() -> None:
     open_budget = Budget(math.inf, 1e-6)
     model = train("als", ratings, Accountant(open_budget))
     assert taste(model, open_budget).text() == "" and taste(model, open_budget).directions is None
+
+
+def test_a_private_model_that_cannot_tell_says_that() -> None:
+    budget = Budget(5.0, 1e-6)
+    model = PrivateALS(rank=3, iterations=1, n_users=100).fit(with_tastes(100, DOMAIN), Accountant(budget))
+    found = taste(model, budget)
+    assert found.directions is None and "cannot tell what it learned of tastes" in found.text()
