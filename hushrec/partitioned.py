@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.privacy import Bounded
@@ -145,6 +145,26 @@ class Streaming:
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
         """As `Engine.asking`."""
         yield lambda question: answer_all(make, rows.blocks(), question) or []
+
+    def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
+        """What ``work(number, rows, public)`` comes to on each partition; ``rows`` are those of all stores.
+
+        Parameters
+        ----------
+        work : callable
+        stores : sequence of Store
+            With the same number of partitions, so that a user is in the same one.
+        public : object
+        """
+
+        def one(number: int) -> Any:
+            with threads.limit(1):
+                return work(number, [store.partitions()[number].ratings() for store in stores], public)
+
+        for store in stores:
+            store.verify()
+        with ThreadPoolExecutor(threads.count()) as pool:
+            return list(pool.map(one, range(len(stores[0].partitions()))))
 
 
 class PartitionedUsers:

@@ -52,8 +52,7 @@ def evaluate(
     from hushrec.evaluation import evaluate as measure
 
     billboard = load(model)
-    read = reading.read if scheduler is None else reading.open
-    rows, targets = read(history, billboard.domain), read(test, billboard.domain)
+    rows, targets = reading.open(history, billboard.domain), reading.open(test, billboard.domain)
     show.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on

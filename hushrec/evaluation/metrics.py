@@ -21,6 +21,7 @@ from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
+from hushrec.partitioned import Streaming
 from hushrec.serving import Recommender
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ def evaluate(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
             " read them with the model's own domain (billboard.domain)."
         )
+    if engine is None:
+        history, targets, engine = _readable(billboard, history, targets)
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(billboard, history, targets, resamples, seed)
         whole = _measured(0, (history, targets), (billboard, k, relevant_from))
@@ -250,6 +253,20 @@ def _measured(number: int, rows: Sequence[Ratings], public: tuple[Billboard, int
     relevant = _relevant_cells(history, targets, relevant_from)
     ranks, lists = _rank_metrics(billboard, history, relevant, k)
     return _Measured(error_sums, ranks, lists, raters, n_history, targets.n_ratings)
+
+
+def _readable(
+    billboard: Billboard, history: Ratings | Store, targets: Ratings | Store
+) -> tuple[Any, Any, Streaming | None]:
+    """Two stores of as many partitions as they are, which are measured one by one; all else in memory."""
+    alike = isinstance(history, Store) and isinstance(targets, Store) and billboard.scores != "log-odds"
+    if alike and len(history.partitions()) == len(targets.partitions()):  # type: ignore[union-attr]
+        return history, targets, Streaming()
+    domain = billboard.domain
+    whole = [
+        Ratings.from_any(rows, domain) if isinstance(rows, Store) else rows for rows in (history, targets)
+    ]
+    return whole[0], whole[1], None
 
 
 def _over_partitions(

@@ -1,0 +1,33 @@
+"""What is measured of a model does not depend on where the ratings lie."""
+
+import pytest
+
+from hushrec import Accountant, Budget, InputError, ItemBias, Ratings, evaluate, realistic, split_ratings
+
+ROWS = realistic(200, 40, 3000, seed=0)
+TRAIN, TEST = split_ratings(ROWS, (0.7, 0.3), seed=0)
+
+
+@pytest.mark.parametrize(("left", "right"), [(3, 3), (3, 2), (None, 3), (3, None)])
+def test_stores_are_measured_as_ratings_are(tmp_path, left, right) -> None:
+    model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
+    wanted = evaluate(model, TRAIN, TEST)
+    stored = [
+        rows if count is None else Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=count)
+        for name, rows, count in (("train", TRAIN, left), ("test", TEST, right))
+    ]
+    found = evaluate(model, *stored)
+    assert (found.n_users, found.n_ratings) == (wanted.n_users, wanted.n_ratings)
+    for name, estimate in wanted.metrics.items():
+        assert found.metrics[name].value == pytest.approx(estimate.value), name
+
+
+def test_a_damaged_store_is_named(tmp_path) -> None:
+    model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
+    stored = [
+        Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=2)
+        for name, rows in zip("ab", (TRAIN, TEST))
+    ]
+    stored[1].partitions()[1].path.write_bytes(b"")
+    with pytest.raises(InputError, match="part-00001.arrow"):
+        evaluate(model, *stored)
