@@ -310,6 +310,7 @@ sys.stdin.readline()
 """
 
 
+@np.errstate(all="ignore")  # there are numbers of other tests that are none
 def held(pattern: re.Pattern[bytes]) -> list:
     """Live texts and bytes in which the pattern occurs, and the rating: in objects, and in running frames."""
     gc.collect()
@@ -329,7 +330,7 @@ def held(pattern: re.Pattern[bytes]) -> list:
                     octets = each.encode("utf-8", "replace") if isinstance(each, str) else bytes(each)
                     found += [each] if pattern.search(octets) else []
             elif isinstance(each, float):
-                found += [each] if 0 < each - RATING < 1e-8 else []
+                found += [each] if RATING < float(each) < RATING + 1e-8 else []
             elif isinstance(each, np.ndarray) and each.dtype.kind == "f" and 0 < each.size < 1000:
                 found += [each] if (np.abs(each - RATING) < 1e-6).any() else []
             elif each is not one and not gc.is_tracked(each) and isinstance(each, tuple | dict):
