@@ -223,16 +223,23 @@ def expected(
         "In brackets: the range from weaker to stronger tastes of the users, with what chance adds"
         " (docs/how-many-users.md).",
     ]
-    if spread is None:
+    lines += _limits(spread is None, loss.inside)
+    return found, "\n".join(lines)
+
+
+def _limits(spread_unknown: bool, inside: bool) -> list[str]:
+    """What an expected error does not know."""
+    lines = []
+    if spread_unknown:
         lines.append(
             "How widely people rate is not known here: --spread, the standard deviation of all ratings,"
             " narrows the brackets."
         )
-    if not loss.inside:
+    if not inside:
         lines.append(
             "Nothing of this size was simulated: the figures are those of the nearest size that was."
         )
-    return found, "\n".join(lines)
+    return lines
 
 
 def _count(number: int | None) -> str:

@@ -274,10 +274,7 @@ def compare(
 
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
-    for name, rows in (("train_ratings", train_ratings), ("test_ratings", test_ratings)):
-        check_kind(rows, Ratings, name, "load them with Ratings.read(table, domain)")
-    check_listed(models, "models", '["both", "item-bias"]')
-    check_listed(epsilons, "epsilons", "[1, 5]")
+    _check_kinds(train_ratings, test_ratings, models, epsilons)
     settings = dict(settings or {})
     grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
     likes = "ratings" not in jobs
@@ -315,6 +312,13 @@ def compare(
         else epsilon_of(total_mu(release.mu for release in charged), delta),
         relevant_from=relevant_from,
     )
+
+
+def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: Any) -> None:
+    for name, rows in (("train_ratings", train_ratings), ("test_ratings", test_ratings)):
+        check_kind(rows, Ratings, name, "load them with Ratings.read(table, domain)")
+    check_listed(models, "models", '["both", "item-bias"]')
+    check_listed(epsilons, "epsilons", "[1, 5]")
 
 
 def cross_validate(
