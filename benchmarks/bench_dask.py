@@ -3,7 +3,8 @@
     python -m benchmarks.bench_dask [--store STORE] [--ratings 1e7] [--kills 20] [--drivers 5] [--long]
 
 A line a target, PASS or what falls short; exits 1 if any does. Without --store ratings are generated. --long
-takes 200 kills of workers and 50 of the driver. Speed means something on an idle machine only.
+takes 200 kills of workers and 50 of the driver. Speed means something on an idle machine only, and a busy one
+needs a longer --time-out.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--ratings", type=float, default=1e7)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--drivers", type=int, default=5)
+    parser.add_argument("--time-out", type=float, default=2.0, help="seconds after which a worker is lost")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--no-speed", action="store_true", help="kills only")
     parser.add_argument("--driver", nargs=4, metavar=("STORE", "SCHEDULER", "LEDGER", "RESUME"))
@@ -60,6 +62,7 @@ def main() -> None:
     if options.driver:
         drive(*options.driver)
         return
+    FAULTS["distributed.scheduler.worker-ttl"] = f"{options.time_out}s"
     if options.long:
         options.kills, options.drivers = 200, 50
     with tempfile.TemporaryDirectory() as folder:
@@ -136,26 +139,81 @@ def speed(store: Store) -> list[bool]:
     ]
 
 
+class Crew:
+    """Worker processes of one thread each, replaced when they are gone."""
+
+    def __init__(self, scheduler: str, size: int) -> None:
+        words = [
+            "-m",
+            "distributed.cli.dask_worker",
+            scheduler,
+            "--no-nanny",
+            "--no-dashboard",
+            "--nthreads",
+            "1",
+        ]
+        words += [
+            "--memory-limit",
+            "0",
+            "--preload",
+            "hushrec.engines.dask",
+            "--preload",
+            "hushrec.algorithms.private_als",
+        ]
+        self._command = [sys.executable, *words]
+        self.alive: list[subprocess.Popen] = []
+        self._dying: list[tuple[float, subprocess.Popen]] = []
+        self._size = size
+        self.fill()
+
+    def fill(self) -> None:
+        """Start as many as are missing, and bury who was stopped long ago."""
+        self.alive = [each for each in self.alive if each.poll() is None]
+        while len(self.alive) < self._size:
+            quiet = subprocess.DEVNULL
+            self.alive.append(subprocess.Popen(self._command, stdout=quiet, stderr=quiet))
+        for since, process in self._dying:
+            if time.monotonic() - since > 10:
+                process.kill()
+
+    def lose(self, process: subprocess.Popen, way: signal.Signals) -> None:
+        """One is killed, or stopped for good."""
+        process.send_signal(way)
+        self.alive.remove(process)
+        self._dying.append((time.monotonic(), process))
+
+    def end(self) -> None:
+        """Nobody is left."""
+        for process in [*self.alive, *(each for _, each in self._dying)]:
+            process.kill()
+            process.wait()
+
+
 def workers(store: Store, kills: int) -> bool:
     """Workers die in three ways while trainings go on."""
     whole, done, right, runs = trained(store), 0, 0, 0
     chance, stop = random.Random(0), threading.Event()
-    ways = (signal.SIGKILL, signal.SIGSTOP, None)
-    with cluster(2, **FAULTS) as (local, client):
-        engine = Dask(client)
-        trained(store, engine)
+    ways = ("SIGKILL", "SIGSTOP", "os._exit")
+    with cluster(0, **FAULTS) as (local, client):
+        crew = Crew(local.scheduler_address, 2)
+        client.wait_for_workers(2, timeout=300)
+        engine = Dask(client, patience=300)
 
         def kill() -> None:
             nonlocal done
-            while not stop.wait(chance.uniform(0.5, 3.0)) and done < kills:
-                nanny, way = chance.choice(list(local.workers.values())), ways[done % len(ways)]
-                if nanny.pid is None or nanny.worker_address not in client.nthreads():
-                    continue  # is on its way back already
-                with contextlib.suppress(Exception):
-                    if way is None:
-                        client.run(os._exit, 1, workers=[nanny.worker_address], wait=False)
+            while not stop.wait(chance.uniform(0.5, 3.0)):
+                crew.fill()
+                with contextlib.suppress(Exception):  # whoever it is may be on its way out
+                    pids = client.run(os.getpid, on_error="ignore")
+                    known = {pid: address for address, pid in pids.items()}
+                    there = [each for each in crew.alive if each.pid in known]
+                    if not there or done >= kills:
+                        continue
+                    victim, way = chance.choice(there), ways[done % len(ways)]
+                    if way == "os._exit":
+                        client.run(os._exit, 1, workers=[known[victim.pid]], wait=False)
                     else:
-                        os.kill(nanny.pid, way)
+                        crew.lose(victim, signal.Signals[way])
                     done += 1
 
         killer = threading.Thread(target=kill)
@@ -167,17 +225,32 @@ def workers(store: Store, kills: int) -> bool:
         finally:
             stop.set()
             killer.join()
-    words = f"{done} kills of workers by SIGKILL, SIGSTOP and os._exit in {runs} trainings: {right} right"
+            crew.end()
+    words = f"{done} kills of workers by {', '.join(ways)} in {runs} trainings: {right} right"
     return verdict(right == runs and done >= kills, words)
 
 
 def chaos(store: Store) -> bool:
     """Dask's own chaos: every worker ends itself after a while, and is replaced."""
-    whole = trained(store)
-    with cluster(2, **FAULTS) as (_, client):
-        engine = Dask(client)
-        client.register_plugin(KillWorker(delay="3 s", mode="sys.exit"), name="chaos")
-        same = sum(trained(store, engine) == whole for _ in range(3))
+    whole, stop = trained(store), threading.Event()
+    with cluster(0, **FAULTS) as (local, client):
+        crew = Crew(local.scheduler_address, 2)
+
+        def replace() -> None:
+            while not stop.wait(0.5):
+                crew.fill()
+
+        keeper = threading.Thread(target=replace)
+        keeper.start()
+        try:
+            client.wait_for_workers(2, timeout=300)
+            engine = Dask(client, patience=300)
+            client.register_plugin(KillWorker(delay="4 s", mode="sys.exit"), name="chaos")
+            same = sum(trained(store, engine) == whole for _ in range(3))
+        finally:
+            stop.set()
+            keeper.join()
+            crew.end()
     return verdict(same == 3, f"Dask's chaos plugin: {same} of 3 trainings right")
 
 
