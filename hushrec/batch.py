@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec.data import Ratings, Store
+from hushrec.data.store import Partition
 from hushrec.errors import InputError
 from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
@@ -33,6 +34,7 @@ def write_lists(
     items: Sequence[Any] | None = None,
     exclude_items: Sequence[Any] | None = None,
     progress: bool = False,
+    engine: Any = None,
 ) -> list[Path]:
     """Write the best items for every user to a folder of Parquet files; memory is bounded.
 
@@ -47,6 +49,8 @@ def write_lists(
         As in :meth:`Billboard.recommend_batch`.
     progress : bool
         Show how many users have their lists: private.
+    engine : Dask, optional
+        Where the partitions of a store are served: its workers write into the folder.
 
     Returns
     -------
@@ -69,10 +73,17 @@ def write_lists(
     }
     nobody = Ratings.from_any(([], [], []), model.domain)
     schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
+    if engine is not None and not isinstance(history, Store):
+        raise InputError("An engine works on a store; make one with Ratings.prepare or hushrec prepare.")
     parts = _parts(history)
     users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
     schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
     with _made(target) as made, _bar(progress, history.n_users) as advance, one_blas_thread():
+        if engine is not None:
+            names = engine.each(_write_there, (history,), (model, made, schema, options))
+            for stray in made.glob("*.tmp"):  # of workers that were given up
+                stray.unlink(missing_ok=True)
+            return [target / name for name in names]
         write = partial(_write, model, made, schema, options, advance)
         with ThreadPoolExecutor(threads.count()) as pool:
             names = list(pool.map(write, range(len(parts)), parts))
@@ -100,13 +111,21 @@ def _write(
     from pyarrow import parquet
 
     name = f"part-{number:05d}.parquet"
-    with threads.limit(1), parquet.ParquetWriter(folder / name, schema) as writer:
+    draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may be at the same part
+    with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:
         for read in blocks:
             rows = read()
             table = model.recommend_batch(rows, **options)
             writer.write_table(table.cast(schema).replace_schema_metadata(schema.metadata))
             advance(rows.n_users)
+    draft.replace(folder / name)
     return name
+
+
+def _write_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> str:
+    """The lists of a partition, on a worker."""
+    model, folder, schema, options = public
+    return _write(model, folder, schema, options, lambda count: None, number, partitions[0].blocks())
 
 
 @contextlib.contextmanager

@@ -147,7 +147,7 @@ class Streaming:
         yield lambda question: answer_all(make, rows.blocks(), question) or []
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """What ``work(number, rows, public)`` comes to on each partition; ``rows`` are those of all stores.
+        """What ``work(number, partitions, public)`` comes to, for partitions of that number of all stores.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Streaming:
 
         def one(number: int) -> Any:
             with threads.limit(1):
-                return work(number, [store.partitions()[number].ratings() for store in stores], public)
+                return work(number, [store.partitions()[number] for store in stores], public)
 
         for store in stores:
             store.verify()

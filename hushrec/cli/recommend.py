@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import show
+from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
     output_folder,
     private_table_file,
@@ -36,6 +37,7 @@ def recommend(
     out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
     reading: Reading = Reading(),
     force: Force = False,
+    scheduler: Scheduler | None = None,
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +81,8 @@ def recommend(
     from hushrec.data import Domain, Store
 
     _check(user, all_users, out_dir, out, out_parts)
+    if scheduler is not None and out_parts is None:
+        raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     billboard = load(model)
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
@@ -87,8 +91,9 @@ def recommend(
     found_rows = reading.open(history, billboard.domain)
     show.first_use()
     if out_parts is not None:
-        shown = progress_shown(no_progress)
-        write_lists(billboard, found_rows, out_parts, n, progress=shown, **options)
+        options["progress"] = progress_shown(no_progress)
+        with cluster(scheduler, history) as engine:
+            write_lists(billboard, found_rows, out_parts, n, **options, engine=engine)
         _said(billboard, out_parts, as_json)
         return
     if isinstance(found_rows, Store):

@@ -130,7 +130,7 @@ class Dask:
         raise HushrecError(_WORDS[found] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """What ``work(number, rows, public)`` comes to on each partition; ``rows`` are those of all stores.
+        """What ``work(number, partitions, public)`` comes to, for partitions of that number of all stores.
 
         Parameters
         ----------
@@ -301,8 +301,7 @@ def _work(
 
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
     """What one partition of each store comes to."""
-    rows = (store.partitions()[number] for store in stores)
-    return _guarded(lambda: [work(number, [each.ratings() for each in rows], public)], version)
+    return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
 
 
 def _guarded(run: Callable[[], list[Any]], version: str) -> Found:

@@ -26,6 +26,7 @@ from hushrec.serving import Recommender
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
+    from hushrec.data.store import Partition
 
 #: What an evaluation says about itself, in its text and in its dictionary.
 PRIVATE_FIGURE = (
@@ -204,7 +205,7 @@ def evaluate(
         history, targets, engine = _readable(billboard, history, targets)
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(billboard, history, targets, resamples, seed)
-        whole = _measured(0, (history, targets), (billboard, k, relevant_from))
+        whole = _measured(billboard, history, targets, k, relevant_from)
     else:
         signs = {}
         whole = _over_partitions(billboard, history, targets, k, relevant_from, engine)
@@ -240,9 +241,10 @@ class _Measured(NamedTuple):
     n_ratings: int
 
 
-def _measured(number: int, rows: Sequence[Ratings], public: tuple[Billboard, int, float | None]) -> _Measured:
+def _measured(
+    billboard: Billboard, history: Ratings, targets: Ratings, k: int, relevant_from: float | None
+) -> _Measured:
     """What is known of the users in history and held-out ratings."""
-    (history, targets), (billboard, k, relevant_from) = rows, public
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
     history = history.aligned_to(targets)
@@ -269,6 +271,15 @@ def _readable(
     return whole[0], whole[1], None
 
 
+def _measured_there(
+    number: int, partitions: Sequence[Partition], public: tuple[Billboard, int, float | None]
+) -> _Measured:
+    """The same of a partition of both, on a worker."""
+    billboard, k, relevant_from = public
+    history, targets = (each.ratings() for each in partitions)
+    return _measured(billboard, history, targets, k, relevant_from)
+
+
 def _over_partitions(
     billboard: Billboard,
     history: Any,
@@ -281,7 +292,7 @@ def _over_partitions(
         raise InputError("An engine measures two stores; prepare history and held-out ratings.")
     if billboard.scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
-    parts = engine.each(_measured, (history, targets), (billboard, k, relevant_from))
+    parts = engine.each(_measured_there, (history, targets), (billboard, k, relevant_from))
     error_sums, ranks, lists, raters, users, n_ratings = zip(*parts, strict=True)
     return _Measured(
         np.concatenate(error_sums),

@@ -30,6 +30,11 @@ def test_train_and_evaluate_on_a_cluster(run, files, scheduler):
     alone, found = run(*ask), run(*ask, "--scheduler", scheduler)
     assert found.exit_code == 0
     assert json.loads(found.stdout)["rmse"] == pytest.approx(json.loads(alone.stdout)["rmse"])
+    ask = ["recommend", "m.hush", "history", "--all-users", "--scheduler", scheduler]
+    assert run(*ask, "--out-parts", "lists").exit_code == 0
+    assert len(list((run.folder / "lists").iterdir())) == 3
+    refused = run(*ask, "--out", "lists.parquet")
+    assert refused.exit_code == 2 and "--out-parts" in refused.stderr
 
 
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_spent(run, files, monkeypatch):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hushrec import Both, ItemBias, PrivateALS, Ratings, evaluate
+from hushrec.batch import write_lists
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
@@ -117,6 +118,17 @@ def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):
     other = Ratings.prepare(parts[1], tmp_path / "other", parts[1].domain, partitions=4)
     with pytest.raises(InputError, match="number of partitions"):
         evaluate(model, stores[0], other, engine=engine.Dask(client))
+
+
+def test_lists_are_those_of_one_process(tmp_path, store, client):
+    model = MODEL.fit(store, Accountant(BUDGET, noise=SeededNoise(3)))
+    alone = write_lists(model, store, tmp_path / "alone", 3)
+    found = write_lists(model, store, tmp_path / "dask", 3, engine=engine.Dask(client))
+    assert [each.read_bytes() for each in found] == [each.read_bytes() for each in alone]
+    assert sorted((tmp_path / "dask").iterdir()) == found
+    with pytest.raises(InputError, match="works on a store"):
+        write_lists(model, ratings_of({}), tmp_path / "other", engine=engine.Dask(client))
+    assert not (tmp_path / "other").exists()
 
 
 # what goes wrong
