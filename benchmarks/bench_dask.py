@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import logging
 import os
 import random
@@ -163,7 +164,8 @@ class Crew:
         self._command = [sys.executable, *words]
         self.alive: list[subprocess.Popen] = []
         self._dying: list[tuple[float, subprocess.Popen]] = []
-        self._size = size
+        self._size, self._names = size, itertools.count()
+        self.names: dict[int, str] = {}
         self.fill()
 
     def fill(self) -> None:
@@ -171,7 +173,10 @@ class Crew:
         self.alive = [each for each in self.alive if each.poll() is None]
         while len(self.alive) < self._size:
             quiet = subprocess.DEVNULL
-            self.alive.append(subprocess.Popen(self._command, stdout=quiet, stderr=quiet))
+            name = str(next(self._names))
+            process = subprocess.Popen([*self._command, "--name", name], stdout=quiet, stderr=quiet)
+            self.alive.append(process)
+            self.names[process.pid] = name
         for since, process in self._dying:
             if time.monotonic() - since > 10:
                 process.kill()
@@ -204,14 +209,14 @@ def workers(store: Store, kills: int) -> bool:
             while not stop.wait(chance.uniform(0.5, 3.0)):
                 crew.fill()
                 with contextlib.suppress(Exception):  # whoever it is may be on its way out
-                    pids = client.run(os.getpid, on_error="ignore")
-                    known = {pid: address for address, pid in pids.items()}
-                    there = [each for each in crew.alive if each.pid in known]
+                    found = client.scheduler_info(n_workers=-1)["workers"]
+                    known = {str(each["name"]): address for address, each in found.items()}
+                    there = [each for each in crew.alive if crew.names[each.pid] in known]
                     if not there or done >= kills:
                         continue
                     victim, way = chance.choice(there), ways[done % len(ways)]
                     if way == "os._exit":
-                        client.run(os._exit, 1, workers=[known[victim.pid]], wait=False)
+                        client.run(os._exit, 1, workers=[known[crew.names[victim.pid]]], wait=False)
                     else:
                         crew.lose(victim, signal.Signals[way])
                     done += 1
