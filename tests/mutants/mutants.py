@@ -607,16 +607,16 @@ def noise_before_the_charge(monkeypatch: Any) -> None:
     monkeypatch.setattr(Accountant, "release", wrong)
 
 
-def no_charge(self: Ledger, dataset: str, run: str, release: Any) -> None:
+def no_charge(self: Ledger, dataset: str, run: str, release: Any, **_: Any) -> None:
     self.check(dataset, [release])
 
 
 def failures_forgiven(monkeypatch: Any) -> None:
     charge = Ledger.charge
 
-    def wrong(self: Ledger, dataset: str, run: str, release: Any) -> None:
+    def wrong(self: Ledger, dataset: str, run: str, release: Any, **others: Any) -> None:
         with suppress(LedgerError):
-            charge(self, dataset, run, release)
+            charge(self, dataset, run, release, **others)
 
     monkeypatch.setattr(Ledger, "charge", wrong)
 
