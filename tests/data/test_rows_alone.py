@@ -338,4 +338,4 @@ def test_a_file_without_header_gets_one_sentence_whatever_its_first_row(tmp_path
     path.write_bytes(first + b"\nbob,i2\n")
     with pytest.raises(InputError) as caught:
         Ratings.read(path, DOMAIN)
-    assert str(caught.value).startswith("The table has no column for the users; ")
+    assert str(caught.value).startswith("The table has no column for the users, which is looked for under")
