@@ -263,9 +263,7 @@ async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
 
 def _check(request: Request, longest: int) -> None:
     """Refuse a request before its body is read."""
-    if request.method not in ("GET", "POST"):
-        raise Refusal(501, "A request is GET or POST.")
-    length = request.headers.get("Content-Length", "0" if request.method == "GET" else "")
+    length = request.headers.get("Content-Length", "" if request.method == "POST" else "0")
     if not length.isdecimal() or "Transfer-Encoding" in request.headers:
         raise Refusal(411, "A POST request needs a Content-Length.")
     if int(length) > longest:
