@@ -176,14 +176,17 @@ class FittedUsers(Users):
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
         """As :meth:`item_biases`, of users with factors, whose contribution is their residuals alone."""
         matrix, bound = self._rows.matrix, unit * clip
-        cells, residual = self._residuals(items, self._fitted)
-        if self._item_weight is not None:
-            residual = residual * self._item_weight[matrix.indices]
-        residual = residual * self._user_weight[cells]
-        if math.isfinite(bound):
-            squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
-            residual *= clip_factor(np.sqrt(squares), bound)[cells]
-        residual = truncated(residual, spacing(bound))
+        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+            cells, residual = self._residuals(items, self._fitted)
+            if self._item_weight is not None:
+                residual = residual * self._item_weight[matrix.indices]
+            residual = residual * self._user_weight[cells]
+            if math.isfinite(bound):
+                squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
+                # whose residuals overflow counts for nothing
+                shrink = np.where(np.isfinite(squares), clip_factor(np.sqrt(squares), bound), 0.0)[cells]
+                residual = np.where(shrink > 0, residual * shrink, 0.0)
+            residual = truncated(residual, spacing(bound))
         sums = np.bincount(matrix.indices, residual, minlength=len(items))
         return Bounded(sums, signed(bound), scale=1 / unit, step=spacing(bound))
 
