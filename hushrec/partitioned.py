@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
@@ -198,9 +199,9 @@ class PartitionedUsers:
     def _call(self, name: str, *positional: Any, **named: Any) -> Any:
         call = Call(name, positional, named)
         zero = call.of(self._nobody)
-        if zero is None:
+        if zero is None:  # as it was told: whoever told it may change an array afterwards
             self._told.pop(name, None)
-            self._told[name] = call
+            self._told[name] = deepcopy(call)
             return None
         sums = self._ask(Question(tuple(self._told.values()), call)) or [
             _value(each) for each in _several(zero)

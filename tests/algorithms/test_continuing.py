@@ -161,6 +161,19 @@ def test_weeks_on_the_same_users_lead_to_what_one_shot_has():
     assert last < 0.85 * first
 
 
+@everywhere
+def test_a_store_gives_the_week_of_the_memory(model, tmp_path):
+    """Killed: what users were told of a week's items changes after they were told it."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    store = Ratings.prepare(WEEKS[1], tmp_path / "week-1.store", DATA.domain, partitions=3)
+    one, other = (
+        first.continue_training(rows, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+        for rows in (WEEKS[1], store)
+    )
+    for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
 def test_a_growing_number_of_users_is_followed():
     boards = run_weeks(PrivateALS(rank=3, iterations=2), season=Season(Budget(200.0, 1e-6), 4, 0.5))
     for board, rows in zip(boards, WEEKS):

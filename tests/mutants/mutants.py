@@ -24,7 +24,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from benchmarks import demo
-from hushrec import checks, continuing, estimator, users as users_module
+from hushrec import checks, continuing, estimator, partitioned, users as users_module
 from hushrec.algorithms import (
     Estimator,
     ItemBias,
@@ -1710,5 +1710,14 @@ MUTANTS = [
         "a window that ends with the data",
         set_to(continuing, "split_by_time", window_that_ends_with_the_data),
         Killer(test_continuing.test_a_window_is_declared_and_needs_times),
+    ),
+    Mutant(
+        "partitions are told what became of an array after they were told it",
+        set_to(partitioned, "deepcopy", lambda call: call),
+        Killer(
+            test_continuing.test_a_store_gives_the_week_of_the_memory,
+            {"model": test_continuing.ALS},
+            ("tmp_path",),
+        ),
     ),
 ]
