@@ -61,6 +61,13 @@ def write_lists(
     ------
     InputError
         An item is unknown, or the folder cannot be written; then there is none.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> [path.suffix for path in hushrec.write_lists(model, ratings, "lists", n=3)]       # private
+    ['.parquet']
     """
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

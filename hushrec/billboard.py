@@ -46,6 +46,20 @@ class Billboard(Recommender):
         What was released, at what cost, under which assumptions.
     state : mapping of str to ndarray
         Of a model of a season: means and variances of released statistics, for the next week to go on from.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> first, second, *others = ratings.domain.items
+    >>> len(model.recommend({first: 5}, n=3))                     # anybody's own ratings
+    3
+    >>> len(model.predict({first: 5}, [first, second]))
+    2
+    >>> lists = model.recommend_batch(ratings, n=3)               # a table: private, like the ratings
+    >>> model.privacy.private
+    True
+    >>> model.save("model.hush")                                  # released values: may be published
     """
 
     privacy: PrivacyStatement

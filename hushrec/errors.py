@@ -4,7 +4,16 @@ from typing import Any
 
 
 class HushrecError(Exception):
-    """Base of every error that hushrec raises on purpose (exit code 1)."""
+    """Base of every error that hushrec raises on purpose (exit code 1).
+
+    Examples
+    --------
+    >>> try:
+    ...     hushrec.Budget(epsilon=-1, delta=1e-6)
+    ... except hushrec.HushrecError as error:
+    ...     print(type(error).__name__)
+    InputError
+    """
 
 
 class InputError(HushrecError, ValueError):
@@ -19,6 +28,14 @@ class InputError(HushrecError, ValueError):
         The parameter it is about.
     value : optional
         What to pass for it: then the sentence ends in "; pass parameter=value."
+
+    Examples
+    --------
+    >>> try:
+    ...     hushrec.Budget(epsilon=5, delta=2)
+    ... except hushrec.InputError as error:
+    ...     print(error.parameter)
+    delta
     """
 
     def __init__(self, message: str, *, parameter: str | None = None, value: Any = None) -> None:
@@ -29,15 +46,49 @@ class InputError(HushrecError, ValueError):
 
 
 class ModelFileError(InputError):
-    """A model file is missing, damaged, or of another format (exit code 2)."""
+    """A model file is missing, damaged, or of another format (exit code 2).
+
+    Examples
+    --------
+    >>> with open("notes.txt", "w") as file:
+    ...     done = file.write("no model")
+    >>> try:
+    ...     hushrec.load("notes.txt")
+    ... except hushrec.ModelFileError:
+    ...     print("no model file")
+    no model file
+    """
 
 
 class BudgetError(HushrecError):
-    """A release would pass the declared privacy budget and was refused (exit code 1)."""
+    """A release would pass the declared privacy budget and was refused (exit code 1).
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> accountant = hushrec.Accountant(hushrec.Budget(epsilon=5, delta=1e-6))
+    >>> model = hushrec.ItemBias().fit(ratings, accountant)
+    >>> try:
+    ...     hushrec.ItemBias().fit(ratings, accountant)           # the budget is spent
+    ... except hushrec.BudgetError:
+    ...     print("refused")
+    refused
+    """
 
 
 class LedgerError(HushrecError):
-    """The ledger cannot be opened, read or written, so nothing was released (exit code 1)."""
+    """The ledger cannot be opened, read or written, so nothing was released (exit code 1).
+
+    Examples
+    --------
+    >>> with open("notes.txt", "w") as file:
+    ...     done = file.write("no ledger")
+    >>> try:
+    ...     hushrec.Ledger("notes.txt")
+    ... except hushrec.LedgerError:
+    ...     print("nothing was released")
+    nothing was released
+    """
 
 
 class MissingPackageError(HushrecError, ImportError):

@@ -121,6 +121,18 @@ class Estimator(Generic[PrivateSide]):
     :meth:`users` (the private side), :meth:`train` (the public side: it asks the users for bounded values,
     releases them through the gate, and computes with what comes out) and :meth:`fold_in` (the local step that
     serves a user from the billboard).
+
+    Examples
+    --------
+    >>> estimator = hushrec.PrivateALS(rank=8, iterations=2)
+    >>> estimator.get_params()["rank"]
+    8
+    >>> estimator.set_params(rank=16).rank, estimator.rank        # frozen: a new one
+    (16, 8)
+    >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
+    >>> plan = hushrec.ItemBias().plan(hushrec.Budget(5, 1e-6), domain)      # what it will release
+    >>> [release.label for release in plan.releases]
+    ['item biases']
     """
 
     #: Name on the command line and in model files.

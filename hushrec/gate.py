@@ -24,7 +24,19 @@ _ROUNDING = 1e-9
 
 
 class Gate(Protocol):
-    """What a training releases through. All of it but the values that go in is public."""
+    """What a training releases through. All of it but the values that go in is public.
+
+    Examples
+    --------
+    >>> def train(gate: hushrec.Gate, clipped):                     # the server's side of a training
+    ...     return gate.release("total", hushrec.Bounded([clipped.sum()], hushrec.signed(1.0)))
+    >>> from hushrec.gate import LocalGate
+    >>> budget = hushrec.Budget(5, 1e-6)
+    >>> release = hushrec.Release("total", hushrec.Gaussian(1 / budget.mu), 1.0, "user", "add-remove")
+    >>> with LocalGate(hushrec.Accountant(budget), hushrec.Plan(budget, [release])) as gate:
+    ...     train(gate, np.clip([0.3, 2.0, -0.4], -1, 1)).shape
+    (1,)
+    """
 
     @property
     def private(self) -> bool:

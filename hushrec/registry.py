@@ -47,6 +47,15 @@ def register(estimator: type[Any]) -> type[Any]:
     """Make an estimator from outside the package known by its name; usable as a decorator.
 
     Model files that it wrote can be read where it is registered.
+
+    Examples
+    --------
+    >>> from hushrec.registry import register
+    >>> @register
+    ... class Mine(hushrec.Popular):
+    ...     name = "mine"
+    >>> hushrec.ESTIMATORS["mine"] is Mine
+    True
     """
     name = estimator.name
     if not isinstance(name, str) or not name or name in _PLACES:
@@ -75,8 +84,16 @@ class _Registry(Mapping[str, type[Any]]):
         return name in _PLACES or name in _REGISTERED
 
 
-#: The name that an estimator has on the command line and in model files -> its class.
 ESTIMATORS: Mapping[str, type[Any]] = _Registry()
+"""The name that an estimator has on the command line and in model files -> its class.
+
+Examples
+--------
+>>> hushrec.ESTIMATORS["private-als"]
+<class 'hushrec.algorithms.private_als.PrivateALS'>
+>>> "popular" in hushrec.ESTIMATORS
+True
+"""
 
 
 def best(job: str, private: bool) -> str:

@@ -35,6 +35,12 @@ class UserState(NamedTuple):
         Her level: added to every score.
     factors : ndarray or csr_array of shape (n_users, rank)
         Her taste, in the space of the billboard's item factors; sparse where it is her own row of likes.
+
+    Examples
+    --------
+    >>> state = hushrec.UserState(offset=np.zeros(1), factors=np.ones((1, 2)))      # of one user
+    >>> state.factors.shape
+    (1, 2)
     """
 
     offset: NDArray[np.float64]

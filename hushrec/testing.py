@@ -128,6 +128,11 @@ def check_estimator(
         Neighbouring pairs a relation.
     loose : iterable of str
         Beginnings of the labels of releases whose sensitivity is known not to be attained.
+
+    Examples
+    --------
+    >>> from hushrec.testing import check_estimator
+    >>> check_estimator(hushrec.Popular(), hushrec.Budget(3, 1e-5), pairs=4)      # raises where it is not
     """
     for relation in ("add-remove", "replace") if budget.unit == "user" else (budget.relation,):
         one = Budget(budget.epsilon, budget.delta, budget.unit, relation)

@@ -1,6 +1,5 @@
 """The reference, written from the code: public names by what they are for, and every command's own help."""
 
-import ast
 import contextlib
 import io
 import os
@@ -12,94 +11,20 @@ from pathlib import Path
 from numpydoc.docscrape import NumpyDocString
 from sphinx.application import Sphinx
 
-from docs._ext.pages import DOCS, ROOT, write
-
-#: Title, introduction and names of each page; what is in none of them goes to a page of its own.
-GROUPS = {
-    "data": (
-        "Ratings and their domain",
-        "What is declared, what is read, and how ratings are held out.",
-        ["Domain", "Ratings", "split_ratings", "split_by_time", "leave_k_out", "strong_generalization",
-         "sample_per_user", "realistic", "paired_likes"],
-    ),
-    "models": (
-        "Private models",
-        "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
-        " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Billboard`.",
-        ["Both", "PrivateALS", "PrivateEigenRec", "ItemBias", "GlobalMean", "Popular", "UserLevelOneBit"],
-    ),
-    "references": (
-        "Models without privacy",
-        "References to compare with. They are stamped NOT PRIVATE.",
-        ["ALS", "EASE", "FrankWolfe", "ProjectedGradient"],
-    ),
-    "papers": (
-        "Models of papers",
-        "What papers published, with the constants that do not hold corrected; to be compared with.",
-        ["DPALS", "PrivateFrankWolfe", "CorrectiveFrankWolfe", "PrivateSVD", "PrivateProjectedGradient",
-         "CleansedSVD", "OneBitCompletion"],
-    ),
-    "serving": (
-        "Trained models",
-        "What training returns and a ``.hush`` file holds: released values only.",
-        ["Billboard", "load", "UserState"],
-    ),
-    "privacy": (
-        "Budgets, ledgers and statements",
-        "What is promised, charged and stated.",
-        ["Budget", "Accountant", "Ledger", "LedgerSummary", "default_path", "PrivacyStatement", "Plan",
-         "Release"],
-    ),
-    "evaluation": (
-        "Evaluation and tuning",
-        "Figures on ratings that were held out. They are computed from private ratings, and marked so.",
-        ["evaluate", "Evaluation", "Estimate", "compare", "Comparison", "tune"],
-    ),
-    "accounting": (
-        "Privacy arithmetic",
-        "Between epsilon, delta and mu, the cost of a Gaussian release. Rounding is to the safe side.",
-        ["mu_of", "epsilon_of", "delta_of", "mu_of_pure", "total_mu"],
-    ),
-    "extending": (
-        "Writing an estimator",
-        "What a training of your own is made of: the users' side, the gate, and mechanisms.",
-        ["Estimator", "Gate", "Bounded", "Bound", "signed", "positive", "counted", "jointly", "together",
-         "Mechanism", "Gaussian", "Laplace", "RandomizedResponse", "RepeatAndSelect", "NoiseSource",
-         "SystemNoise", "ESTIMATORS"],
-    ),
-    "errors": (
-        "Errors",
-        "Each message is one sentence that says what is wrong and what to do.",
-        ["HushrecError", "InputError", "BudgetError", "LedgerError", "ModelFileError"],
-    ),
-}  # fmt: skip
-
-
-def public_names() -> list[str]:
-    """The names of hushrec/__init__.pyi."""
-    tree = ast.parse((ROOT / "hushrec" / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
-    return sorted(alias.asname or alias.name for each in imports for alias in each.names)
-
-
-def groups() -> dict[str, tuple[str, str, list[str]]]:
-    """The groups, and one of the public names that have none."""
-    grouped = {name for _, _, names in GROUPS.values() for name in names}
-    rest = [name for name in public_names() if name not in grouped]
-    return GROUPS | ({"more": ("More names", "Public names of other kinds.", rest)} if rest else {})
-
+from docs._ext.names import DATA, groups, thing
+from docs._ext.pages import DOCS, write
 
 def api_page(title: str, introduction: str, names: list[str]) -> str:
     """reStructuredText of one page."""
-    import hushrec
-
     parts = [f"{title}\n{'=' * len(title)}\n\n{introduction}\n\n.. currentmodule:: hushrec\n"]
     for name in names:
-        thing = getattr(hushrec, name)
-        kind = "class" if isinstance(thing, type) else "function" if hasattr(thing, "__code__") else "data"
+        public, _ = thing(name)
+        heading, place = (f"hushrec.{name}", name) if "." in name else (name, DATA.get(name, name))
+        kind = "data" if name in DATA else "class" if isinstance(public, type) else "function"
         members = "   :members:\n   :show-inheritance:\n" if kind == "class" else ""
         members += "   :inherited-members:\n" if name == "Billboard" else ""
-        parts.append(f"{name}\n{'-' * len(name)}\n\n.. auto{kind}:: hushrec.{name}\n{members}")
+        members += "   :no-value:\n" if kind == "data" else ""
+        parts.append(f"{heading}\n{'-' * len(heading)}\n\n.. auto{kind}:: hushrec.{place}\n{members}")
     return "\n".join(parts)
 
 

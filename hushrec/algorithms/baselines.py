@@ -39,6 +39,15 @@ class GlobalMean(Estimator[Users]):
     units of half the range, and the number of users. Unit: user. One user moves each by at most 1, so the
     sensitivity is sqrt(2) under add-remove and 2 under replace. DPALS (section 5.2) instead counts every
     rating and understates the cost by the cap on ratings per user; see docs/proofs/baselines.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.GlobalMean().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> first, second, *others = ratings.domain.items
+    >>> a, b = model.predict({first: 5}, [first, second])
+    >>> bool(a == b)                                              # one number for everybody
+    True
     """
 
     name: ClassVar[str] = "global-mean"

@@ -47,6 +47,14 @@ class EASE(Estimator[Ratings]):
     like_from : float or None
         Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
         the declared range, 4 on 1 to 5.
+
+    Examples
+    --------
+    >>> likes = hushrec.paired_likes(200, 30, 2000, seed=0)
+    >>> no_privacy = hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6), data_is_public=True)
+    >>> model = hushrec.EASE().fit(likes, no_privacy)
+    >>> model.privacy.private, len(model.recommend({likes.domain.items[0]: 1}, n=3))
+    (False, 3)
     """
 
     name: ClassVar[str] = "ease"

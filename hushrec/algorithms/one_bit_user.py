@@ -47,6 +47,14 @@ class UserLevelOneBit(PrivateALS):
     Unit: user. Relation: the budget's. As private ALS: what is released is (epsilon, delta)-DP, a user's own
     factors are computed from it and her own labels. The clips bound a user's contribution whatever its
     residuals are, so the sensitivities are those of docs/proofs/private-als.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.UserLevelOneBit(threshold=3.5)        # above it is a like
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "one-bit-user"

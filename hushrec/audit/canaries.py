@@ -128,6 +128,13 @@ def canaries(
         Chance of a false alarm.
     noise : NoiseSource, optional
         Stands in for the operating system's generator, for tests of the audit.
+
+    Examples
+    --------
+    >>> from hushrec.audit.canaries import canaries
+    >>> found = canaries(hushrec.ItemBias(), hushrec.Budget(1, 1e-5), n_canaries=100)
+    >>> found.violated
+    False
     """
     if isinstance(n_canaries, bool) or not isinstance(n_canaries, int) or n_canaries < 20:
         raise InputError(

@@ -139,6 +139,13 @@ def distinguish(
         Chance of a false alarm.
     noise : NoiseSource, optional
         Stands in for the operating system's generator, for tests of the audit.
+
+    Examples
+    --------
+    >>> from hushrec.audit.distinguish import distinguish
+    >>> found = distinguish(hushrec.GlobalMean(), hushrec.Budget(1, 1e-5), runs=1000)
+    >>> found.violated
+    False
     """
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 10:
         raise InputError(f"runs={runs!r} is out of range; pass an integer >= 10.", parameter="runs")

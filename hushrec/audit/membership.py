@@ -124,6 +124,14 @@ def membership(
         Whether the ratings are nobody's secret, so that the figures are not either.
     on_run : callable, optional
         Called with model and epsilon before each run.
+
+    Examples
+    --------
+    >>> from hushrec.audit.membership import membership
+    >>> public = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> found = membership(public, "item-bias", [1], delta=1e-6, n_planted=20, data_is_public=True)
+    >>> 0 <= found.area(1) <= 1                                   # 0.5 is guessing
+    True
     """
     if not epsilons or not all(0 < epsilon < math.inf for epsilon in epsilons):
         raise InputError(

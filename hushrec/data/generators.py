@@ -140,6 +140,12 @@ def paired_likes(
     taste_spread : float
         Standard deviation of a user's tastes, in logarithms of chances, >= 0.
     seed : int
+
+    Examples
+    --------
+    >>> likes = hushrec.paired_likes(200, 30, 2000, seed=0)
+    >>> likes.n_users, likes.n_items, likes.n_ratings
+    (200, 30, 2000)
     """
     for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
         check_count(name, size)

@@ -35,6 +35,13 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     ------
     InputError
         ``count`` is not a positive integer, or ``priority`` has the wrong shape or holds NaN.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> sample = hushrec.sample_per_user(ratings, 5, seed=0)
+    >>> int(np.diff(sample.matrix.indptr).max())
+    5
     """
     count = check_count("count", count)
     rank = None if priority is None else _dense_rank(priority, ratings.n_items)

@@ -68,6 +68,13 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
     Yields
     ------
     train, test : Ratings
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> parts = [test.n_ratings for train, test in hushrec.k_folds(ratings, 3, seed=0)]
+    >>> len(parts), sum(parts) == ratings.n_ratings
+    (3, True)
     """
     _check(ratings)
     if check_count("k", k) < 2:
@@ -122,6 +129,16 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     ------
     InputError
         The ratings were read without times, or the date is none.
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["matrix", "alien"], rating_range=(1, 5))
+    >>> table = {"user": ["ann", "bob"], "item": ["alien", "alien"], "rating": [4, 2]}
+    >>> table["time"] = ["2026-01-05", "2026-03-01"]
+    >>> ratings = hushrec.Ratings.from_any(table, domain, columns={"time": True})
+    >>> before, after = hushrec.split_by_time(ratings, "2026-02-01")
+    >>> before.users.tolist(), after.users.tolist()
+    (['ann'], ['bob'])
     """
     _check(ratings)
     if ratings.times is None:

@@ -69,6 +69,15 @@ class Store:
     ------
     InputError
         There is no store, it is of another version or domain, or its manifest is damaged.
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["matrix", "alien"], rating_range=(1, 5))
+    >>> table = {"user": ["ann", "ann", "bob"], "item": ["matrix", "alien", "alien"], "rating": [5, 4, 2]}
+    >>> store = hushrec.Ratings.prepare(table, "store", domain)   # a folder: private, like the table
+    >>> store.n_users, store.n_ratings
+    (2, 3)
+    >>> model = hushrec.ItemBias().fit(hushrec.Store("store"), hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     """
 
     #: A user is in one partition, once.

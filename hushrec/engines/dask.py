@@ -71,6 +71,16 @@ class Dask:
     -------
     Workers see their partitions' rows, and partial sums travel between them and to the driver: the cluster
     belongs to whoever holds the ratings. Use Dask's TLS where it leaves one machine.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from hushrec.engines.dask import Dask
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> store = hushrec.Ratings.prepare(ratings, "store", ratings.domain, partitions=2)
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6))
+    >>> with Client(processes=False, dashboard_address=None) as client:      # or the address of a scheduler
+    ...     model = hushrec.ItemBias().fit(store, accountant, engine=Dask(client))
     """
 
     def __init__(self, client: Any, *, patience: float = 60.0) -> None:

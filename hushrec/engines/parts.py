@@ -194,6 +194,14 @@ def fit(
     -------
     Billboard
         Whatever the number of partitions: the same bytes, given the same noise.
+
+    Examples
+    --------
+    >>> from hushrec.engines.parts import fit
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = fit(hushrec.ItemBias(), ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)), partitions=4)
+    >>> model.privacy.private
+    True
     """
     check_numbers(partitions=(partitions, int, 1, None))
     if not estimator.exact_arithmetic or not accountant.budget.private:

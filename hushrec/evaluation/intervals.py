@@ -24,6 +24,12 @@ class Estimate:
         The figure; NaN where nothing was there to measure.
     low, high : float
         Ends of the interval.
+
+    Examples
+    --------
+    >>> found = hushrec.Estimate(value=0.91, low=0.90, high=0.92)
+    >>> found.low < found.value < found.high
+    True
     """
 
     value: float

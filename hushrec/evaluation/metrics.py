@@ -60,6 +60,17 @@ class Evaluation:
         Users with held-out ratings, and those ratings.
     confidence : float
         Level of the intervals.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> train, _, test = hushrec.split_ratings(ratings, seed=0)
+    >>> model = hushrec.Popular().fit(train, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> found = hushrec.evaluate(model, train, test, k=5, metrics=["recall", "ndcg"], resamples=10)
+    >>> list(found.metrics)
+    ['recall@5', 'ndcg@5']
+    >>> 0 <= found["recall@5"].low <= found["recall@5"].high <= 1
+    True
     """
 
     metrics: Mapping[str, Estimate]

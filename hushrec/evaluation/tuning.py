@@ -132,6 +132,15 @@ def tune(
     users with held-out ratings), sensitivity sqrt(2) under both relations. The number of runs and the
     settings come from the operating system's generator. Charged: `RepeatAndSelect`; proof in
     docs/proofs/selection.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(100, 20, 1500, seed=0)
+    >>> budget = hushrec.Budget(epsilon=8, delta=1e-6, failure=1e-6)
+    >>> candidates = [{"clip": 0.3}, {"clip": 0.6}]
+    >>> model = hushrec.tune(ratings, "dpals", candidates, hushrec.Accountant(budget), mean_runs=2)
+    >>> model.privacy.private
+    True
     """
     check_users(ratings, accountant)
     budget = accountant.budget

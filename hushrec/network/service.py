@@ -108,6 +108,15 @@ class Service:
     in_loop : bool
     note : callable, optional
         Told of every reply.
+
+    Examples
+    --------
+    >>> from hushrec.network.service import Service
+    >>> def answer(method, path, token, body):
+    ...     return body
+    >>> with Service(answer) as service:                          # a free port of this machine
+    ...     service.url.startswith("http://127.0.0.1:")
+    True
     """
 
     def __init__(

@@ -43,6 +43,11 @@ class Connection:
         Seconds to wait for one answer.
     ca : path, optional
         PEM file of the authority that signed the server's certificate; the system's authorities if None.
+
+    Examples
+    --------
+    >>> from hushrec.network.transport import Connection
+    >>> server = Connection("https://recommender.example:8765", ca=None)      # nothing is sent yet
     """
 
     def __init__(

@@ -23,6 +23,14 @@ class Bound(NamedTuple):
     add_remove, replace : float
         Greater than 0, from declared constants, enforced clips and released values; infinite where nothing
         was clipped, which only a budget without privacy allows.
+
+    Examples
+    --------
+    >>> bound = hushrec.signed(1.0)                               # contributions of norm 1, in any direction
+    >>> bound.add_remove, bound.replace
+    (1.0, 2.0)
+    >>> bound.under("replace")
+    2.0
     """
 
     add_remove: float
@@ -38,22 +46,50 @@ class Bound(NamedTuple):
 
 
 def signed(norm: float) -> Bound:
-    """Of a sum of contributions of at most that norm: two of them may point in opposite directions."""
+    """Of a sum of contributions of at most that norm: two of them may point in opposite directions.
+
+    Examples
+    --------
+    >>> bound = hushrec.signed(1.0)
+    >>> bound.add_remove, bound.replace
+    (1.0, 2.0)
+    """
     return Bound(norm, 2 * norm)
 
 
 def positive(norm: float) -> Bound:
-    """Of contributions that cannot point away from each other: counts, positive semidefinite matrices."""
+    """Of contributions that cannot point away from each other: counts, positive semidefinite matrices.
+
+    Examples
+    --------
+    >>> bound = hushrec.positive(1.0)                             # two of them are at most sqrt(2) apart
+    >>> bound.add_remove, round(bound.replace, 3)
+    (1.0, 1.414)
+    """
     return Bound(norm, math.sqrt(2.0) * norm)
 
 
 def counted(most: float) -> Bound:
-    """Of a sum of one number a unit, from 0 to that."""
+    """Of a sum of one number a unit, from 0 to that.
+
+    Examples
+    --------
+    >>> bound = hushrec.counted(3)                                # a user adds 0 to 3 to a count
+    >>> bound.add_remove, bound.replace
+    (3, 3)
+    """
     return Bound(most, most)
 
 
 def jointly(*bounds: Bound) -> Bound:
-    """Of several values released as one, whatever one unit's moves of them have to do with each other."""
+    """Of several values released as one, whatever one unit's moves of them have to do with each other.
+
+    Examples
+    --------
+    >>> bound = hushrec.jointly(hushrec.signed(3.0), hushrec.signed(4.0))
+    >>> bound.add_remove, bound.replace
+    (5.0, 10.0)
+    """
     return Bound(math.hypot(*(b.add_remove for b in bounds)), math.hypot(*(b.replace for b in bounds)))
 
 
@@ -83,6 +119,12 @@ class Bounded:
         "labels" counts the binary labels of one unit, whose places are public.
     unit : {"user", "rating"}
         What the bound is for.
+
+    Examples
+    --------
+    >>> clipped = np.clip([0.3, 2.0, -0.4], -1, 1)                # what each user adds, at most 1 in size
+    >>> hushrec.Bounded([clipped.sum()], hushrec.signed(1.0))
+    Bounded(<private>, Bound(add_remove=1.0, replace=2.0), scale=1, unit='user')
     """
 
     __slots__ = ("_taken", "_values", "bound", "norm", "scale", "step", "streamed", "unit", "weight")
@@ -170,6 +212,14 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
         One-dimensional, not streamed; each in units of its own scale.
     bound : Bound, optional
         Of all of them in these units, where it is less than that of parts which move independently.
+
+    Examples
+    --------
+    >>> sums = hushrec.Bounded([0.5, -0.5], hushrec.signed(1.0))
+    >>> count = hushrec.Bounded([7.0], hushrec.counted(1.0))
+    >>> both = hushrec.together([sums, count])                    # one release instead of two
+    >>> round(both.sensitivity("add-remove"), 3)
+    1.414
     """
     values = [part._take() for part in parts]
     scales = [np.broadcast_to(part.entry_scale, value.shape) for part, value in zip(parts, values)]

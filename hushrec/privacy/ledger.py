@@ -54,6 +54,15 @@ class LedgerSummary:
     budget : Budget or None
     closed : bool
         Whether nothing more may be charged.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> summary = book.summary("shop", delta=1e-6)
+    >>> summary.dataset, summary.runs, round(summary.epsilon, 2)
+    ('shop', 1, 5.0)
     """
 
     dataset: str
@@ -132,7 +141,13 @@ class RunSummary:
 
 
 def default_path() -> Path:
-    """Return $HUSHREC_LEDGER, or ledger.sqlite in hushrec's folder of the platform's state folder."""
+    """Return $HUSHREC_LEDGER, or ledger.sqlite in hushrec's folder of the platform's state folder.
+
+    Examples
+    --------
+    >>> hushrec.default_path().name
+    'ledger.sqlite'
+    """
     if chosen := os.environ.get("HUSHREC_LEDGER"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":

@@ -47,6 +47,14 @@ class Gaussian(_Additive):
     ----------
     noise_multiplier : float
         Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+
+    Examples
+    --------
+    >>> noise = hushrec.Gaussian(noise_multiplier=2)              # sd is twice what one user moves
+    >>> noise.mu
+    0.5
+    >>> round(hushrec.epsilon_of(noise.mu, 1e-6), 2)
+    2.25
     """
 
     norm: ClassVar[str] = "l2"
@@ -79,6 +87,12 @@ class Laplace(_Additive):
     ----------
     noise_multiplier : float
         Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+
+    Examples
+    --------
+    >>> noise = hushrec.Laplace(noise_multiplier=2)
+    >>> noise.epsilon                                             # delta is 0
+    0.5
     """
 
     norm: ClassVar[str] = "l1"
@@ -114,6 +128,12 @@ class RandomizedResponse:
     ----------
     epsilon : float
         Greater than 0; ``math.inf`` flips nothing and passes the gate only under an infinite budget.
+
+    Examples
+    --------
+    >>> noise = hushrec.RandomizedResponse(epsilon=1)
+    >>> round(noise.flip_probability(1), 3)                       # 1 / (1 + e)
+    0.269
     """
 
     epsilon: float
@@ -149,3 +169,10 @@ class RandomizedResponse:
 
 
 Mechanism = Gaussian | Laplace | RandomizedResponse
+"""What makes one release noisy: one of the three noise laws.
+
+Examples
+--------
+>>> isinstance(hushrec.Gaussian(1.0), hushrec.Mechanism)
+True
+"""

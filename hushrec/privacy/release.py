@@ -33,6 +33,12 @@ class Release:
         In the mechanism's norm.
     unit : {"user", "rating"}
     relation : {"add-remove", "replace"}
+
+    Examples
+    --------
+    >>> release = hushrec.Release("item counts", hushrec.Gaussian(2.0), 1.5, "user", "add-remove")
+    >>> release.noise_sd, release.mu                              # noise: multiplier times sensitivity
+    (3.0, 0.5)
     """
 
     label: str
@@ -111,6 +117,14 @@ class Plan:
     ----------
     budget : Budget
     releases : iterable of Release
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> plan = hushrec.PrivateALS.planned(budget, domain, n_users=6000).plan(budget, domain)
+    >>> round(hushrec.total_mu(release.mu for release in plan.releases) / budget.mu, 6)
+    1.0
     """
 
     budget: Budget

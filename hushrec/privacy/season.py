@@ -39,6 +39,12 @@ class Season:
         Part of mu squared that week 0 gets, in (0, 1).
     name : str
         Tells seasons of one data set apart.
+
+    Examples
+    --------
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=52, name="2026")
+    >>> season.fraction(0), round(season.fraction(1), 4)          # parts of the budget
+    (0.5, 0.0098)
     """
 
     budget: Budget
@@ -127,6 +133,17 @@ class Week:
         Its training's identifier in the ledger.
     charge : str or None
         Hash of its last charge in the ledger, which tells the ledger's own models from others.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=4)
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> book.open_season("shop", season)
+    >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop")
+    >>> model = hushrec.PrivateALS().fit(ratings, week)
+    >>> model.privacy.week.number, model.privacy.week.dataset
+    (0, 'shop')
     """
 
     season: Season
@@ -183,6 +200,17 @@ class SeasonSummary:
     charges : int
     last : str or None
         Hash of its last charge.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=4)
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> book.open_season("shop", season)
+    >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop")
+    >>> model = hushrec.PrivateALS().fit(ratings, week)
+    >>> book.season("shop", "1").begun
+    1
     """
 
     season: Season

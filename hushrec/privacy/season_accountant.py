@@ -35,6 +35,19 @@ class SeasonAccountant(Accountant):
     -------
     What it promises is the season's budget for all weeks together, whoever comes and goes between them
     (docs/proofs/seasons.md).
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=4)
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> book.open_season("shop", season)
+    >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop")
+    >>> model = hushrec.PrivateALS().fit(ratings, week)
+    >>> week = hushrec.SeasonAccountant.following(model.privacy, ledger=book)
+    >>> model = model.continue_training(ratings, week)            # the next week's
+    >>> model.privacy.week.number
+    1
     """
 
     _keeps_journal = False  # a week that is cut short is skipped

@@ -43,6 +43,12 @@ class RepeatAndSelect:
     shape : float
         Of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most uneven)
         over 1 (geometric) to 100.
+
+    Examples
+    --------
+    >>> best = hushrec.RepeatAndSelect(run_epsilon=1, delta=1e-6, mean_runs=10)
+    >>> best.epsilon > 1                                          # the best of ten costs more than one
+    True
     """
 
     run_epsilon: float

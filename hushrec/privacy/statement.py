@@ -54,6 +54,16 @@ class PrivacyStatement:
         Whether the noise is an exact sample of the law that is charged, rounded after it was added.
     week : Week or None
         Of the season that the budget is for, whose releases so far are all among the releases.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> statement = model.privacy
+    >>> statement.private, statement.budget.epsilon, len(statement.releases)
+    (True, 5.0, 1)
+    >>> print(statement.text())                                   # doctest: +ELLIPSIS
+    PRIVACY STATEMENT...
     """
 
     budget: Budget

@@ -11,7 +11,16 @@ from hushrec.privacy.noise import GeneratorNoise, NoiseSource
 
 
 class SeededNoise(GeneratorNoise):
-    """Noise that a seed reproduces. NOT PRIVATE: whoever knows the seed subtracts the noise."""
+    """Noise that a seed reproduces. NOT PRIVATE: whoever knows the seed subtracts the noise.
+
+    Examples
+    --------
+    >>> from hushrec.privacy.testing import SeededNoise
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), noise=SeededNoise(0))
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.privacy.private                                     # anybody may draw the same noise
+    False
+    """
 
     def __init__(self, seed: int) -> None:
         self._words = np.random.PCG64(seed)

@@ -68,6 +68,17 @@ class Agreement:
     neighbour graph, and noise is sized for the rest. Every release has at least the planned noise from nodes
     that neither dropped out nor collude; the adversary, an honest-but-curious server with ``colluding``
     nodes, sees nothing else but for cryptographic assumptions (docs/secure-aggregation.md).
+
+    Examples
+    --------
+    >>> from hushrec.engines.secure.agreement import Agreement
+    >>> estimator, budget = hushrec.ItemBias(), hushrec.Budget(5, 1e-6)
+    >>> ratings = hushrec.realistic(40, 10, 300, seed=0)
+    >>> agreement = Agreement(
+    ...     estimator=estimator, budget=budget, domain=ratings.domain, n_nodes=4, dropouts=0.25
+    ... )
+    >>> agreement.fewest                                          # nodes that must stay
+    3
     """
 
     estimator: Estimator

@@ -89,6 +89,29 @@ def take_part(
         The node's own budget has no room, for the training or for its next release.
     HushrecError
         The server refused, went away, or too few nodes are left. Nothing but what was released is known.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from hushrec.engines.secure.agreement import Agreement
+    >>> from hushrec.engines.secure.client import take_part
+    >>> from hushrec.engines.secure.server import AggregationServer
+    >>> from hushrec.network.service import Service
+    >>> from hushrec.network.transport import Connection
+    >>> estimator, budget = hushrec.ItemBias(), hushrec.Budget(5, 1e-6)
+    >>> ratings = hushrec.realistic(40, 10, 300, seed=0)
+    >>> agreement = Agreement(
+    ...     estimator=estimator, budget=budget, domain=ratings.domain, n_nodes=4, dropouts=0.25
+    ... )
+    >>> def node(number):                                        # each has the ratings of its own users
+    ...     mine = ratings.rows(np.arange(40) % 4 == number, keyed=True)
+    ...     return take_part(Connection(service.url), agreement, mine, node=f"node {number}", ledger=None)
+    >>> server = AggregationServer(agreement)
+    >>> with Service(server.answer) as service, ThreadPoolExecutor(4) as pool:
+    ...     nodes = [pool.submit(node, number) for number in range(4)]
+    ...     model = server.train()
+    >>> all(each.result().to_bytes() == model.to_bytes() for each in nodes)
+    True
     """
     agreement.check(ratings)
     member = Member(connection, agreement, node, noise or SystemNoise(), ledger, dataset, identity)

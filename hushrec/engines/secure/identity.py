@@ -28,6 +28,13 @@ class Identity:
     ----------
     secret : bytes
         32 random bytes. Whoever has them is this node, and a node started anew with them is itself again.
+
+    Examples
+    --------
+    >>> from hushrec.engines.secure.identity import Identity
+    >>> me = Identity.of_file("node.key")                         # made where there is none; keep it secret
+    >>> me.public == Identity.of_file("node.key").public
+    True
     """
 
     def __init__(self, secret: bytes) -> None:

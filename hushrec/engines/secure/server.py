@@ -79,6 +79,21 @@ class AggregationServer:
         Likewise before all have enrolled: seconds to wait for the first node, and then for all others.
     hold : float
         Seconds for which a node is kept waiting for an answer; its connection's timeout must be longer.
+
+    Examples
+    --------
+    >>> from hushrec.engines.secure.agreement import Agreement
+    >>> from hushrec.engines.secure.server import AggregationServer
+    >>> from hushrec.network.service import Service
+    >>> estimator, budget = hushrec.ItemBias(), hushrec.Budget(5, 1e-6)
+    >>> ratings = hushrec.realistic(40, 10, 300, seed=0)
+    >>> agreement = Agreement(
+    ...     estimator=estimator, budget=budget, domain=ratings.domain, n_nodes=4, dropouts=0.25
+    ... )
+    >>> server = AggregationServer(agreement)
+    >>> with Service(server.answer) as service:                   # then: model = server.train()
+    ...     service.url.startswith("http://127.0.0.1:")
+    True
     """
 
     def __init__(

@@ -96,6 +96,14 @@ class DPALS(Estimator["SampledUsers"]):
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
     are computed from it and her own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/dpals.md proves these.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.DPALS(rank=2, iterations=2)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "dpals"

@@ -55,6 +55,14 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     Unit: user. Relation: the budget's. Joint: the directions are (epsilon, delta)-DP, a user's coefficients
     are computed from them and her own ratings. Releases and sensitivities are those of
     :class:`~hushrec.papers.frank_wolfe.PrivateFrankWolfe`.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.CorrectiveFrankWolfe(block=3)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "corrective-frank-wolfe"

@@ -58,6 +58,14 @@ class FrankWolfe(CentredEstimator[Ratings]):
         Take the best step instead of 1/T.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.FrankWolfe(nuclear_norm=20, iterations=20)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "frank-wolfe"
@@ -239,6 +247,14 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     row is replayed from it and her own ratings. Gaussian releases whose mu squared adds up to the budget's.
     Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed, which is
     the add-remove value at B = 2L); of a product with one vector and of Oja's eigenvalue: B^2 under both.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.PrivateFrankWolfe(nuclear_norm=20, iterations=3)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "private-frank-wolfe"

@@ -55,6 +55,14 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     norm <= L: sensitivity L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is four
     times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
     sensitivity sqrt(2).
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.PrivateSVD(rank=3)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "private-svd"

@@ -186,6 +186,14 @@ class ProjectedGradient(_ProjectedGradient[Ratings]):
         Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.ProjectedGradient(nuclear_norm=20, iterations=5)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "projected-gradient"
@@ -242,6 +250,14 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     replayed from them and her own ratings. T Gaussian releases of the sum of the rows' outer products:
     sensitivity B^2 under add-remove, sqrt(2) B^2 under replace. The clip is enforced on whole rows; the paper
     assumes a bound that its rows can exceed.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.PrivateProjectedGradient(nuclear_norm=20, iterations=3)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "private-projected-gradient"

@@ -42,6 +42,13 @@ def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
     Returns
     -------
     ndarray of shape (n_items, mask_rank)
+
+    Examples
+    --------
+    >>> from hushrec.papers.masked.masking import public_key
+    >>> key = public_key(10, mask_rank=2, seed=0)
+    >>> key.shape
+    (10, 2)
     """
     if not 1 <= mask_rank <= n_items:
         raise InputError(f"mask_rank={mask_rank!r} is out of range; pass an integer from 1 to {n_items}.")
@@ -49,7 +56,14 @@ def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
 
 
 def draw_coefficients(mask_rank: int, noise_sd: float) -> Array:
-    """A node's private key R_j (Algorithm 2, line 2), from the operating system's generator."""
+    """A node's private key R_j (Algorithm 2, line 2), from the operating system's generator.
+
+    Examples
+    --------
+    >>> from hushrec.papers.masked.masking import draw_coefficients
+    >>> draw_coefficients(2, noise_sd=240.0).shape
+    (2,)
+    """
     if not 0 < noise_sd < math.inf:
         raise InputError(f"noise_sd={noise_sd!r} is out of range; pass a finite number > 0.")
     return SystemNoise().add_gaussian(np.zeros(mask_rank), noise_sd, "mask")
@@ -70,6 +84,15 @@ def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Seq
     Returns
     -------
     ndarray of shape (n_ratings,)
+
+    Examples
+    --------
+    >>> from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
+    >>> ratings, items = np.array([5.0, 3.0, 4.0, 1.0]), np.array([0, 2, 5, 7])
+    >>> key = public_key(10, mask_rank=2, seed=0)                 # everybody has it
+    >>> upload = masked(ratings, items, [key], [draw_coefficients(2, noise_sd=240.0)])
+    >>> upload.shape
+    (4,)
     """
     mask = sum(key[items] @ part for key, part in zip(keys, coefficients, strict=True))
     return np.asarray(values, dtype=np.float64) + mask

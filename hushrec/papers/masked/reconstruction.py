@@ -78,6 +78,17 @@ def reconstruct(
     -------
     Reconstruction
         The ratings found meet every exact equation, so they are the true ones but for a coincidence.
+
+    Examples
+    --------
+    >>> from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
+    >>> from hushrec.papers.masked.reconstruction import reconstruct
+    >>> ratings, items = np.arange(30) % 5 + 1.0, np.arange(30)
+    >>> key = public_key(200, mask_rank=2, seed=0)
+    >>> upload = masked(ratings, items, [key], [draw_coefficients(2, noise_sd=240.0)])
+    >>> found = reconstruct(upload, key[items], rating_range=(1, 5))      # from what the server sees
+    >>> bool((found.ratings == ratings).all())
+    True
     """
     upload = np.asarray(upload, dtype=np.float64)
     n_ratings, mask_rank = public_rows.shape

@@ -68,6 +68,14 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     1/sqrt(c) in the first and 1/c in the others, c being the number of her ratings. Item sums (in units of
     half the range) and weights: sensitivity sqrt(2) under add-remove, 2 under replace. Covariance (in
     units of B^2) and weights: 1 and sqrt(2) each. The original protects one rating and needs less noise.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> estimator = hushrec.CleansedSVD(rank=3)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
     """
 
     name: ClassVar[str] = "cleansed-svd"

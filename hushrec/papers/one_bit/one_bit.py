@@ -129,6 +129,15 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     Unit: rating; relation: replace: the value of one rating changes while its place stays. A user with q
     ratings is protected by q times epsilon, which the statement says in words. Public: which cells are
     observed. Releases and sensitivities: :meth:`plan`, docs/proofs/one_bit.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(100, 30, 1500, seed=0)
+    >>> budget = hushrec.Budget(epsilon=2, delta=1e-6, unit="rating", relation="replace")
+    >>> estimator = hushrec.OneBitCompletion(threshold=3.5, rank=2, iterations=20)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> model.privacy.budget.unit
+    'rating'
     """
 
     name: ClassVar[str] = "one-bit"

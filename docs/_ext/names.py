@@ -1,0 +1,113 @@
+"""What the reference shows: public names and documented submodules' names by what they are for."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: Title, introduction and names of each page; what is in none of them goes to a page of its own.
+GROUPS = {
+    "data": (
+        "Ratings and their domain",
+        "What is declared, what is read, and how ratings are held out.",
+        ["Domain", "Ratings", "split_ratings", "split_by_time", "leave_k_out", "strong_generalization",
+         "sample_per_user", "realistic", "paired_likes"],
+    ),
+    "models": (
+        "Private models",
+        "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
+        " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Billboard`.",
+        ["Both", "PrivateALS", "PrivateEigenRec", "ItemBias", "GlobalMean", "Popular", "UserLevelOneBit"],
+    ),
+    "references": (
+        "Models without privacy",
+        "References to compare with. They are stamped NOT PRIVATE.",
+        ["ALS", "EASE", "FrankWolfe", "ProjectedGradient"],
+    ),
+    "papers": (
+        "Models of papers",
+        "What papers published, with the constants that do not hold corrected; to be compared with.",
+        ["DPALS", "PrivateFrankWolfe", "CorrectiveFrankWolfe", "PrivateSVD", "PrivateProjectedGradient",
+         "CleansedSVD", "OneBitCompletion"],
+    ),
+    "serving": (
+        "Trained models",
+        "What training returns and a ``.hush`` file holds: released values only.",
+        ["Billboard", "load", "UserState"],
+    ),
+    "privacy": (
+        "Budgets, ledgers and statements",
+        "What is promised, charged and stated.",
+        ["Budget", "Accountant", "Ledger", "LedgerSummary", "default_path", "PrivacyStatement", "Plan",
+         "Release"],
+    ),
+    "evaluation": (
+        "Evaluation and tuning",
+        "Figures on ratings that were held out. They are computed from private ratings, and marked so.",
+        ["evaluate", "Evaluation", "Estimate", "compare", "Comparison", "tune"],
+    ),
+    "accounting": (
+        "Privacy arithmetic",
+        "Between epsilon, delta and mu, the cost of a Gaussian release. Rounding is to the safe side.",
+        ["mu_of", "epsilon_of", "delta_of", "mu_of_pure", "total_mu"],
+    ),
+    "extending": (
+        "Writing an estimator",
+        "What a training of your own is made of: the users' side, the gate, and mechanisms.",
+        ["Estimator", "Gate", "Bounded", "Bound", "signed", "positive", "counted", "jointly", "together",
+         "Mechanism", "Gaussian", "Laplace", "RandomizedResponse", "RepeatAndSelect", "NoiseSource",
+         "SystemNoise", "ESTIMATORS", "registry.register"],
+    ),
+    "errors": (
+        "Errors",
+        "Each message is one sentence that says what is wrong and what to do.",
+        ["HushrecError", "InputError", "BudgetError", "LedgerError", "ModelFileError"],
+    ),
+    "engines": (
+        "Where a training runs",
+        "Partitions of the users, a Dask cluster, and nodes under secure aggregation.",
+        ["engines.parts.fit", "engines.dask.Dask", "engines.secure.agreement.Agreement",
+         "engines.secure.client.take_part", "engines.secure.server.AggregationServer",
+         "engines.secure.identity.Identity", "network.service.Service", "network.transport.Connection"],
+    ),
+    "audits": (
+        "Attacks and tests",
+        "What attackers find, and what an estimator of your own has to pass.",
+        ["audit.distinguish.distinguish", "audit.canaries.canaries", "audit.membership.membership",
+         "testing.check_estimator", "privacy.testing.SeededNoise", "papers.masked.masking.masked",
+         "papers.masked.masking.public_key", "papers.masked.masking.draw_coefficients",
+         "papers.masked.reconstruction.reconstruct"],
+    ),
+}  # fmt: skip
+#: Public names that are neither classes nor functions, and where they are written down.
+DATA = {"Mechanism": "privacy.mechanisms.Mechanism", "ESTIMATORS": "registry.ESTIMATORS"}
+
+
+def public_names() -> list[str]:
+    """The names of hushrec/__init__.pyi."""
+    tree = ast.parse((ROOT / "hushrec" / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
+    return sorted(alias.asname or alias.name for each in imports for alias in each.names)
+
+
+def groups() -> dict[str, tuple[str, str, list[str]]]:
+    """The groups, and one of the public names that have none."""
+    grouped = {name for _, _, names in GROUPS.values() for name in names}
+    rest = [name for name in public_names() if name not in grouped]
+    return GROUPS | ({"more": ("More names", "Public names of other kinds.", rest)} if rest else {})
+
+
+def thing(name: str) -> tuple[object, str]:
+    """What a name of the reference stands for, and its docstring; names of submodules have dots."""
+    place, _, last = DATA.get(name, name).rpartition(".")
+    module = importlib.import_module(f"hushrec.{place}" if place else "hushrec")
+    text = inspect.getdoc(getattr(module, last)) or ""
+    if name in DATA:  # the string below an assignment
+        body = ast.parse(inspect.getsource(module)).body
+        for assigned, below in zip(body, body[1:]):
+            target = getattr(assigned, "target", None) or (getattr(assigned, "targets", None) or [None])[0]
+            if isinstance(target, ast.Name) and target.id == last:
+                text = inspect.cleandoc(ast.literal_eval(below.value))  # type: ignore[attr-defined]
+    return getattr(module, last), text
