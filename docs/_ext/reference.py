@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from docs._ext.names import DATA, groups, thing
 from docs._ext.pages import DOCS, write
 
+
 def api_page(title: str, introduction: str, names: list[str]) -> str:
     """reStructuredText of one page."""
     parts = [f"{title}\n{'=' * len(title)}\n\n{introduction}\n\n.. currentmodule:: hushrec\n"]
