@@ -6,7 +6,12 @@ textbook algorithm is a vector operation, whatever the order. Blocks of 4 x 4 ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 
 from hushrec.kernels import simd
 
@@ -44,43 +49,18 @@ def cholesky(work, order, floor, inverse):
     """
     lanes = simd.lanes(work)
     pitch = order * lanes
-    for a in range(0, order, SIDE):
-        for b in range(0, a, SIDE):
-            sums = _remainder(work, a, b, pitch, lanes)
-            at = b * pitch + b * lanes
-            l10, l20, l30 = load4(work, at, pitch)[1:]
-            l21, l31 = load4(work, at + lanes, pitch)[2:]
-            l32 = simd.load(work, at + 3 * pitch + 2 * lanes)
-            for_row = a * pitch + b * lanes
-            x = _finish(sums[0:4], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            store4(work, for_row, lanes, x)
-            x = _finish(sums[4:8], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            store4(work, for_row + pitch, lanes, x)
-            x = _finish(sums[8:12], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            store4(work, for_row + 2 * pitch, lanes, x)
-            x = _finish(sums[12:16], l10, l20, l21, l30, l31, l32, inverse, b * lanes, lanes)
-            store4(work, for_row + 3 * pitch, lanes, x)
-        sums = _remainder(work, a, a, pitch, lanes)
-        f0, f1, f2, f3 = load4(floor, a * lanes, lanes)
-        i0 = simd.inverse_root(sums[0], f0)
-        l10, l20, l30 = simd.multiply(sums[4], i0), simd.multiply(sums[8], i0), simd.multiply(sums[12], i0)
-        i1 = simd.inverse_root(simd.subtract_product(sums[5], l10, l10), f1)
-        l21 = simd.multiply(simd.subtract_product(sums[9], l20, l10), i1)
-        l31 = simd.multiply(simd.subtract_product(sums[13], l30, l10), i1)
-        pivot = simd.subtract_product(simd.subtract_product(sums[10], l20, l20), l21, l21)
-        i2 = simd.inverse_root(pivot, f2)
-        rest = simd.subtract_product(simd.subtract_product(sums[14], l30, l20), l31, l21)
-        l32 = simd.multiply(rest, i2)
-        pivot = simd.subtract_product(simd.subtract_product(sums[15], l30, l30), l31, l31)
-        i3 = simd.inverse_root(simd.subtract_product(pivot, l32, l32), f3)
-        store4(inverse, a * lanes, lanes, (i0, i1, i2, i3))
-        at = a * pitch + a * lanes
-        simd.store(work, at + pitch, l10)
-        simd.store(work, at + 2 * pitch, l20)
-        simd.store(work, at + 2 * pitch + lanes, l21)
-        simd.store(work, at + 3 * pitch, l30)
-        simd.store(work, at + 3 * pitch + lanes, l31)
-        simd.store(work, at + 3 * pitch + 2 * lanes, l32)
+    for a in range(0, order * lanes, SIDE * lanes):
+        for b in range(0, a + lanes, SIDE * lanes):
+            at, diagonal = a * order + b, b * order + b
+            sums = _load_tile(work, at, pitch)
+            for k in range(0, b, lanes):
+                left = simd.load_rows(work, a * order + k, pitch, SIDE)
+                right = simd.load_rows(work, b * order + k, pitch, SIDE)
+                sums = simd.subtract_outer(sums, left, right)
+            if b < a:
+                _solve_tile(sums, work, at, diagonal, pitch, inverse, b)
+            else:
+                _factor_tile(sums, work, at, pitch, floor, inverse, b)
 
 
 @simd.inner
@@ -89,67 +69,134 @@ def back_substitute(work, order, rank, inverse):
     lanes = simd.lanes(work)
     pitch = order * lanes
     y = rank * pitch
-    for b in range((rank - 1) // SIDE * SIDE, -1, -SIDE):
-        at = b * pitch + b * lanes
-        i0, i1, i2, i3 = load4(inverse, b * lanes, lanes)
-        y0, y1, y2, y3 = load4(work, y + b * lanes, lanes)
-        l10, l20, l30 = load4(work, at, pitch)[1:]
-        l21, l31 = load4(work, at + lanes, pitch)[2:]
-        l32 = simd.load(work, at + 3 * pitch + 2 * lanes)
-        x3 = simd.multiply(y3, i3)
-        x2 = simd.multiply(simd.subtract_product(y2, l32, x3), i2)
-        x1 = simd.multiply(simd.subtract_product(simd.subtract_product(y1, l31, x3), l21, x2), i1)
-        rest = simd.subtract_product(simd.subtract_product(y0, l30, x3), l20, x2)
-        x0 = simd.multiply(simd.subtract_product(rest, l10, x1), i0)
-        store4(work, y + b * lanes, lanes, (x0, x1, x2, x3))
-        for k in range(0, b * lanes, lanes):
-            l0, l1, l2, l3 = load4(work, b * pitch + k, pitch)
-            rest = simd.subtract_product(simd.subtract_product(simd.load(work, y + k), l0, x0), l1, x1)
-            simd.store(work, y + k, simd.subtract_product(simd.subtract_product(rest, l2, x2), l3, x3))
+    for b in range((rank - 1) // SIDE * SIDE * lanes, -1, -SIDE * lanes):
+        solved = _solve_back(work, y + b, b * order + b, pitch, inverse, b)
+        for k in range(0, b, lanes):
+            rest = _less_products(simd.load(work, y + k), work, b * order + k, pitch, solved)
+            simd.store(work, y + k, rest)
 
 
-@simd.inner
-def _remainder(work, a, b, pitch, lanes):
-    """The 4 x 4 block (a, b) less the product of the factor's rows before column b."""
-    at = a * pitch + b * lanes
-    sums = (
-        load4(work, at, lanes)
-        + load4(work, at + pitch, lanes)
-        + load4(work, at + 2 * pitch, lanes)
-        + load4(work, at + 3 * pitch, lanes)
-    )
-    for k in range(0, b * lanes, lanes):
-        left, right = load4(work, a * pitch + k, pitch), load4(work, b * pitch + k, pitch)
-        sums = simd.subtract_outer(sums, left, right)
-    return sums
+# Blocks as instructions: straight lines of a few dozen, which numba takes long to infer the types of
 
 
-@simd.inner
-def _finish(sums, l10, l20, l21, l30, l31, l32, inverse, at, lanes):
-    """One row of a Cholesky block: what is left of its 4 columns, solved against the diagonal block."""
-    s0, s1, s2, s3 = sums
-    x0 = simd.multiply(s0, simd.load(inverse, at))
-    x1 = simd.multiply(simd.subtract_product(s1, x0, l10), simd.load(inverse, at + lanes))
-    s2 = simd.subtract_product(simd.subtract_product(s2, x0, l20), x1, l21)
-    x2 = simd.multiply(s2, simd.load(inverse, at + 2 * lanes))
-    s3 = simd.subtract_product(simd.subtract_product(simd.subtract_product(s3, x0, l30), x1, l31), x2, l32)
-    x3 = simd.multiply(s3, simd.load(inverse, at + 3 * lanes))
-    return x0, x1, x2, x3
+@simd.intrinsic
+def _load_tile(typingctx: Any, work: Any, at: Any, pitch: Any) -> Any:
+    """The 16 registers of the block at `at`, row by row."""
+    tile = types.UniTuple(simd.Register(work.dtype), SIDE * SIDE)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places = [place for row in _tile(builder, tile.dtype, *arguments[1:]) for place in row]
+        return context.make_tuple(
+            builder, tile, [simd.read(context, builder, work, arguments[0], each) for each in places]
+        )
+
+    return tile(work, types.int64, types.int64), codegen
 
 
-@simd.inner
-def load4(work, at, step):
-    return (
-        simd.load(work, at),
-        simd.load(work, at + step),
-        simd.load(work, at + 2 * step),
-        simd.load(work, at + 3 * step),
-    )
+@simd.intrinsic
+def _factor_tile(
+    typingctx: Any, sums: Any, work: Any, at: Any, pitch: Any, floor: Any, inverse: Any, diagonal: Any
+) -> Any:
+    """Factor a block of the diagonal, of which `sums` is left, into `work` and `inverse`."""
+    integer = types.int64
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, data, start, stride, floors, inverses, place = arguments
+        rows = _rows(builder, tile)
+        places = _tile(builder, sums.dtype, start, stride)
+        for column, each in enumerate(_tile(builder, sums.dtype, place, stride)[0]):
+            least = simd.read(context, builder, floor, floors, each)
+            for row in rows[column:]:
+                for known in range(column):
+                    row[column] = simd.less(builder, row[column], row[known], rows[column][known])
+            root = simd.inverse_root(builder, rows[column][column], least)
+            simd.write(context, builder, inverse, inverses, each, root)
+            for row, where in zip(rows[column + 1 :], places[column + 1 :]):
+                row[column] = builder.fmul(row[column], root)
+                simd.write(context, builder, work, data, where[column], row[column])
+        return context.get_dummy_value()
+
+    return types.void(sums, work, integer, integer, floor, inverse, integer), codegen
 
 
-@simd.inner
-def store4(work, at, step, registers):
-    simd.store(work, at, registers[0])
-    simd.store(work, at + step, registers[1])
-    simd.store(work, at + 2 * step, registers[2])
-    simd.store(work, at + 3 * step, registers[3])
+@simd.intrinsic
+def _solve_tile(
+    typingctx: Any, sums: Any, work: Any, at: Any, diagonal: Any, pitch: Any, inverse: Any, column: Any
+) -> Any:
+    """Solve what is left of a block, `sums`, against the diagonal's block in its columns, into `work`."""
+    integer = types.int64
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, data, start, corner, stride, inverses, place = arguments
+        factor = _lower(context, builder, work, data, _tile(builder, sums.dtype, corner, stride))
+        roots = [
+            simd.read(context, builder, inverse, inverses, each)
+            for each in _tile(builder, sums.dtype, place, stride)[0]
+        ]
+        for row, places in zip(_rows(builder, tile), _tile(builder, sums.dtype, start, stride)):
+            for j in range(SIDE):
+                for k in range(j):
+                    row[j] = simd.less(builder, row[j], row[k], factor[j][k])
+                row[j] = builder.fmul(row[j], roots[j])
+                simd.write(context, builder, work, data, places[j], row[j])
+        return context.get_dummy_value()
+
+    return types.void(sums, work, integer, integer, integer, inverse, integer), codegen
+
+
+@simd.intrinsic
+def _solve_back(
+    typingctx: Any, work: Any, y: Any, diagonal: Any, pitch: Any, inverse: Any, column: Any
+) -> Any:
+    """Four unknowns from the transposed block of the diagonal, into `work` at `y`; they are returned too."""
+    integer, group = types.int64, types.UniTuple(simd.Register(work.dtype), SIDE)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, start, corner, stride, inverses, place = arguments
+        factor = _lower(context, builder, work, data, _tile(builder, group.dtype, corner, stride))
+        places = _tile(builder, group.dtype, start, stride)[0]
+        roots = _tile(builder, group.dtype, place, stride)[0]
+        solved = [simd.read(context, builder, work, data, each) for each in places]
+        for j in reversed(range(SIDE)):
+            for k in reversed(range(j + 1, SIDE)):
+                solved[j] = simd.less(builder, solved[j], factor[k][j], solved[k])
+            root = simd.read(context, builder, inverse, inverses, roots[j])
+            solved[j] = builder.fmul(solved[j], root)
+            simd.write(context, builder, work, data, places[j], solved[j])
+        return context.make_tuple(builder, group, solved)
+
+    return group(work, integer, integer, integer, inverse, integer), codegen
+
+
+@simd.intrinsic
+def _less_products(typingctx: Any, total: Any, work: Any, at: Any, pitch: Any, factors: Any) -> Any:
+    """total - work[at + i * pitch:][:lanes] * factors[i] for each i in turn."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rest, data, start, stride, group = arguments
+        for place, factor in zip(
+            simd.steps(builder, start, stride, SIDE), cgutils.unpack_tuple(builder, group)
+        ):
+            rest = simd.less(builder, rest, simd.read(context, builder, work, data, place), factor)
+        return rest
+
+    return total(total, work, types.int64, types.int64, factors), codegen
+
+
+def _tile(builder: Any, register: simd.Register, start: Any, pitch: Any) -> list[list[Any]]:
+    """Where the registers of a block begin, row by row."""
+    lanes = ir.Constant(start.type, register.lanes)
+    return [simd.steps(builder, row, lanes, SIDE) for row in simd.steps(builder, start, pitch, SIDE)]
+
+
+def _rows(builder: Any, tile: Any) -> list[list[Any]]:
+    registers = cgutils.unpack_tuple(builder, tile)
+    return [registers[at : at + SIDE] for at in range(0, SIDE * SIDE, SIDE)]
+
+
+def _lower(context: Any, builder: Any, work: Any, data: Any, places: list[list[Any]]) -> list[list[Any]]:
+    """The strict lower triangle of a block, read."""
+    return [
+        [simd.read(context, builder, work, data, place) for place in row[:below]]
+        for below, row in enumerate(places)
+    ]

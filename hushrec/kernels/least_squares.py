@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, column_terms, float_type, padded, vector
-from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, load4, scratch
+from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, scratch
 from hushrec.kernels.fixed_point import truncated
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
@@ -195,22 +195,16 @@ def _solve_work(rank: int) -> float:
 @simd.inner
 def combine(coefficients, first, step, block, width, count, columns, out, at):
     """out[at + c] += sum_k coefficients[first + k * step] * block[k, c] for the registers c < columns."""
+    fours = count // 4 * 4
     for c in range(0, columns, simd.lanes(block)):
-        s0, s1, s2, s3 = simd.zeros(block, 4)
-        k = 0
-        while k + 4 <= count:
+        sums = simd.zeros(block, 4)
+        for k in range(0, fours, 4):
             i = first + k * step
-            b0, b1, b2, b3 = load4(block, k * width + c, width)
-            s0 = simd.multiply_add(simd.splat(coefficients, i), b0, s0)
-            s1 = simd.multiply_add(simd.splat(coefficients, i + step), b1, s1)
-            s2 = simd.multiply_add(simd.splat(coefficients, i + 2 * step), b2, s2)
-            s3 = simd.multiply_add(simd.splat(coefficients, i + 3 * step), b3, s3)
-            k += 4
-        while k < count:
+            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 4)
+        for k in range(fours, count):
             i = first + k * step
-            s0 = simd.multiply_add(simd.splat(coefficients, i), simd.load(block, k * width + c), s0)
-            k += 1
-        total = simd.add(simd.add(s0, s1), simd.add(s2, s3))
+            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 1)
+        total = simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))
         simd.store(out, at + c, simd.add(simd.load(out, at + c), total))
 
 

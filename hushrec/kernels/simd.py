@@ -86,6 +86,29 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
     return builder.gep(data, [index])
 
 
+def read(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """The register array[index:index + lanes], for code generators."""
+    pointer = _pointer(context, builder, array_type, array, index)
+    pointer = builder.bitcast(pointer, _llvm(Register(array_type.dtype)).as_pointer())
+    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
+
+
+def write(context: Any, builder: Any, array_type: Any, array: Any, index: Any, value: Any) -> None:
+    """array[index:index + lanes] = value, for code generators."""
+    pointer = builder.bitcast(_pointer(context, builder, array_type, array, index), value.type.as_pointer())
+    builder.store(value, pointer, align=array_type.dtype.bitwidth // 8)
+
+
+def less(builder: Any, total: Any, left: Any, right: Any) -> Any:
+    """total - left * right, rounded once, for code generators."""
+    return _call(builder, "fma", [builder.fneg(left), right, total])
+
+
+def steps(builder: Any, start: Any, step: Any, count: int) -> list[Any]:
+    """start, start + step, ..., `count` of them, for code generators."""
+    return [builder.add(start, builder.mul(step, ir.Constant(start.type, n))) for n in range(count)]
+
+
 def _splat(builder: Any, scalar: Any, vector: ir.VectorType) -> Any:
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
@@ -120,14 +143,9 @@ def lanes(typingctx: Any, array: Any) -> Any:
 @intrinsic
 def load(typingctx: Any, array: Any, index: Any) -> Any:
     """The numbers array[index:index + lanes]."""
-    register = Register(array.dtype)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, array, *arguments)
-        pointer = builder.bitcast(pointer, _llvm(register).as_pointer())
-        return builder.load(pointer, align=array.dtype.bitwidth // 8)
-
-    return register(array, types.int64), codegen
+    return Register(array.dtype)(array, types.int64), lambda context, builder, _, arguments: read(
+        context, builder, array, *arguments
+    )
 
 
 @intrinsic
@@ -150,12 +168,25 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index:index + lanes] = value."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, array, *arguments[:2])
-        pointer = builder.bitcast(pointer, _llvm(value).as_pointer())
-        builder.store(arguments[2], pointer, align=array.dtype.bitwidth // 8)
+        write(context, builder, array, *arguments)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load_rows(typingctx: Any, array: Any, index: Any, step: Any, count: Any) -> Any:
+    """The registers array[index + i * step:][:lanes] for i below `count` (a literal), as a tuple."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    group = types.UniTuple(Register(array.dtype), count.literal_value)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, start, stride, _ = arguments
+        rows = [read(context, builder, array, data, at) for at in steps(builder, start, stride, group.count)]
+        return context.make_tuple(builder, group, rows)
+
+    return group(array, types.int64, types.int64, count), codegen
 
 
 @intrinsic
@@ -195,7 +226,7 @@ def multiply_add(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
 def subtract_product(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
     """total - left * right, rounded once."""
 
-    return total(total, left, right), _emitted(lambda b, sum, x, y: _call(b, "fma", [b.fneg(x), y, sum]))
+    return total(total, left, right), _emitted(less)
 
 
 @intrinsic
@@ -205,18 +236,13 @@ def truncate(typingctx: Any, value: Any) -> Any:
     return value(value), _emitted(lambda builder, value: _call(builder, "trunc", [value]))
 
 
-@intrinsic
-def inverse_root(typingctx: Any, value: Any, floor: Any) -> Any:
-    """1 / sqrt(value) in the lanes where value > floor, 0 in the others."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = arguments[0].type
-        one = ir.Constant(vector, [1.0] * vector.count)
-        positive = builder.fcmp_ordered(">", *arguments)
-        root = _call(builder, "sqrt", [builder.select(positive, arguments[0], one)])
-        return builder.select(positive, builder.fdiv(one, root), _zero(vector))
-
-    return value(value, floor), codegen
+def inverse_root(builder: Any, value: Any, floor: Any) -> Any:
+    """1 / sqrt(value) in the lanes where value > floor, 0 in the others, for code generators."""
+    vector = value.type
+    one = ir.Constant(vector, [1.0] * vector.count)
+    positive = builder.fcmp_ordered(">", value, floor)
+    root = _call(builder, "sqrt", [builder.select(positive, value, one)])
+    return builder.select(positive, builder.fdiv(one, root), _zero(vector))
 
 
 @intrinsic
@@ -267,19 +293,42 @@ def add_outer(typingctx: Any, totals: Any, array: Any, index: Any, row: Any) -> 
     return totals(totals, array, types.int64, row), codegen
 
 
+@intrinsic(prefer_literal=True)
+def add_scaled(
+    typingctx: Any, totals: Any, array: Any, index: Any, step: Any, rows: Any, at: Any, width: Any, count: Any
+) -> Any:
+    """totals[i] + array[index + i * step] * rows[at + i * width:][:lanes] for the first `count` totals."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    integer = types.int64
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, data, start, stride, block, first, pitch, _ = arguments
+        result = cgutils.unpack_tuple(builder, tile)
+        places = (
+            steps(builder, start, stride, count.literal_value),
+            steps(builder, first, pitch, count.literal_value),
+        )
+        for position, (scalar, row) in enumerate(zip(*places)):
+            number = builder.load(_pointer(context, builder, array, data, scalar))
+            vector = read(context, builder, rows, block, row)
+            terms = [_splat(builder, number, vector.type), vector, result[position]]
+            result[position] = _call(builder, "fma", terms)
+        return context.make_tuple(builder, totals, result)
+
+    return totals(totals, array, integer, integer, rows, integer, integer, count), codegen
+
+
 @intrinsic
 def add_rows(typingctx: Any, array: Any, index: Any, step: Any, totals: Any) -> Any:
     """array[index + i * step:][:lanes] += totals[i] for every i: empties a register tile."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data, start, stride, tile = arguments
-        for position, total in enumerate(cgutils.unpack_tuple(builder, tile)):
-            offset = builder.add(start, builder.mul(stride, ir.Constant(stride.type, position)))
-            pointer = _pointer(context, builder, array, data, offset)
-            pointer = builder.bitcast(pointer, total.type.as_pointer())
-            align = array.dtype.bitwidth // 8
-            before = builder.load(pointer, align=align, typ=total.type)
-            builder.store(builder.fadd(before, total), pointer, align=align)
+        registers = cgutils.unpack_tuple(builder, tile)
+        for place, total in zip(steps(builder, start, stride, len(registers)), registers):
+            before = read(context, builder, array, data, place)
+            write(context, builder, array, data, place, builder.fadd(before, total))
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64, totals), codegen
@@ -347,9 +396,16 @@ def aligned(dtype: np.dtype, *counts: int) -> list[np.ndarray]:
     return [memory[end - -(-count // lanes) * lanes :][:count] for end, count in zip(ends, counts)]
 
 
-@inner
-def clear(array, start, stop):
+@intrinsic
+def clear(typingctx: Any, array: Any, start: Any, stop: Any) -> Any:
     """array[start:stop] = 0, whole registers."""
-    zero = zeros(array, 1)[0]
-    for k in range(start, stop, lanes(array)):
-        store(array, k, zero)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, first, last = arguments
+        vector = _llvm(Register(array.dtype))
+        stride = ir.Constant(first.type, vector.count)
+        with cgutils.for_range_slice(builder, first, last, stride, first.type) as (place, _):
+            write(context, builder, array, data, place, _zero(vector))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), codegen

@@ -11,7 +11,7 @@ import numpy as np
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, float_type
-from hushrec.kernels.cholesky import SIDE, cholesky, interleave, load4, scratch
+from hushrec.kernels.cholesky import SIDE, cholesky, interleave, scratch
 
 MOST_SWEEPS = 40  # 5 to 9 happen
 
@@ -166,8 +166,8 @@ def _dot(array, left, right, stop, lanes):
     s0, s1, s2, s3 = simd.zeros(array, 4)
     k = 0
     while k + SIDE * lanes <= stop:
-        l0, l1, l2, l3 = load4(array, left + k, lanes)
-        r0, r1, r2, r3 = load4(array, right + k, lanes)
+        l0, l1, l2, l3 = simd.load_rows(array, left + k, lanes, SIDE)
+        r0, r1, r2, r3 = simd.load_rows(array, right + k, lanes, SIDE)
         s0, s1 = simd.multiply_add(l0, r0, s0), simd.multiply_add(l1, r1, s1)
         s2, s3 = simd.multiply_add(l2, r2, s2), simd.multiply_add(l3, r3, s3)
         k += SIDE * lanes
