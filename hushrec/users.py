@@ -175,19 +175,9 @@ class FittedUsers(Users):
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
         """As :meth:`item_biases`, of users with factors, whose contribution is their residuals alone."""
-        matrix, bound = self._rows.matrix, unit * clip
-        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
-            cells, residual = self._residuals(items, self._fitted)
-            if self._item_weight is not None:
-                residual = residual * self._item_weight[matrix.indices]
-            residual = residual * self._user_weight[cells]
-            if math.isfinite(bound):
-                squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
-                # whose residuals overflow counts for nothing
-                shrink = np.where(np.isfinite(squares), clip_factor(np.sqrt(squares), bound), 0.0)[cells]
-                residual = np.where(shrink > 0, residual * shrink, 0.0)
-            residual = truncated(residual, spacing(bound))
-        sums = np.bincount(matrix.indices, residual, minlength=len(items))
+        bound = unit * clip
+        matrix = self._clipped_residuals(items, bound, spacing(bound))
+        sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
         return Bounded(sums, signed(bound), scale=1 / unit, step=spacing(bound))
 
     def item_sums(
@@ -237,16 +227,8 @@ class FittedUsers(Users):
 
     def outer_products(self, items: Array, clip: float, spread: float) -> Bounded:
         """Packed item x item sum of outer products of weighted residual rows of norm <= clip * spread."""
-        matrix, bound = self._rows.matrix, clip * spread
-        cells, residual = self._residuals(items, self._fitted)
-        if self._item_weight is not None:
-            residual = residual * self._item_weight[matrix.indices]
-        residual = residual * self._user_weight[cells]
-        if math.isfinite(bound):
-            squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
-            residual *= clip_factor(np.sqrt(squares), bound)[cells]
-        residual = truncated(residual, spacing(bound, FACTOR_BITS))
-        clipped = sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
+        bound = clip * spread
+        clipped = self._clipped_residuals(items, bound, spacing(bound, FACTOR_BITS))
         return Bounded(
             (clipped.T @ clipped).toarray()[np.tril_indices(len(items))],
             positive(bound**2),
@@ -300,15 +282,33 @@ class FittedUsers(Users):
         ridge = regularization + counts[:, None] * np.maximum(typical, 0.0)
         return np.where(counts > 0, (regularization / ridge).mean(axis=1), 0.0)[places]
 
-    def _residuals(self, items: Array, users: Array) -> tuple[Array, Array]:
-        """User of each cell, and what the model leaves of its rating."""
+    def _clipped_residuals(self, items: Array, bound: float, step: float) -> sp.csr_array:
+        """Every user's weighted residuals, of norm at most ``bound``, as multiples of a step.
+
+        Whose residuals overflow counts for nothing, and is warned of by nothing.
+        """
         matrix = self._rows.matrix
         cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
+        with np.errstate(all="ignore"):
+            residual = self._residuals(items, cells)
+            if self._item_weight is not None:
+                residual *= self._item_weight[matrix.indices]
+            residual *= self._user_weight[cells]
+            if math.isfinite(bound):
+                squares = np.bincount(cells, residual**2, minlength=self._rows.n_users)
+                shrink = np.where(np.isfinite(squares), clip_factor(np.sqrt(squares), bound), 0.0)[cells]
+                residual = np.where(shrink > 0, residual * shrink, 0.0)
+            residual = truncated(residual, step)
+        return sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    def _residuals(self, items: Array, cells: Array) -> Array:
+        """What the model leaves of each rating, given whose it is."""
+        matrix, users = self._rows.matrix, self._fitted
         residual = matrix.data.astype(np.float64) - self._center - items[matrix.indices, -1]
         residual -= users[cells, -1]
         if items.shape[1] > 1:
             residual -= predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
-        return cells, residual
+        return residual
 
 
 # ---------------------------------------------------------------------- what a user does by herself

@@ -443,7 +443,7 @@ class _Outcome(Generic[Result]):
 class _RunAccountant(Accountant):
     """Of one run of a selection, whose price holds for runs that are mu-GDP (docs/proofs/selection.md)."""
 
-    _logs = False  # how many runs there are is secret
+    _logs = _keeps_journal = False  # how many runs there are is secret
 
     def _check_fit(self, coming: Iterable[Release]) -> None:
         releases = (*self._releases, *coming)

@@ -135,6 +135,21 @@ def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
     assert np.isfinite(users._fitted).all()
 
 
+@pytest.mark.parametrize("hers", [1e160, -1e308])
+@pytest.mark.parametrize("method", ["item_residuals", "outer_products"])
+def test_a_user_whose_residuals_overflow_counts_for_nothing(method, hers) -> None:
+    """Oracle: the same without her; nothing warns. Squares overflow, or residuals, in both directions."""
+    ratings, sums = small(), []
+    items = np.column_stack([np.full(12, 1e5), np.linspace(-1e5, 1e5, 12), np.full(12, 3.0)])
+    for first in (0, 1):
+        users = FittedUsers(ratings.rows(slice(first, None), keyed=True))
+        users.weigh(0.0, np.linspace(0.5, 1.0, 12))
+        users._fitted = np.zeros((60 - first, 3))
+        users._fitted[: 1 - first] = hers
+        sums.append(getattr(users, method)(items, 0.3, 1.0)._take())
+    assert np.isfinite(sums[0]).all() and np.array_equal(*sums)
+
+
 def rmse(model, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
 

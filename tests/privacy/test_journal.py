@@ -17,7 +17,7 @@ from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs
 from hushrec.gate import LocalGate
 from hushrec.papers.dpals import DPALS
-from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, counted
+from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, RepeatAndSelect, counted
 from hushrec.privacy.journal import Journal
 from hushrec.users import FittedUsers
 from tests.algorithms.cases import hostile_data, ratings_of
@@ -338,6 +338,29 @@ def test_without_noise_or_ledger_nothing_is_kept_or_resumed(path):
             Accountant(BUDGET, resume=True, **options)
     with pytest.raises(InputError, match="keeps a journal"):
         Accountant(Budget(float("inf"), 1e-6), ledger=Ledger(path), resume=True)
+
+
+def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_number(path, monkeypatch):
+    """Their values are secret, and so is how many there are: no file is there while they run, or after."""
+    mechanism, left = RepeatAndSelect(1.0, 1e-7, 5.0), []
+    for number in (1, 4):
+        ledger, seen = Ledger(path.with_name(f"{number}.sqlite")), []
+
+        def run(inner, ledger=ledger, seen=seen):
+            model = ItemBias().fit(rows(), inner)  # as `tune` does it
+            seen.append(sorted(each.name for each in ledger.path.parent.glob(f"{ledger.path.name}*")))
+            return model, 0.0
+
+        monkeypatch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self, number=number: number)
+        accountant = Accountant(Budget(30.0, 1e-6, failure=1e-7), ledger=ledger)
+        accountant.select(mechanism, "choice", run)
+        assert seen == number * [[f"{number}.sqlite"]]
+        with ledger._transaction("DEFERRED") as connection:
+            left.append(
+                connection.execute("SELECT label, mechanism, mu, failure, step FROM charges").fetchall()
+            )
+            assert not connection.execute("SELECT * FROM journal").fetchall()
+    assert left[0] == left[1] and len(left[0]) == 1
 
 
 def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
