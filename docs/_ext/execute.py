@@ -2,8 +2,9 @@
 
 A page that begins with ``<!-- executed -->`` is run when the site is built, and what a block prints is shown
 below it; a block that fails, fails the build. Python blocks of a page share their names. A block after
-``<!-- not run -->`` is left out. A page that speaks of files of yours (``ratings.parquet``, ``frame``) finds
-made-up ones. Tests use ``run_page`` too, and so does an environment that has the wheel alone:
+``<!-- not run -->`` is left out. What a shell starts in the background runs until the page ends. A page
+that speaks of files of yours (``ratings.parquet``, ``frame``) finds made-up ones. Tests use ``run_page``
+too, and so does an environment that has the wheel alone:
 
     python docs/_ext/execute.py README.md
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,8 @@ def run_page(
 
     ``yours`` makes up the files and names that a page takes for the reader's own; ``bash`` runs shell blocks.
     """
-    results = []
+    results: list[tuple[str, str]] = []
+    shells: list[int] = []
     names: dict[str, object] = {"__name__": "__page__"}
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         names |= made_up() if yours else {}
@@ -50,21 +53,39 @@ def run_page(
                 kind, code = found.groups()
                 if text[: found.start()].rstrip().endswith(_NOT_RUN):
                     continue
-                printed = _python(code, names) if kind == "python" else (bash or _bash)(code)
+                printed = (
+                    _python(code, names)
+                    if kind == "python"
+                    else (bash(code) if bash else _bash(code, shells))
+                )
                 results.append((found[0], printed.replace(folder, "~")))
         finally:
             os.environ.clear()
             os.environ.update(kept)
+            _end(shells)
     return results
 
 
-def _bash(code: str) -> str:
-    done = subprocess.run(
-        ["bash", "-eu", "-c", code], capture_output=True, text=True, check=False, timeout=300
+def _bash(code: str, shells: list[int]) -> str:
+    shell = subprocess.Popen(
+        ["bash", "-eu", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of\n{code}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    shells.append(shell.pid)
+    printed, errors = shell.communicate(timeout=300)
+    if shell.returncode:
+        raise RuntimeError(f"exit code {shell.returncode} of\n{code}\n{printed}{errors}")
+    return printed
+
+
+def _end(shells: list[int]) -> None:
+    """Stop what blocks left running; each shell has a process group of its own."""
+    for shell in shells:
+        with suppress(ProcessLookupError, AttributeError):
+            os.killpg(shell, signal.SIGTERM)
 
 
 def _python(code: str, names: dict[str, object]) -> str:

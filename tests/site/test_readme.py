@@ -1,4 +1,4 @@
-"""Every line of the README runs, in one process."""
+"""Every line of the README runs, in one process, and so do those of the site's first page."""
 
 import re
 import shlex
@@ -27,3 +27,8 @@ def test_every_line_of_the_readme_runs():
     assert len(done) == 2
     (_, commands), (_, python) = done
     assert "Personal taste: " in commands and "PRIVACY STATEMENT" in python
+
+
+def test_every_line_of_the_first_page_runs():
+    page = (Path(__file__).parents[2] / "docs" / "index.md").read_text()
+    assert len(execute.run_page(page, yours=True, bash=in_this_process)) == 1

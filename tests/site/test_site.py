@@ -1,7 +1,10 @@
 """The site: every public name is on it, links lead somewhere, pages are current, blocks are run."""
 
 import inspect
+import os
 import re
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,17 @@ def test_a_page_is_run_block_by_block():
 def test_a_block_that_fails_is_found(block):
     with pytest.raises(RuntimeError, match="exit code 3|ZeroDivisionError"):
         execute.run_page(block + "\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="process groups are those of POSIX")
+def test_what_a_page_starts_ends_with_it():
+    (_, printed), *_ = execute.run_page("```bash\nsleep 600 > /dev/null 2>&1 &\necho $!\n```\n")
+    for _ in range(500):
+        alive = subprocess.run(["ps", "-o", "stat=", "-p", printed.strip()], capture_output=True, text=True)
+        if alive.stdout.strip()[:1] in ("", "Z"):
+            return
+        time.sleep(0.02)
+    raise AssertionError("it still runs")
 
 
 @pytest.mark.full
