@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Ratings
 from hushrec.kernels import sparse_rows
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import (
@@ -168,8 +169,8 @@ class FittedUsers(Users):
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
         """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
         users = self._fitted
-        constant = np.hstack([np.ones_like(users), users])
-        no_factors = np.hstack([np.zeros_like(items), items])
+        constant = BiasedFactors.joined(np.ones_like(users), users).table
+        no_factors = BiasedFactors.joined(np.zeros_like(items), items).table
         sums, _ = self._residual_sums(no_factors, constant, math.inf, unit * clip)
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
@@ -189,7 +190,7 @@ class FittedUsers(Users):
         the second, a packed matrix, she adds one of Frobenius norm at most ``(user_norm * spread)^2``, and to
         its last entry what is not known of her factors, at most 1 (:meth:`_uncertainty`).
         """
-        bound, rank = spread * user_norm, items.shape[1] - 1
+        bound, rank = spread * user_norm, BiasedFactors(items).rank
         sums, gram = self._residual_sums(items, self._fitted, bound, unit * clip)
         shares = self._uncertainty(items, weights, self._ridge.regularization)
         gram_step = spacing(bound, FACTOR_BITS) ** 2
@@ -209,17 +210,17 @@ class FittedUsers(Users):
         The mean is over her ratings less what her own fit uses up of them (as :meth:`_uncertainty` has it),
         at least a quarter of them.
         """
-        users, matrix, ridge = self._fitted, self._rows.matrix, self._ridge
-        counts = np.diff(matrix.indptr)
-        pair, used = (users[:, :-1], items[:, :-1]), np.zeros(len(users))
-        if items.shape[1] == 1:
-            pair = np.zeros_like(users), np.zeros_like(items)
+        matrix, ridge, counts = self._rows.matrix, self._ridge, np.diff(self._rows.matrix.indptr)
+        users, model = BiasedFactors(self._fitted), BiasedFactors(items)
+        pair, used = (users.factors, model.factors), np.zeros(len(counts))
+        if model.rank == 0:
+            pair = np.zeros_like(users.table), np.zeros_like(items)
         else:
-            used = (items.shape[1] - 1) * (1 - self._uncertainty(items, weights, ridge.regularization))
+            used = model.rank * (1 - self._uncertainty(items, weights, ridge.regularization))
         if ridge.bias_regularization is not None:
             used = used + counts / (counts + ridge.bias_regularization)
-        level = items[:, -1] + self._center
-        lengths = residual_norms(*csr(matrix), *pair, row_offset=users[:, -1], col_offset=level)
+        level = model.biases + self._center
+        lengths = residual_norms(*csr(matrix), *pair, row_offset=users.biases, col_offset=level)
         votes = lengths**2 / np.maximum(np.maximum(counts - used, counts / 4), 1)
         step = spacing(most)
         total = truncated(np.minimum(votes, CLIP_MARGIN * most), step).sum()
@@ -243,15 +244,16 @@ class FittedUsers(Users):
         self, items: Array, users: Array, user_norm: float, clip: float
     ) -> tuple[Array, Array]:
         """Exact sums over users: of weighted residuals times factors, and of the factors' outer products."""
-        factors, offsets = users[:, :-1].astype(np.float64), users[:, -1]
-        level, lengths = items[:, -1] + self._center, norms(factors)
+        model, offsets = BiasedFactors(items), BiasedFactors(users).biases
+        factors = BiasedFactors(users).factors.astype(np.float64)
+        level, lengths = model.biases + self._center, norms(factors)
         within = np.ones(len(users)) if math.isinf(user_norm) else clip_factor(lengths, user_norm)
         shrink = within**2
         if math.isfinite(clip):
             residuals = self._user_weight * residual_norms(
                 *csr(self._rows.matrix),
                 factors,
-                items[:, :-1],
+                model.factors,
                 row_offset=offsets,
                 col_offset=level,
                 col_weight=self._item_weight,
@@ -260,7 +262,7 @@ class FittedUsers(Users):
         sums = item_residuals(
             self._rows.matrix,
             factors,
-            items[:, :-1],
+            model.factors,
             offset=offsets,
             weight=self._user_weight * shrink,
             level=level,
@@ -276,7 +278,7 @@ class FittedUsers(Users):
         That of a user with as many ratings as she has, of items as they are rated by all: her own normal
         equations would say it more exactly, and cost as much as a sweep.
         """
-        factors = items[:, :-1].astype(np.float64)
+        factors = BiasedFactors(items).factors.astype(np.float64)
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
         counts, places = np.unique(np.diff(self._rows.matrix.indptr), return_inverse=True)
         ridge = regularization + counts[:, None] * np.maximum(typical, 0.0)
@@ -303,11 +305,11 @@ class FittedUsers(Users):
 
     def _residuals(self, items: Array, cells: Array) -> Array:
         """What the model leaves of each rating, given whose it is."""
-        matrix, users = self._rows.matrix, self._fitted
-        residual = matrix.data.astype(np.float64) - self._center - items[matrix.indices, -1]
-        residual -= users[cells, -1]
-        if items.shape[1] > 1:
-            residual -= predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1])
+        matrix, users, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
+        residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
+        residual -= users.biases[cells]
+        if model.rank:
+            residual -= predict_pairs(cells, matrix.indices, users.factors, model.factors)
         return residual
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms import als_rounds, private_als
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
 from hushrec.papers.dpals import dpals
@@ -50,13 +51,14 @@ def rating_clip(wider: float) -> Callable[[], AbstractContextManager[Any]]:
     def item_sums(
         self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float
     ) -> tuple[Array, Array]:
-        matrix, factors = self._rows.matrix, users[:, :-1].astype(np.float64)
+        matrix, own, model = self._rows.matrix, BiasedFactors(users), BiasedFactors(items)
+        factors = own.factors.astype(np.float64)
         lengths = norms(factors)
         if math.isfinite(user_norm):
             factors = factors * np.minimum(1.0, user_norm / np.maximum(lengths, 1e-300))[:, None]
         cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
-        fitted = np.einsum("ij,ij->i", users[cells, :-1], items[matrix.indices, :-1])
-        residual = matrix.data - self._center - users[cells, -1] - items[matrix.indices, -1] - fitted
+        fitted = np.einsum("ij,ij->i", own.factors[cells], model.factors[matrix.indices])
+        residual = matrix.data - self._center - own.biases[cells] - model.biases[matrix.indices] - fitted
         bound = clip / (user_norm if math.isfinite(user_norm) else 1.0)
         weight = self._user_weight[cells] * self._item_weight[matrix.indices]  # type: ignore[index]
         values = weight * np.clip(residual, -bound, bound)

@@ -21,6 +21,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
@@ -131,7 +132,7 @@ class ALS(Estimator[Ratings]):
             center = mean_of_user_means(user_means(ratings), ratings.domain)
             start = _biases_first(ratings, center, self.bias_regularization)
             offset_ridge, ridge = start.offset_ridge, self._regularization(ratings, start.noise)
-            items[:, -1] = start.biases
+            BiasedFactors(items).biases[:] = start.biases
             by_user = _Side(ratings.matrix, offset_ridge, self.ridge_exponent)
             by_item = _Side(ratings.transposed, start.bias_ridge, self.ridge_exponent)
             noise, falls = start.noise, self.regularization is None
@@ -143,11 +144,11 @@ class ALS(Estimator[Ratings]):
                     ridge = self._regularization(ratings, noise) if falls else ridge
                 items = by_item.solve(center, users, ridge * by_item.per_count)
             ridge *= by_user.per_count
-        released = gate.release("exact model", Bounded(items, Bound(math.inf, math.inf)))
+        released = BiasedFactors(gate.release("exact model", Bounded(items, Bound(math.inf, math.inf))))
         return {
             "center": np.float64(center),
-            "item_bias": released[:, self.rank].astype(np.float64),
-            "item_factors": released[:, : self.rank].astype(np.float32),
+            "item_bias": released.biases.astype(np.float64),
+            "item_factors": released.factors.astype(np.float32),
             "regularization": np.float64(ridge),
             "bias_regularization": np.float64(offset_ridge),
         }
@@ -157,16 +158,17 @@ class ALS(Estimator[Ratings]):
         matrix, tables = history.matrix, [arrays["item_factors"], arrays["item_bias"]]
         if self.scores != "likes":
             matrix, tables = used_columns(matrix, *tables)
-        items = np.column_stack(tables).astype(np.float64)
+        items = BiasedFactors.joined(*tables).table.astype(np.float64)
         center, ridge = float(arrays["center"]), float(arrays["regularization"])
         if self.scores == "likes":
-            users = half_sweep(csr(matrix), center, items, self._of_likes(ridge))
+            solved = half_sweep(csr(matrix), center, items, self._of_likes(ridge))
         else:
             # files of earlier versions hold no ridge on offsets, and one ridge for all users
             exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
             offset_ridge = float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
-            users = _Side(matrix, offset_ridge, exponent).solve(center, items, ridge)
-        return UserState(offset=users[:, self.rank], factors=users[:, : self.rank])
+            solved = _Side(matrix, offset_ridge, exponent).solve(center, items, ridge)
+        users = BiasedFactors(solved)
+        return UserState(offset=users.biases, factors=users.factors)
 
     def _regularization(self, ratings: Ratings, noise: float) -> float:
         if self.regularization is not None:
@@ -214,11 +216,15 @@ class _Side:
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:
     """Root mean square of what factors and biases leave of the ratings."""
-    matrix, pair = csr(ratings.matrix), (users[:, :-1], items[:, :-1])
-    offsets = {"row_offset": users[:, -1], "col_offset": items[:, -1] + center}
-    return math.sqrt(
-        float((residual_norms(*matrix, *pair, **offsets) ** 2).sum()) / max(ratings.n_ratings, 1)
+    own, model = BiasedFactors(users), BiasedFactors(items)
+    norms = residual_norms(
+        *csr(ratings.matrix),
+        own.factors,
+        model.factors,
+        row_offset=own.biases,
+        col_offset=model.biases + center,
     )
+    return math.sqrt(float((norms**2).sum()) / max(ratings.n_ratings, 1))
 
 
 class _Biases(NamedTuple):

@@ -21,10 +21,11 @@ from hushrec.checks import check_threshold
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
-from hushrec.kernels.one_bit import solve_rows, with_ones
+from hushrec.kernels.arrays import BiasedFactors
+from hushrec.kernels.one_bit import solve_rows
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
-from hushrec.kernels.sweeps import SweepSettings
+from hushrec.kernels.sweeps import SweepSettings, with_ones
 from hushrec.privacy import Budget, Plan
 from hushrec.users import FittedUsers, finite_or_zero, likes
 
@@ -86,9 +87,9 @@ class UserLevelOneBit(PrivateALS):
         """Local: a user's logistic regression of her own labels on the released item factors."""
         labels = likes(history, self.threshold)
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
-        items, center = np.column_stack(tables) / 2, float(arrays["center"]) / 2
-        users = _regression(labels, center, items, stored_ridge(arrays))
-        return UserState(offset=2 * users[:, -1], factors=users[:, :-1])
+        items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
+        users = BiasedFactors(_regression(labels, center, items, stored_ridge(arrays)))
+        return UserState(offset=2 * users.biases, factors=users.factors)
 
 
 class LabelUsers(FittedUsers):
@@ -108,8 +109,9 @@ class LabelUsers(FittedUsers):
         """The gradient in the place of the residual."""
         matrix, labels = self._ratings.matrix, self._rows
         cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
-        score = predict_pairs(cells, matrix.indices, users[:, :-1], items[:, :-1]) + self._center
-        score += users[cells, -1] + items[matrix.indices, -1]
+        own, model = BiasedFactors(users), BiasedFactors(items)
+        score = predict_pairs(cells, matrix.indices, own.factors, model.factors) + self._center
+        score += own.biases[cells] + model.biases[matrix.indices]
         response = with_values(matrix, score + matrix.data - np.tanh(score))
         self._rows = replace(labels, matrix=response)
         try:
@@ -120,9 +122,9 @@ class LabelUsers(FittedUsers):
 
 def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) -> Array:
     """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
-    items = np.asarray(items, dtype=np.float64)
-    penalty = ridge.ridge(items.shape[1] - 1, np.float64)
-    factors, offset = 2 * with_ones(items), 2 * (items[:, -1] + center)
+    model = BiasedFactors(np.asarray(items, dtype=np.float64))
+    penalty = ridge.ridge(model.rank, np.float64)
+    factors, offset = 2 * with_ones(model.table), 2 * (model.biases + center)
     return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 
 

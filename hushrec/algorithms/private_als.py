@@ -39,6 +39,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
 from hushrec.gate import Gate
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
@@ -413,10 +414,10 @@ class PrivateALS(Estimator[FittedUsers]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
         matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
-        items = np.column_stack(tables).astype(np.float64)
+        items = BiasedFactors.joined(*tables).table.astype(np.float64)
         ridge = stored_ridge(arrays)
-        users = half_sweep(csr(matrix), float(arrays["center"]), items, ridge)
-        return UserState(offset=users[:, -1], factors=users[:, :-1])
+        users = BiasedFactors(half_sweep(csr(matrix), float(arrays["center"]), items, ridge))
+        return UserState(offset=users.biases, factors=users.factors)
 
     # ------------------------------------------------------------------ server's steps
 
@@ -502,10 +503,11 @@ class PrivateALS(Estimator[FittedUsers]):
             vectors = np.pad(vectors, ((0, 0), (0, self._learned - vectors.shape[1])))
             learned = vectors * math.sqrt(n_items) * self.factor_prior
         else:
-            learned = initial_items(n_items, self._learned, seed, items.dtype)[:, :-1]
+            learned = BiasedFactors(initial_items(n_items, self._learned, seed, items.dtype)).factors
             # what items are said to be tells tastes apart better than a random start
             learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(self._learned, 1)) * public / _rms(public)
-        return np.hstack([items[:, :-1], learned, items[:, -1:]]).astype(items.dtype)
+        known = BiasedFactors(items)
+        return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
 
     def _learn_factors(
         self,
@@ -545,15 +547,16 @@ class PrivateALS(Estimator[FittedUsers]):
             gram = gate.release(gramian.label, contributions[1])
             noisy = gate.release(sums.label, contributions[0])
             values, vectors, variance = spectrum(gram, gate.noise_sd(gramian.label), n_users, level)
-            noisy = noisy - variance * slopes[:, None] * items[:, :-1]
+            factors = BiasedFactors(items).factors
+            noisy = noisy - variance * slopes[:, None] * factors
             if step == 0 and self.start == "random":  # the learned columns were a guess: solve outright
-                guess = items[:, :-1] * (np.arange(self.rank) >= 2 * self.features)
+                guess = factors * (np.arange(self.rank) >= 2 * self.features)
                 noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
-                items[:, :-1] -= guess
+                factors -= guess
             sums_sd = unit * gate.noise_sd(sums.label)
             found = FactorSums(noisy, values, vectors, sums_sd, residual)
             change, left = factor_update(slopes, FactorPrior(prior, scores), found)
-            items[:, :-1] += change
+            factors += change
             prior = np.minimum(left + _DRIFT * usual, usual)
             gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.user_norm or 1.0
             gram_variance = packed_variance(gram_sd, self.rank, norm, level.spread)

@@ -31,6 +31,7 @@ from hushrec.algorithms.item_features import feature_scores
 from hushrec.estimator import Round
 from hushrec.gate import Gate
 from hushrec.kalman import Tracked, drift, learned, no_evidence
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.privacy import counted, jointly, positive, signed
 from hushrec.users import FittedUsers
@@ -179,16 +180,16 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, A
         change, bias_variance, evidence[1] = _bias_change(
             users, before, level, residual, slopes, bias_variance, bias_prior, evidence[1], gate
         )
-        items[:, -1] += change
+        BiasedFactors(items).biases[:] += change
     factors = state.factors
     if factors is not None:
         change, factors, evidence[2] = _factor_change(
             model, users, before, level, residual, slopes, factors, evidence[2], gate
         )
-        items[:, :-1] += change
+        BiasedFactors(items).factors[:] += change
     elif model.features:
         visible = visible_part(tracked.mean, weights_sd)
-        items[:, 0] = (1 - bias_variance / bias_prior) * standardised(items[:, -1], weights)
+        items[:, 0] = (1 - bias_variance / bias_prior) * standardised(BiasedFactors(items).biases, weights)
         items[:, 1] = standardised(np.log(weights), weights) * visible
     numbers = [level.n_users, float(counts.variance[0]), spread, user_variance, now, bias_prior]
     following = State(
@@ -205,11 +206,11 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, A
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
     """What a model file serves users with."""
-    ridge = level.ridge(residual)
+    ridge, model = level.ridge(residual), BiasedFactors(items)
     return {
         "center": np.float64(level.center),
-        "item_bias": items[:, -1].astype(np.float64),
-        "item_factors": items[:, :-1].astype(np.float32),
+        "item_bias": model.biases.astype(np.float64),
+        "item_factors": model.factors.astype(np.float32),
         "supported": supported.astype(np.uint8),
         "regularization": np.float64(ridge.regularization),
         "bias_regularization": np.float64(level.bias_regularization),
@@ -262,7 +263,7 @@ def _factor_change(
     gram, gram_variance = known.gramian + gain * (gram - known.gramian), (1 - gain) * prior
     floor = math.sqrt(float(gram_variance[:-1].mean())) / level.spread**2
     values, vectors, unsure = spectrum(gram, floor, 1.0, level)
-    noisy = noisy - unsure * slopes[:, None] * items[:, :-1]
+    noisy = noisy - unsure * slopes[:, None] * BiasedFactors(items).factors
     usual, noise_sd = model.factor_prior**2, unit * gate.noise_sd("item sums")
     found = FactorSums(noisy, values, vectors, noise_sd, residual)
     slope, variance = slopes[:, None] * values, known.variance
@@ -275,7 +276,7 @@ def _factor_change(
 
 def _with_new_items(model: PrivateALS, last: Mapping[str, Array], scores: Array) -> tuple[Array, State]:
     """The last week's items and state, where new ones are what is usual, given their features."""
-    items = np.column_stack([last["item_factors"], last["item_bias"]]).astype(np.float64)
+    items = BiasedFactors.joined(last["item_factors"], last["item_bias"]).table.astype(np.float64)
     state = State.of(last)
     seen = state.item_seen > 0
     if seen.all() or not seen.any():

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd
 
 Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class BiasedFactors:
+    """Users' or items' factors and biases: views of the one table that half sweeps take and return.
+
+    Attributes
+    ----------
+    table : ndarray of shape (n, rank + 1)
+        Factors, then the biases (users' are called offsets) in the last column.
+    """
+
+    table: NDArray[Any]
+
+    @classmethod
+    def joined(cls, factors: NDArray[Any], biases: NDArray[Any]) -> BiasedFactors:
+        """A new table."""
+        return cls(np.column_stack([factors, biases]))
+
+    @property
+    def factors(self) -> NDArray[Any]:
+        """Shape (n, rank)."""
+        return self.table[:, :-1]
+
+    @property
+    def biases(self) -> NDArray[Any]:
+        """Shape (n,)."""
+        return self.table[:, -1]
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return self.table.shape[1] - 1
 
 
 def float_type(array: Array) -> np.dtype:

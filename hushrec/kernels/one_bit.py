@@ -76,13 +76,6 @@ def soft_threshold_for(values: Array, radius: float) -> float:
     return float(thresholds[above[-1] if len(above) else 0])  # none where the radius is lost to rounding
 
 
-def with_ones(factors: Array) -> Array:
-    """A copy whose last column is 1."""
-    copy = factors.copy()
-    copy[:, -1] = 1.0
-    return copy
-
-
 def solve_rows(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],

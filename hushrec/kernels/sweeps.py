@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.least_squares import normal_equations, ridge_solve, solve_rows
 
 #: Rows of a Gramian that are weighted at a time: few MB, whatever the number of users.
@@ -55,7 +56,8 @@ def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
     """Random start, shape (n_items, rank + 1): factors of norm about 0.3, biases 0."""
     items = np.zeros((n_items, rank + 1), dtype=dtype)
     if rank:
-        items[:, :rank] = np.random.default_rng(seed).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
+        start = np.random.default_rng(seed).standard_normal((n_items, rank))
+        BiasedFactors(items).factors[:] = start * 0.3 / np.sqrt(rank)
     return items
 
 
@@ -78,9 +80,9 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
     ndarray of shape (n_rows, rank + 1)
         Factors, then offsets (zero without a constant column).
     """
-    rank = other.shape[1] - 1
+    rank = BiasedFactors(other).rank
     if settings.unobserved_weight:
-        pull = settings.unobserved_weight * gramian(other[:, :rank])
+        pull = settings.unobserved_weight * gramian(BiasedFactors(other).factors)
         return solve_statistics(statistics(matrix, center, other, settings), settings, rank, pull)
     factors = side_factors(other, settings)
     solved = np.zeros((len(matrix[0]) - 1, rank + 1), dtype=other.dtype)
@@ -193,12 +195,14 @@ def with_constant(solved: Array, rank: int) -> Array:
 
 def side_factors(solved: Array, settings: SweepSettings) -> Array:
     """Factors of one side, with the constant column where there is one."""
-    rank = solved.shape[1] - 1
-    if not settings.constant:
-        return solved[:, :rank]
-    factors = solved.copy()
-    factors[:, rank] = 1
-    return factors
+    return with_ones(solved) if settings.constant else BiasedFactors(solved).factors
+
+
+def with_ones(solved: Array) -> Array:
+    """A copy with 1 in the place of the biases: what they are the coefficients of."""
+    copy = solved.copy()
+    BiasedFactors(copy).biases[:] = 1
+    return copy
 
 
 def gramian(factors: Array, weight: Array | None = None) -> Array:
@@ -213,4 +217,4 @@ def gramian(factors: Array, weight: Array | None = None) -> Array:
 
 
 def _col_offset(other: Array, center: float) -> Array:
-    return np.ascontiguousarray(other[:, -1] + other.dtype.type(center))
+    return np.ascontiguousarray(BiasedFactors(other).biases + other.dtype.type(center))

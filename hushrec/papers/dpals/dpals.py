@@ -25,6 +25,7 @@ from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
@@ -230,11 +231,11 @@ class DPALS(Estimator["SampledUsers"]):
         users.weigh(center, relative)
         dtype = np.float32 if self.user_norm is None else np.float64  # without bounds nothing is exact
         items = initial_items(domain.n_items, self.rank, seed, dtype)
-        items = self._rounds(users, np.where(frequent[:, None], items, 0), frequent, gate)
+        found = BiasedFactors(self._rounds(users, np.where(frequent[:, None], items, 0), frequent, gate))
         return {
             "center": np.float64(center),
-            "item_bias": items[:, -1].astype(np.float64),
-            "item_factors": items[:, :-1].astype(np.float32),
+            "item_bias": found.biases.astype(np.float64),
+            "item_factors": found.factors.astype(np.float32),
             "supported": supported.astype(np.uint8),
             "regularization": np.float64(self.regularization),
         }
@@ -256,8 +257,9 @@ class DPALS(Estimator["SampledUsers"]):
             solved = solve_statistics(projected, self._ridge, self.rank, pull)
             items = np.where(frequent[:, None], solved, items)
             if self.orthonormalize:  # line 13, as the polar factor
-                left, _, right = svd(items[:, :-1], full_matrices=False, lapack_driver="gesvd")
-                items[:, :-1] = left @ right
+                factors = BiasedFactors(items).factors
+                left, _, right = svd(factors, full_matrices=False, lapack_driver="gesvd")
+                factors[:] = left @ right
         return items
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -268,9 +270,9 @@ class DPALS(Estimator["SampledUsers"]):
         matrix, tables = rows.matrix, [arrays["item_factors"], arrays["item_bias"]]
         if not self.unobserved_weight:
             matrix, tables = used_columns(matrix, *tables)
-        items = np.column_stack(tables).astype(np.float64)
-        users = half_sweep(csr(matrix), float(arrays["center"]), items, self._ridge)
-        return UserState(offset=users[:, -1] + means, factors=users[:, :-1])
+        items = BiasedFactors.joined(*tables).table.astype(np.float64)
+        users = BiasedFactors(half_sweep(csr(matrix), float(arrays["center"]), items, self._ridge))
+        return UserState(offset=users.biases + means, factors=users.factors)
 
     @property
     def _ridge(self) -> SweepSettings:
@@ -321,11 +323,12 @@ class SampledUsers(FittedUsers):
 
     def clip(self, user_norm: float) -> None:
         """Bound the norms of the users' factors (line 16)."""
-        self._fitted[:, :-1] = clipped_rows(self._fitted[:, :-1], user_norm)
+        factors = BiasedFactors(self._fitted).factors
+        factors[:] = clipped_rows(factors, user_norm)
 
     def gramian(self, user_norm: float) -> Bounded:
         """Packed sum of the outer products of the users' factors, of norm <= ``user_norm``."""
-        gram = fixed_gramian(self._fitted[:, :-1], user_norm)
+        gram = fixed_gramian(BiasedFactors(self._fitted).factors, user_norm)
         step = spacing(user_norm, FACTOR_BITS) ** 2
         return Bounded(gram, positive(user_norm**2), weight=frobenius_scale(self._settings.rank), step=step)
 
@@ -346,7 +349,7 @@ class SampledUsers(FittedUsers):
             lengths = residual_norms(
                 *csr(self._rows.matrix),
                 *no_factors,
-                row_offset=users[:, -1] + self._center,
+                row_offset=BiasedFactors(users).biases + self._center,
                 col_weight=self._item_weight,
             )
             shrink, weighted = clip_factor(self._user_weight * lengths * user_norm, user_clip), True

@@ -20,8 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.kernels.one_bit import likelihood, soft_threshold_for, with_ones
+from hushrec.kernels.arrays import BiasedFactors
+from hushrec.kernels.one_bit import likelihood, soft_threshold_for
 from hushrec.kernels.residuals import predict_pairs
+from hushrec.kernels.sweeps import with_ones
 
 Array = NDArray[np.float64]
 #: ``rows, columns, target`` of the observed cells.
@@ -267,7 +269,7 @@ def solve_factored(
     rows, columns, target = cells
     if scale is None:
         scale = np.ones_like(start)
-        scale[:, -1] = 0.0
+        BiasedFactors(scale).biases[:] = 0.0
 
     def project(scaled: Array, _: float) -> Array:
         squared = 0.5 * float(np.vdot(scaled, scaled))
@@ -289,5 +291,6 @@ def cell_scores(
     rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
 ) -> Array:
     """Entries at the cells of the matrix of stacked factors, whose last column is an offset."""
-    left, right = stacked[:n_rows], stacked[n_rows:]
-    return predict_pairs(rows, columns, left[:, :-1], right[:, :-1]) + left[rows, -1] + right[columns, -1]
+    left, right = BiasedFactors(stacked[:n_rows]), BiasedFactors(stacked[n_rows:])
+    fitted = predict_pairs(rows, columns, left.factors, right.factors)
+    return fitted + left.biases[rows] + right.biases[columns]

@@ -24,6 +24,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
 from hushrec.gate import Gate, LocalGate
+from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.one_bit import CURVATURE, likelihood, solve_rows
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.papers.one_bit.flips import check_cost, check_flips, garbled, pure_epsilon_share
@@ -305,8 +306,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     def train(self, users: LabelledUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """What new users are served from: item factors and offsets."""
-        _, items = self._released_factors(users, gate, seed)
-        return {"center": np.float64(0.0), "item_bias": items[:, -1], "item_factors": items[:, :-1]}
+        items = BiasedFactors(self._released_factors(users, gate, seed)[1])
+        return {"center": np.float64(0.0), "item_bias": items.biases, "item_factors": items.factors}
 
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
         """Train and return the whole released matrix, a row for each user: the paper's output.
@@ -414,13 +415,14 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             [public_weights(places[side], shape[side], self.weighting) for side in (0, 1)]
         )
         scale = np.repeat(1 / np.sqrt(weights)[:, None], self.rank + 1, axis=1)
-        scale[:, -1] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
+        BiasedFactors(scale).biases[:] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
         center = overall_log_odds(seen, flips, link) if self.offsets else 0.0
         point = solve_factored(
             cells, shape, radius, start, link, flips, center=center, scale=scale, **stop
         ).point
-        point[shape[0] :, -1] += center
-        return point[: shape[0]], point[shape[0] :]
+        users, items = point[: shape[0]], point[shape[0] :]
+        BiasedFactors(items).biases[:] += center
+        return users, items
 
     def within(self, matrix: Array) -> Array:
         """Into the nuclear ball, then into the box: two projections, so no two matrices move apart."""
@@ -547,7 +549,8 @@ def fold_in_labels(
     if factors.shape[1]:
         solved = solve_rows(labels.indptr, labels.indices, labels.data, factors, bias, ridge, link)
         users[:, : factors.shape[1]] = solved
-    return UserState(offset=users[:, width], factors=users[:, :width])
+    found = BiasedFactors(users)
+    return UserState(offset=found.biases, factors=found.factors)
 
 
 # ---------------------------------------------------------------------- parts
@@ -568,8 +571,9 @@ def public_weights(positions: Array, count: int, power: float) -> NDArray[np.flo
 
 
 def product(users: Array, items: Array) -> NDArray[np.float64]:
-    """The matrix of factors with offsets in their last columns."""
-    return users[:, :-1] @ items[:, :-1].T + users[:, -1:] + items[:, -1]
+    """The matrix of factors and offsets."""
+    left, right = BiasedFactors(users), BiasedFactors(items)
+    return left.factors @ right.factors.T + left.biases[:, None] + right.biases
 
 
 def split_matrix(matrix: Array) -> tuple[Array, Array]:
