@@ -1,0 +1,52 @@
+"""Every call that the migration page tells a newcomer to write runs."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from pyarrow import csv
+
+import hushrec
+from docs._ext import execute
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "migrating.md").read_text()
+CELL = re.compile(r"^\|[^|]*\|([^|]*)\|[^|]*\|$", flags=re.M)
+
+
+def calls():
+    """Every snippet of Python in a table's second column, once."""
+    found = [code for cell in CELL.findall(PAGE) for code in re.findall(r"`([^`]+)`", cell)]
+    return sorted({code for code in found if "(" in code and "…" not in code})
+
+
+def test_every_call_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = vars(hushrec) | {name: getattr(hushrec, name) for name in hushrec.__all__} | {"hushrec": hushrec}
+    names |= execute.made_up()
+    page = "".join(re.findall(r"```python\n(.*?)```", PAGE, flags=re.S))
+    exec(page, names)
+    items, table = names["catalogue"], names["frame"]
+    names["n_users"], names["ids"], names["items"] = 6000, ["1", "2"], items
+    names["history"], names["test"] = hushrec.split_ratings(names["ratings"], (0.8, 0.2), seed=0)
+    names["users"], names["matrix"] = names["ratings"].users, names["ratings"].matrix
+    renamed = table.rename_columns(["uid", "iid", "r"])
+    csv.write_csv(table, "ratings.csv")
+    names["model"].save("model.hush")
+    run = calls()
+    assert len(run) > 25
+    for code in run:
+        mine = dict(names)
+        if "uid" in code:
+            mine["frame"] = renamed
+        elif "predict(ratings" in code:
+            mine["frame"] = table.select(["user", "item"]).slice(0, 5)
+        if "fit(" in code:
+            mine["estimator"] = hushrec.ItemBias()
+            mine["accountant"] = hushrec.Accountant(hushrec.Budget(3, 1e-6))
+        if "cross_validate" in code:
+            mine["ratings"] = hushrec.realistic(200, 30, 3000, seed=0)
+            code = code.replace("folds=5", "folds=2").replace("private-als", "item-bias")
+        for known, stands in {"ann": "1", "bob": "2"}.items():
+            code = code.replace(f'"{known}"', f'"{stands}"')
+        exec(code, mine)
+    assert np.isfinite(names["model"].predict({"matrix": 5}, ["alien"])).all()
