@@ -145,6 +145,10 @@ class Meeting:
             self.transcript.append(self._released(steps))
         except HushrecError as failure:
             self.failure = failure
+        except Exception:  # not tried again: what was charged is drawn once
+            self.failure = HushrecError(
+                "A release failed, and what was charged stays charged; why is private."
+            )
         self._changed.notify_all()
 
     def _released(self, steps: list[Step]) -> Array:
@@ -158,8 +162,13 @@ class Meeting:
             stream = Bounded(self._blocks(), **first.bounded)
             self._stream = self.gate.release_blocks(first.label, stream)
             return total
-        self._block = None if first.block == _END else total
-        return next(self._stream, total)
+        if first.block != _END:
+            self._block = total
+            return next(self._stream)
+        self._block = None
+        for _ in self._stream:  # to its end, which a journal waits for
+            pass
+        return total
 
     def _blocks(self) -> Iterator[Array]:
         while self._block is not None:

@@ -1,6 +1,7 @@
 """Partitions of the users give the model of the whole, byte for byte."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from hushrec.algorithms import ItemBias, Popular, PrivateALS
 from hushrec.engines import parts
 from hushrec.errors import BudgetError, HushrecError, InputError
-from hushrec.privacy import Accountant, Budget
+from hushrec.gate import LocalGate
+from hushrec.privacy import Accountant, Bounded, Budget, Plan, Release, counted
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of
@@ -65,6 +67,39 @@ def test_a_partition_that_is_always_lost_says_nothing_of_its_rows(monkeypatch: p
     with pytest.raises(HushrecError) as error:
         parts.fit(Popular(), ratings, Accountant(Budget(1, 1e-6)), partitions=2)
     assert "alice" not in str(error.value) and error.value.__cause__ is None
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_draw_that_fails_within_a_stream_ends_the_training(partitions) -> None:
+    """Killed: a partition that is made again gets the rest of the stream without noise."""
+    budget, seen = Budget(3, 1e-6), []
+    plan = Plan(budget, [Release("blocks", budget.share(1.0), 1.0, "user", "add-remove")])
+
+    class Failing(SeededNoise):
+        def add_gaussian(self, *call):
+            if seen:
+                raise MemoryError("user 'alice' has 17 ratings")
+            return super().add_gaussian(*call)
+
+    meeting = parts.Meeting(LocalGate(Accountant(budget, noise=Failing(0)), plan), partitions)
+
+    def make(part: int) -> dict:
+        blocks = Bounded(iter([np.full(2, 7.0), np.full(2, 8.0), np.full(2, 9.0)]), counted(1.0))
+        for block in parts.PartGate(plan, partial(meeting.exchange, part)).release_blocks("blocks", blocks):
+            seen.append(block)
+        return {}
+
+    work = [
+        threading.Thread(target=parts._persistently, args=(meeting, partial(make, part)), daemon=True)
+        for part in range(partitions)
+    ]
+    for each in work:
+        each.start()
+    for each in work:
+        each.join(60)
+        assert not each.is_alive()
+    assert isinstance(meeting.failure, HushrecError) and "alice" not in str(meeting.failure)
+    assert len(seen) == partitions and not any((block == 7.0 * partitions).any() for block in seen)
 
 
 def test_releases_are_charged_once() -> None:

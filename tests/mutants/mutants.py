@@ -51,6 +51,7 @@ from hushrec.data import (
     splits,
     times,
 )
+from hushrec.engines import parts
 from hushrec.engines.secure import client as secure_client, server as secure_server
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.errors import BudgetError, InputError, LedgerError
@@ -108,7 +109,7 @@ from tests.algorithms import (
 from tests.algorithms.cases import CASES, Case
 from tests.data import test_domain, test_rows_alone, test_times
 from tests.endtoend import test_end_to_end
-from tests.engines import test_aggregation, test_node_ledger
+from tests.engines import test_aggregation, test_node_ledger, test_parts as test_engine_parts
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels, test_residuals
 from tests.privacy import (
@@ -318,6 +319,23 @@ def range_from_the_ratings(monkeypatch: Any) -> None:
 def ratings_not_clipped(monkeypatch: Any) -> None:
     statistics = dpals.statistics
     monkeypatch.setattr(dpals, "statistics", lambda *a, **b: statistics(*a, **(b | {"clip": math.inf})))
+
+
+def stream_goes_on_without_noise(monkeypatch: Any) -> None:
+    def wrong(self: parts.Meeting) -> None:
+        steps = [self._given[part] for part in sorted(self._given)]
+        self._given = {}
+        self.transcript.append(self._released(steps))
+
+    def without_noise(self: parts.Meeting, steps: list[parts.Step]) -> Array:
+        if steps[0].block in (None, parts._BEGIN):
+            return released(self, steps)
+        self._block = np.sum([step.value for step in steps], axis=0)
+        return next(self._stream, self._block)
+
+    released = parts.Meeting._released
+    monkeypatch.setattr(parts.Meeting, "_release", wrong)
+    monkeypatch.setattr(parts.Meeting, "_released", without_noise)
 
 
 def ridge_by_number_of_users(monkeypatch: Any) -> None:
@@ -1710,6 +1728,11 @@ MUTANTS = [
         "a window that ends with the data",
         set_to(continuing, "split_by_time", window_that_ends_with_the_data),
         Killer(test_continuing.test_a_window_is_declared_and_needs_times),
+    ),
+    Mutant(
+        "a stream whose noise failed goes on without it",
+        stream_goes_on_without_noise,
+        Killer(test_engine_parts.test_a_draw_that_fails_within_a_stream_ends_the_training, {"partitions": 1}),
     ),
     Mutant(
         "partitions are told what became of an array after they were told it",
