@@ -10,25 +10,31 @@ checks look for, on hostile users and on data sets that differ by one of them:
 * `check_sensitivity`: no release moves by more than its declared sensitivity between neighbours; and, unless
   it is listed as loose, each of them attains it.
 * `check_replay`: fed with the noisy releases of a run, a training on any other data gives the same bytes.
-* `check_two_processes`: the same of a process that started before the rows existed, and never sees one.
+* `check_two_processes`: the same of a process that started before the rows existed, and never sees one: it
+  also builds the statement, writes the model file and prints.
 
 A check that fails raises AssertionError, in words. Passing is evidence; the proof is written down.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from fractions import Fraction
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings
 from hushrec.errors import HushrecError
 from hushrec.estimator import Estimator
@@ -211,7 +217,7 @@ def check_replay(
 def check_two_processes(
     public: PublicSide, estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 5
 ) -> None:
-    """A process without rows, given the noisy values, builds the same model; message sizes tell nothing more.
+    """A process without rows, given the noisy values, publishes the same; message sizes tell nothing more.
 
     They may depend on what was released before: for other rows the same values are released again.
     """
@@ -223,7 +229,9 @@ def check_two_processes(
         public.begin(estimator, budget, domain)
         noise = Forwarding(source(), public)
         model = estimator.fit(ratings, Accountant(budget, noise=noise), seed=1)
-        assert public.end() == model.to_bytes(), "the public side needs more than what was released"
+        alone, here = public.end(), published(model, public.announce)
+        assert alone.model == here.model, "the public side needs more than what was released"
+        assert alone.printed == here.printed, "what is printed needs more than what was released"
         sizes.append(noise.sizes)
     assert sizes[0] == sizes[1], "the number or size of what is released depends on the rows"
 
@@ -298,16 +306,46 @@ def _simple(square: float) -> Fraction:
 # ---------------------------------------------------------------------- two processes
 
 
+class Published(NamedTuple):
+    """What the world gets of a training: the bytes of the model file, and what was printed."""
+
+    model: bytes
+    printed: str
+
+
+def report(model: Billboard, file: Path) -> None:
+    """Print the privacy statement of a model, and where it is."""
+    print(f"{file}\n{model.privacy}")
+
+
+def published(model: Billboard, announce: Callable[[Billboard, Path], None]) -> Published:
+    """Write the model file and announce it, in a folder that goes when both are read."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        file = Path("model.hush")
+        model.save(file)
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
+            announce(model, file)
+        return Published(file.read_bytes(), printed.getvalue())
+
+
 class PublicSide:
     """A process that runs trainings without any row, from noisy values that arrive through a pipe.
 
     Start it before there are rows; it serves any number of trainings, one after the other.
+
+    Parameters
+    ----------
+    announce : callable
+        Prints what is to be said of a model and its file; a function of a module.
     """
+
+    def __init__(self, announce: Callable[[Billboard, Path], None] = report) -> None:
+        self.announce = announce
 
     def __enter__(self) -> Self:
         spawn = get_context("spawn")
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_public_side, args=(theirs,), daemon=True)
+        self._process = spawn.Process(target=_public_side, args=(theirs, self.announce), daemon=True)
         self._process.start()
         theirs.close()
         return self
@@ -331,8 +369,8 @@ class PublicSide:
         """Say that the private side cannot go on, and nothing else."""
         self._connection.send(None)
 
-    def end(self) -> bytes:
-        """The model file that the public side wrote.
+    def end(self) -> Published:
+        """The model file that the public side wrote, and what it printed.
 
         Raises
         ------
@@ -341,7 +379,7 @@ class PublicSide:
         """
         if not self._connection.poll(60):
             raise AssertionError("the public side waits for a release that the private side did not make")
-        found: bytes | str = self._connection.recv()
+        found: Published | str = self._connection.recv()
         if isinstance(found, str):
             raise HushrecError(found)
         return found
@@ -389,7 +427,7 @@ class _Arriving:
     add_laplace = flip = add_gaussian
 
 
-def _public_side(connection: Connection) -> None:
+def _public_side(connection: Connection, announce: Callable[[Billboard, Path], None]) -> None:
     while True:
         try:
             estimator, budget, domain = connection.recv()
@@ -397,6 +435,7 @@ def _public_side(connection: Connection) -> None:
             return
         try:
             accountant = Accountant(budget, noise=_Arriving(connection))
-            connection.send(estimator.fit(ratings_of({}, domain), accountant, seed=1).to_bytes())
+            model = estimator.fit(ratings_of({}, domain), accountant, seed=1)
+            connection.send(published(model, announce))
         except HushrecError as error:
             connection.send(str(error))

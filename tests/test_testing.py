@@ -1,6 +1,8 @@
 """The contract that a third party's estimator is held to finds what it is for, and passes a good one."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
 from hushrec.algorithms import Billboard, Popular
+from hushrec.cli import show
 from hushrec.errors import HushrecError, InputError, ModelFileError
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
@@ -29,10 +32,17 @@ from tests.algorithms.cases import CASES, Case
 BUDGET = Budget(3.0, 1e-5)
 
 
+def say_all(model: Billboard, file: Path) -> None:
+    """All that ``hushrec train`` prints of a model, and its JSON."""
+    show.warn_of_the_number_of_users(model, None)
+    for as_json in (False, True):
+        show.trained(model, file, "Trained", verbose=True, as_json=as_json)
+
+
 @pytest.fixture(scope="module")
 def public():
     """One process for all configurations; it starts before there is any row."""
-    with PublicSide() as side:
+    with PublicSide(say_all) as side:
         yield side
 
 
@@ -86,6 +96,16 @@ def test_exact_values_on_the_public_side_are_found(public: PublicSide) -> None:
         check_replay(Peeping(), BUDGET)
     with pytest.raises(AssertionError, match="public side"):
         check_two_processes(public, Peeping(), BUDGET)
+
+
+def tell_who_trains(model: Billboard, file: Path) -> None:
+    """Prints what only one of the two processes knows."""
+    print(file, os.getpid())
+
+
+def test_what_is_printed_is_compared_too() -> None:
+    with PublicSide(tell_who_trains) as public, pytest.raises(AssertionError, match="what is printed"):
+        check_two_processes(public, Popular(), BUDGET)
 
 
 @dataclass(frozen=True, kw_only=True)
