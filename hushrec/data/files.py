@@ -34,7 +34,15 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
 
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
     """The columns of a file, some rows at a time, in their order; each is read as if it were alone."""
-    kind = _checked_kind(file, columns, format)
+    kind, empty = _checked_kind(file, columns, format), True
+    for chunk in _chunks(file, kind, columns, implicit):
+        empty = False
+        yield chunk
+    if empty:  # its columns are there all the same
+        yield _read_file(file, columns, format, implicit)
+
+
+def _chunks(file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
     with _readable(file, kind):
         if kind == "parquet":
             yield from _parquet_chunks(file, columns, implicit)

@@ -145,7 +145,7 @@ def _partition_count(rows: int) -> int:
 def _deal_out(
     chunks: Iterable[Columns], options: _Options, folder: Path, count: int, advance: Callable[[int], object]
 ) -> set[str]:
-    """Append every row to its user's partition, in the order of the input; the marks of the source."""
+    """Append every row to its user's partition, in the order of the input; marks of the source, and "times"."""
     marks: set[str] = set()
     with ThreadPoolExecutor(_workers()) as pool:
         for chunk, pieces in _ahead(pool, partial(_dealt, domain=options.domain, count=count), chunks):
@@ -155,7 +155,7 @@ def _deal_out(
                     pa.ipc.new_stream(file, piece.schema) as out,
                 ):
                     out.write_batch(piece)
-            marks |= set(chunk.marks)
+            marks |= {*chunk.marks, *(["times"] if chunk.times is not None else [])}
             advance(len(chunk.ratings))
     return marks
 
@@ -213,7 +213,6 @@ def _clean(domain: Domain, folder: Path, number: int) -> dict[str, Any]:
         "ratings": int(rows.matrix.nnz),
         "blocks": len(batches),
         "ids": str(kind if kind is not None and pa.types.is_integer(kind) else pa.large_string()),
-        "times": rows.times is not None,
     }
 
 
@@ -328,13 +327,13 @@ def _lock(path: Path, file: Any) -> bool:
 
 def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:
     """The manifest, last."""
-    kinds, timed = {each.pop("ids") for each in entries if each["users"]}, [e.pop("times") for e in entries]
+    kinds = {kind for each in entries if (kind := each.pop("ids")) and each["users"]}
     manifest = store.new_manifest(
         domain,
         entries,
         catalogue=_write(folder / store.CATALOGUE, store.catalogue_bytes(domain)),
         ids=kinds.pop() if len(kinds) == 1 else "large_string",
-        times=any(timed),
+        times="times" in marks,  # whether or not anybody has a row
         **{mark: mark in marks for mark in MARKS},
     )
     (folder / _LOCK).unlink()

@@ -168,6 +168,8 @@ class Partition:
         """The rows of one block of users."""
         mapped = _mapped(str(self.path), self.entry["bytes"], self.entry["sha256"])
         rows = mapped.rows(number, self.store.domain.n_items, self.store._manifest["ids"])  # noqa: SLF001
+        if rows.times is None and self.store._manifest["times"]:  # noqa: SLF001
+            rows = rows._replace(times=np.full(rows.matrix.nnz, NO_TIME))
         rows = rows._replace(by_position=self.store.by_position, hand_picked=self.store.hand_picked)
         return Ratings(self.store.domain, *rows)
 

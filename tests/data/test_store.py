@@ -33,9 +33,8 @@ def assert_same(found: Store, wanted: Ratings) -> None:
     for name in ("indptr", "indices", "data"):
         assert getattr(again.matrix, name).tobytes() == getattr(wanted.matrix, name).tobytes()
     assert again.matrix.dtype == wanted.matrix.dtype and again.matrix.indices.dtype == np.int32
-    if wanted.times is None or not wanted.n_ratings:
-        assert rows.times is None or not rows.n_ratings
-    else:
+    assert (rows.times is None) == (wanted.times is None)
+    if wanted.times is not None:
         assert (again.times == wanted.times).all()
     assert (rows.by_position, rows.hand_picked) == (wanted.by_position, wanted.hand_picked)
     found.verify()
@@ -55,6 +54,26 @@ def table(n: int = 1000, seed: int = 0, **changes) -> pa.Table:
 @pytest.fixture(params=[1, 2, 7, 64])
 def partitions(request) -> int:
     return request.param
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [(None, "1")], [("ann", "no such")]], ids=["none", "nobody's", "useless"]
+)
+@pytest.mark.parametrize("kind", ["parquet", "csv", "movielens-100k"])
+def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, kind, rows) -> None:
+    """Killed: `retrain --since` on a store is refused where nobody has a rating, so that its exit code tells."""
+    path, columns = tmp_path / "ratings", {"time": True}
+    if kind == "parquet":
+        users, items = (pa.array([row[at] for row in rows], pa.string()) for at in (0, 1))
+        numbers = [pa.array([4] * len(rows), pa.int64())] * 2
+        pq.write_table(pa.table([users, items, *numbers], ["user", "item", "rating", "time"]), path)
+    else:
+        lines = [f"{user or ''}\t{item}\t4\t4\n" for user, item in rows]
+        path.write_text("user\titem\trating\ttime\n" * (kind == "csv") + "".join(lines), encoding="utf-8")
+    options = {"columns": columns, "format": kind}
+    found = Ratings.prepare(path, tmp_path / "s", DOMAIN, partitions=2, **options)
+    assert_same(found, Ratings.read(path, DOMAIN, **options))
+    assert found.ratings().times is not None
 
 
 # ---------------------------------------------------------------------- the rows of the in-memory door
