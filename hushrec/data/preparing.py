@@ -145,7 +145,7 @@ def _partition_count(rows: int) -> int:
 def _deal_out(
     chunks: Iterable[Columns], options: _Options, folder: Path, count: int, advance: Callable[[int], object]
 ) -> set[str]:
-    """Append every row to its user's partition, in the order of the input; marks of the source, and "times"."""
+    """Append every row to its user's partition, in the order of the input; its marks, and "times"."""
     marks: set[str] = set()
     with ThreadPoolExecutor(_workers()) as pool:
         for chunk, pieces in _ahead(pool, partial(_dealt, domain=options.domain, count=count), chunks):

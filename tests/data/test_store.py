@@ -61,7 +61,7 @@ def partitions(request) -> int:
 )
 @pytest.mark.parametrize("kind", ["parquet", "csv", "movielens-100k"])
 def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, kind, rows) -> None:
-    """Killed: `retrain --since` on a store is refused where nobody has a rating, so that its exit code tells."""
+    """Killed: `retrain --since` on a store is refused where nobody has a rating, so its exit code tells."""
     path, columns = tmp_path / "ratings", {"time": True}
     if kind == "parquet":
         users, items = (pa.array([row[at] for row in rows], pa.string()) for at in (0, 1))
