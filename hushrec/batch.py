@@ -21,6 +21,7 @@ from hushrec.serving import Recommender
 
 #: Inside every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
+#: Users of a file of lists: about 100 MB of it at 20 items each.
 _USERS_PER_PART = 1 << 17
 
 
@@ -153,8 +154,8 @@ def _made(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _bar(shown: bool, users: int) -> Iterator[Callable[[int], object]]:
-    if not shown:
+def _bar(progress: bool, users: int) -> Iterator[Callable[[int], object]]:
+    if not progress:
         yield lambda count: None
         return
     from tqdm.auto import tqdm

@@ -39,6 +39,7 @@ DIGEST = "digest"
 
 _FIRST_MAGIC = b"HUSHREC1"
 _MARK = b'{"__metadata__":{"format":"hushrec model",'
+#: Of SHA-256.
 _DIGEST_BYTES = 32
 _DTYPES = {
     "U8": "|u1",

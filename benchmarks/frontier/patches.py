@@ -25,7 +25,10 @@ def no_projection() -> AbstractContextManager[Any]:
     """DPALS without the projection to the positive semidefinite cone (line 11)."""
 
     def solved(
-        blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, pull: Array | None = None
+        blocks: Iterable[tuple[Array, Array]],
+        settings: SweepSettings,
+        rank: int,
+        unobserved: Array | None = None,
     ) -> Array:
         ridge = np.diag(settings.ridge(rank, np.float64))
         rows = [

@@ -34,6 +34,8 @@ Array = NDArray[Any]
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on
 #: validation ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
 _NOISE_PART = 0.72
+# No study chose the others: safeguards, and rounds after which nothing moves.
+
 #: Where from this round on factors leave less than this part of that, there is less noise than was thought.
 _SETTLED, _MUCH_LESS = 4, 0.5
 #: Smallest and largest ridge on offsets and biases, in ratings.

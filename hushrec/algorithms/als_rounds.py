@@ -15,6 +15,8 @@ from hushrec.posterior import shrinkage, wiener_gain
 
 Array = NDArray[Any]
 
+# Chosen with the constants of private_als.py (docs/planning.md).
+
 #: Sampling variance of a released sum of the biases per unit of weight and per unit of weight times a cell's
 #: usual weight. Chosen as the constants of private_als.py.
 _BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
@@ -68,9 +70,9 @@ def weighted_slopes(weights: Array, relative: Array) -> Array:
 
 def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
     """What the model leaves of the ratings, one vote a user; near the last where noise hides it."""
-    shown = float(shrinkage(last, bound * noise_sd / n_users))
+    gain = float(shrinkage(last, bound * noise_sd / n_users))
     mean = float(released[0]) / n_users
-    return max(last + shown * (mean - last), _SMALLEST_RESIDUAL * last)
+    return max(last + gain * (mean - last), _SMALLEST_RESIDUAL * last)
 
 
 class KnownFactors(NamedTuple):

@@ -30,6 +30,7 @@ from hushrec.users import Users
 
 Array = NDArray[Any]
 
+#: Chosen on validation users of MovieLens-1M (docs/both.md).
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
 #: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
 _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+# Room for any features, and a safeguard against worthless ones (the benchmark bench_item_features).
+
 #: Most dimensions that features are reduced to, and items that each of these needs.
 _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: Candidates of the variance that features explain and of the rest, in units of the prior variance. They

@@ -20,6 +20,8 @@ from hushrec.algorithms.ease import item_weights
 
 Array = NDArray[Any]
 
+# Chosen with the shares of the item matrix, see private_eigenrec.py.
+
 #: An entry stands out where it is more than so many times its noise.
 _STANDS_OUT = 4.0
 #: Entries that stand out, beyond those of noise and this many deviations of their number, make pairs.

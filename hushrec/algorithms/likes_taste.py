@@ -15,6 +15,8 @@ from scipy.linalg import svd
 
 Array = NDArray[Any]
 
+# What is no limit of floating point was chosen with the constants of private_eigenrec.py.
+
 #: Singular values are not taken for smaller than this part of the largest.
 _SMALLEST_VALUE = 1e-3
 #: Steps in the largest entry of the popularity vector, as a power of two.

@@ -22,7 +22,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
-from hushrec.kernels.one_bit import solve_rows
+from hushrec.kernels.one_bit import regress_labels
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings, with_ones
@@ -125,7 +125,7 @@ def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) 
     model = BiasedFactors(np.asarray(items, dtype=np.float64))
     penalty = ridge.ridge(model.rank, np.float64)
     factors, offset = 2 * with_ones(model.table), 2 * (model.biases + center)
-    return solve_rows(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
+    return regress_labels(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
 
 
 def _label_domain(domain: Domain) -> Domain:

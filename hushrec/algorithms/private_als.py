@@ -60,6 +60,9 @@ from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers
 
 Array = NDArray[Any]
 
+# Shares, decays, priors and bounds were chosen in one study (docs/planning.md, "How far to trust it"); limits
+# of size and of floating point are no choice of a study.
+
 #: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
 #: to the next: squared spread of a user's ratings about her mean, and of the users' means. Chosen on coat,
 #: ML-100K and `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.

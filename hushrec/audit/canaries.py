@@ -28,8 +28,10 @@ Array = NDArray[Any]
 
 #: Chance of a false alarm.
 ALPHA = 1e-3
+#: Items of a canary: no other user has them.
 _ITEMS_EACH = 4
 _GUESSED = 0.2  # share of the coins that is guessed, fixed beforehand
+#: Where the two sides' scores are compared, in units of their separation: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 
 

@@ -29,6 +29,7 @@ Array = NDArray[Any]
 
 #: Chance of a false alarm.
 ALPHA = 1e-6
+#: Where the two sides' scores are compared, in units of their separation: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 _ROUND = 2000  # runs of a single release that are drawn at a time
 _OTHERS = 3  # users beside the one in question

@@ -28,6 +28,7 @@ from hushrec.privacy import Accountant, Budget
 
 Array = NDArray[Any]
 
+#: Ratings of a planted user: enough to fit her taste in the control. No study chose it.
 _RATINGS_EACH = 40
 _CONTROL = "als"
 _CONTROL_RIDGE = 1.0  # the one chosen for accuracy hides members among ten million ratings

@@ -99,7 +99,7 @@ def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
             help=_plain(texts[field.name].description or ""),
             choices=re.findall(r'"(\S+)"', texts[field.name].type_name or "") or None,
             converter=_CONVERTERS.get(kinds[field.name]),
-            show_default="planned" if field.name in planned else _shown(field),
+            show_default="planned" if field.name in planned else _default_text(field),
             negative=None,
         )
         kind: Any = Annotated[kinds[field.name], parameter]
@@ -134,7 +134,7 @@ def _planned(cls: type[Estimator]) -> set[str]:
     }
 
 
-def _shown(field: Field[Any]) -> str | bool:
+def _default_text(field: Field[Any]) -> str | bool:
     return False if field.default is MISSING else str(field.default).lower()
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from hushrec.cli import show
 from hushrec.errors import InputError
 
+#: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cyclopts import Argument
     from cyclopts.help import HelpEntry, HelpPanel
 
+#: Characters of a line, and where the text of an option begins.
 _WIDEST = 100
 _COLUMN = 28
 
@@ -83,10 +84,10 @@ def _about(entry: HelpEntry) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _text(shown: Any) -> str:
+def _text(rendered: Any) -> str:
     """The plain text of what cyclopts hands to a formatter."""
-    shown = getattr(shown, "primary_renderable", shown)
-    return "" if shown is None else str(getattr(shown, "plain", shown))
+    rendered = getattr(rendered, "primary_renderable", rendered)
+    return "" if rendered is None else str(getattr(rendered, "plain", rendered))
 
 
 def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:

@@ -16,6 +16,7 @@ from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+#: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
 
 

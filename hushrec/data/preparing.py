@@ -38,6 +38,7 @@ from hushrec.errors import InputError
 
 _PARTITION_ROWS = 1 << 21  # about so many rows are cleaned at a time by a thread, in some 200 MB
 _FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
+#: Fewest, so that threads and nodes have something to share, and most: files of a folder.
 _FEW_PARTITIONS, _MOST_PARTITIONS = 8, 4096
 _ROW_BYTES = {"parquet": 8, "jester": 500}  # at least, of a row in a file; of others 12
 _LOCK = "lock"
@@ -381,9 +382,9 @@ def _workers() -> int:
 
 
 @contextlib.contextmanager
-def _bar(shown: bool, rows: int) -> Iterator[Callable[[int], object]]:
+def _bar(progress: bool, rows: int) -> Iterator[Callable[[int], object]]:
     """Rows that were read, for the curator alone."""
-    if not shown:
+    if not progress:
         yield lambda count: None
         return
     from tqdm.auto import tqdm

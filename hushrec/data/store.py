@@ -36,7 +36,9 @@ PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may b
 _FORMAT = "hushrec store"
 #: Ratings of a block, unless one user has more: what is worked on at a time, by one thread.
 BLOCK_RATINGS = 1 << 21
+#: Partitions that stay mapped: far below what a process may open.
 _OPEN_FILES = 64
+#: What a rating without a time has where times are stored in 32 bits.
 _UNKNOWN_TIME = (1 << 32) - 1
 
 

@@ -315,8 +315,8 @@ def compare(
         charged.extend(accountant.releases)
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
         run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
-        shown = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
-        found.append({**run, **_flat(shown)})
+        kept = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
+        found.append({**run, **_flat(kept)})
     return Comparison(
         rows=tuple(found),
         delta=delta,

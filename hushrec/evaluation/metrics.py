@@ -411,10 +411,10 @@ def _estimates(
 ) -> dict[str, Estimate]:
     """All `METRICS` and their intervals, from what is known of each user."""
     ranked, n_items = ~np.isnan(ranks[:, 0]), len(novelty)
-    shown = lists >= 0
-    new = np.where(shown, novelty[lists], 0.0).sum(axis=1)
+    listed = lists >= 0
+    new = np.where(listed, novelty[lists], 0.0).sum(axis=1)
     per_user = np.column_stack(
-        [error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, shown.sum(axis=1)]
+        [error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, listed.sum(axis=1)]
     )
     counts = np.bincount(lists[lists >= 0], minlength=n_items)
     rare = np.argwhere((lists >= 0) & (counts < _SURELY_DRAWN)[lists])
@@ -422,7 +422,7 @@ def _estimates(
     always = int((counts >= _SURELY_DRAWN).sum())
 
     def figures(weights: Array) -> Array:
-        squared, absolute, n_ratings, *ranks, n_ranked, new, n_shown = weights @ per_user
+        squared, absolute, n_ratings, *ranks, n_ranked, new, n_listed = weights @ per_user
         covered = np.zeros(n_items, dtype=bool)
         covered[rare_items[weights[rare_users] > 0]] = True
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -432,7 +432,7 @@ def _estimates(
                     absolute / n_ratings,
                     *np.array(ranks) / n_ranked,
                     (always + covered.sum()) / n_items,
-                    new / n_shown,
+                    new / n_listed,
                 ]
             )
 

@@ -76,7 +76,7 @@ def soft_threshold_for(values: Array, radius: float) -> float:
     return float(thresholds[above[-1] if len(above) else 0])  # none where the radius is lost to rounding
 
 
-def solve_rows(
+def regress_labels(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
     target: Array,

@@ -82,8 +82,8 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
     """
     rank = BiasedFactors(other).rank
     if settings.unobserved_weight:
-        pull = settings.unobserved_weight * gramian(BiasedFactors(other).factors)
-        return solve_statistics(statistics(matrix, center, other, settings), settings, rank, pull)
+        unobserved = settings.unobserved_weight * gramian(BiasedFactors(other).factors)
+        return solve_statistics(statistics(matrix, center, other, settings), settings, rank, unobserved)
     factors = side_factors(other, settings)
     solved = np.zeros((len(matrix[0]) - 1, rank + 1), dtype=other.dtype)
     if factors.shape[1]:
@@ -158,7 +158,7 @@ def statistics(
 
 
 def solve_statistics(
-    blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, pull: Array | None = None
+    blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, unobserved: Array | None = None
 ) -> Array:
     """Ridge solutions of normal equations: the second part of a half sweep.
 
@@ -170,8 +170,8 @@ def solve_statistics(
         Ridges.
     rank : int
         Number of factors.
-    pull : ndarray of shape (rank (rank + 1) / 2,), optional
-        Packed matrix added to every row's: the pull of the unobserved cells.
+    unobserved : ndarray of shape (rank (rank + 1) / 2,), optional
+        Packed matrix added to every row's: the weighted Gramian of the unobserved cells.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def solve_statistics(
     solved = []
     for gram, rhs in blocks:
         ridge = settings.ridge(rank, rhs.dtype)
-        solved.append(ridge_solve(gram if pull is None else gram + pull, rhs, ridge))
+        solved.append(ridge_solve(gram if unobserved is None else gram + unobserved, rhs, ridge))
     if not solved:
         return np.zeros((0, rank + 1))
     return with_constant(np.concatenate(solved), rank)

@@ -25,7 +25,9 @@ from hushrec.errors import HushrecError, InputError
 
 Array = NDArray[Any]
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
+#: Characters.
 _LONGEST_NAME = 200
+#: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
 
 

@@ -24,6 +24,7 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
 #: A mean of 1 is no choice, and a million runs are more than anybody makes.
 _LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
+#: Beyond this the number of runs is nearly Poisson's.
 _LARGEST_SHAPE = 100.0
 _SLACK = 1e-12  # of log_mean
 

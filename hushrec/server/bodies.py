@@ -9,6 +9,7 @@ from typing import Any
 
 from hushrec.errors import InputError
 
+#: Items that one request may ask for.
 MOST_LISTED = 1000
 
 

@@ -48,7 +48,7 @@ def test_a_users_own_regression(link):
     factors, offset, ridge = rng.standard_normal((12, 3)), rng.standard_normal(12), np.array([1.0, 2.0, 0.5])
     indptr, indices = np.array([0, 5, 5, 12]), np.array([0, 2, 3, 7, 9, 1, 2, 4, 5, 8, 10, 11])
     target = (rng.random(12) < 0.5).astype(float)
-    solved = one_bit.solve_rows(indptr, indices, target, factors, offset, ridge, link, iterations=300)
+    solved = one_bit.regress_labels(indptr, indices, target, factors, offset, ridge, link, iterations=300)
     for row in range(3):
         mine = slice(indptr[row], indptr[row + 1])
         columns = indices[mine]

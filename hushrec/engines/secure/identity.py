@@ -18,6 +18,7 @@ try:
 except ImportError:
     raise MissingPackageError("Secure aggregation", "outsourcing") from None
 
+#: Of a secret and of an Ed25519 or X25519 key.
 _BYTES = 32
 
 

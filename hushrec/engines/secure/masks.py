@@ -25,7 +25,9 @@ try:
 except ImportError:
     raise MissingPackageError("Secure aggregation", "outsourcing") from None
 
+#: Field of the shares: holds 32 bytes but for a chance of 2^-250.
 PRIME = 2**255 - 19
+#: Of a key, a seed or a share.
 _BYTES = 32
 #: Bytes of a stream that are made at once: few enough to stay in the processor's cache.
 _PIECE = 1 << 18

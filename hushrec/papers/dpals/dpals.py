@@ -247,14 +247,14 @@ class DPALS(Estimator["SampledUsers"]):
         for step in range(1, self.iterations + 1):
             users.fit(items, self._ridge)
             users.clip(user_norm)  # line 16
-            pull = None
+            unobserved = None
             if self.unobserved_weight:
                 packed = gate.release(f"unobserved gramian {step}", users.gramian(user_norm))
-                pull = self.unobserved_weight * project_psd(packed[None])[0]
+                unobserved = self.unobserved_weight * project_psd(packed[None])[0]
             noisy = gate.release_blocks(f"item statistics {step}", users.item_statistics(clip, user_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
             projected = ((project_psd(block[:, :size]), block[:, size:]) for block in noisy)
-            solved = solve_statistics(projected, self._ridge, self.rank, pull)
+            solved = solve_statistics(projected, self._ridge, self.rank, unobserved)
             items = np.where(frequent[:, None], solved, items)
             if self.orthonormalize:  # line 13, as the polar factor
                 factors = BiasedFactors(items).factors

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 Cells = tuple[NDArray[np.integer], NDArray[np.integer], Array]
 
 
+#: Usual constants of the spectral projected gradient (Birgin, Martinez and Raydan 2000).
 _ARMIJO, _MEMORY = 1e-4, 10
 _SHORTEST_STEP, _LONGEST_STEP = 1e-10, 1e10
 #: Tolerances that the dense solver goes through before the one that is asked for.

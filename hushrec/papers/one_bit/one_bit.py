@@ -25,7 +25,7 @@ from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.arrays import BiasedFactors
-from hushrec.kernels.one_bit import CURVATURE, likelihood, solve_rows
+from hushrec.kernels.one_bit import CURVATURE, likelihood, regress_labels
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.papers.one_bit.flips import check_cost, check_flips, garbled, pure_epsilon_share
 from hushrec.papers.one_bit.maximum_likelihood import (
@@ -53,6 +53,8 @@ from hushrec.users import Users, likes
 Array = NDArray[Any]
 
 MECHANISMS = ("none", "input", "objective", "gradient", "output", "output-published")
+# Weights and sizes were chosen without privacy on the splits of docs/one-bit.md; the rest is limits.
+
 #: Weight of offsets beside factors in the ball, per squared unit.
 _OFFSET_WEIGHT = 0.3
 #: Size of the random start of the factors.
@@ -547,7 +549,7 @@ def fold_in_labels(
     bias = np.asarray(arrays["item_bias"], dtype=np.float64)
     users = np.zeros((labels.shape[0], width + 1))
     if factors.shape[1]:
-        solved = solve_rows(labels.indptr, labels.indices, labels.data, factors, bias, ridge, link)
+        solved = regress_labels(labels.indptr, labels.indices, labels.data, factors, bias, ridge, link)
         users[:, : factors.shape[1]] = solved
     found = BiasedFactors(users)
     return UserState(offset=found.biases, factors=found.factors)
