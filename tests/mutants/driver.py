@@ -2,6 +2,7 @@
 
     python -m tests.mutants.driver 60            # or: make mutants MUTANTS=1000
     python -m tests.mutants.driver 60 --write    # the table of what has been run into docs/mutants.md
+    python -m tests.mutants.driver 60 --seed 1 --only "privacy/season.*" --tests "season|continuing"
 
 The committed tree is taken, never the files being edited. A mutant lives in a copy of it that is made anew
 for each one, with the machine code that numba keeps beside its sources: copied from a clean run, less the
@@ -35,13 +36,16 @@ EQUIVALENT = Path(__file__).with_name("driver_equivalent.json")
 MARK = "\n## Mutants that nobody chose\n"
 ROOMS = {  # files of hushrec/
     "privacy": r"privacy/(?!testing).*",
-    "users and gates": r"(users|gate|estimator|engines/(parts|secure/gate))",
+    "users and gates": r"(users|gate|estimator|partitioned|continuing|kalman"
+    r"|engines/(parts|dask|secure/gate))",
     "algorithms": r"(algorithms|papers/(?!masked)\w+)/.*",
-    "data": r"data/(ratings|domain|readers|textfiles|ids|keys|sampling|splits)",
+    "data": r"data/(ratings|domain|readers|building|files|textfiles|ids|keys|times|sampling|splits|store"
+    r"|preparing)",
     "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps)",
     "secure aggregation": r"(engines/secure/(?!gate)\w+|network/messages|papers/masked/(masking|messages))",
     "plans and prints": r"(evaluation/(compare|runs|tuning|expected_loss)"
-    r"|cli/(train|tune|compare|recommend|plan|show|report|files|ledger_\w+))",
+    r"|cli/(train|retrain|prepare|tune|compare|recommend|plan|show|report|files|(ledger|season)_\w+))",
+    "serving": r"(batch|int8|modelfile|server/\w+|cli/(serve|export|check|split|predict|cluster))",
 }
 #: Of an algorithm, what touches rows or says what is charged; the rest is arithmetic on released values.
 USERS_SIDE = re.compile(r"\b(ratings|_?rows|matrix|Bounded|Bound|releases|gate|sensitivity)\b")
@@ -64,12 +68,16 @@ STAGES = (25, 250, 10**6)
 # the sample
 
 
-def sample(tree: Path, seed: int, size: int) -> list[Site]:
-    """The first mutants of a tree in the order of the sample: an operator by lot, then one of its places."""
+def sample(tree: Path, seed: int, size: int, only: str = "") -> list[Site]:
+    """The first mutants of a tree in the order of the sample: an operator by lot, then one of its places.
+
+    ``only`` is a pattern of the files of hushrec/ that are sampled from; without it all rooms are.
+    """
     rng, left = random.Random(seed), defaultdict(list)
     for path in sorted((tree / "hushrec").rglob("*.py")):
         source, name = path.read_text(encoding="utf-8"), str(path.relative_to(tree))
-        for site in sites(name, source) if room(name) else ():
+        wanted = room(name) and (not only or re.fullmatch(rf"hushrec/({only})\.py", name))
+        for site in sites(name, source) if wanted else ():
             if private(site, source):
                 left[site.operator].append(site)
     for operator, places in left.items():
@@ -117,8 +125,8 @@ def key(site: Site, tree: Path) -> str:
 # the map from lines to tests
 
 
-def make_map(home: Path, processes: int) -> None:
-    """Record every file of tests once, in processes of their own; what is there already is kept."""
+def make_map(home: Path, processes: int, tests: str = "") -> None:
+    """Record every file of tests, or those of a pattern, in processes of their own; what is there is kept."""
     tree = home / "pristine"
     if not tree.exists():
         tree.mkdir(parents=True)
@@ -126,7 +134,8 @@ def make_map(home: Path, processes: int) -> None:
         subprocess.run(["tar", "x", "-C", str(tree)], input=archive.stdout, check=True)
     (home / "map").mkdir(exist_ok=True)
     files = [str(p.relative_to(tree)) for p in sorted((tree / "tests").rglob("test_*.py"))]
-    wanted = [f for f in files if not NO_KILLERS.search(f) and not map_of(home, f).exists()]
+    wanted = [f for f in files if re.search(tests, f) and not NO_KILLERS.search(f)]
+    wanted = [f for f in wanted if not map_of(home, f).exists()]
     for start in range(0, len(wanted), processes):
         batch = wanted[start : start + processes]
         print(f"recording {', '.join(batch)}", flush=True)
@@ -319,7 +328,7 @@ def work(home: Path, number: int, options: argparse.Namespace) -> None:
     import pytest  # noqa: F401
     import scipy.sparse  # noqa: F401
 
-    order, known = sample(home / "pristine", options.seed, options.mutants), Map(home)
+    order, known = sample(home / "pristine", options.seed, options.mutants, options.only), Map(home)
     slot = home / f"slot-{number}"
     if not slot.exists():
         shutil.copytree(home / "pristine", slot)
@@ -393,6 +402,8 @@ def main() -> None:
     parser.add_argument("--commit", default="HEAD")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=60, help="seconds for one mutant, on a quiet machine")
+    parser.add_argument("--only", default="", help="pattern of the files of hushrec/ that are changed")
+    parser.add_argument("--tests", default="", help="pattern of the files of tests that may kill")
     parser.add_argument("--write", action="store_true", help="the table into docs/mutants.md, nothing is run")
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--record", help=argparse.SUPPRESS)
@@ -408,7 +419,7 @@ def main() -> None:
         text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0]
         DOCUMENT.write_text(text + table(home, options.seed), encoding="utf-8")
     else:
-        make_map(home, options.processes)
+        make_map(home, options.processes, options.tests)
         again = [sys.executable, "-m", "tests.mutants.driver", *sys.argv[1:], "--commit", commit]
         workers = [subprocess.Popen([*again, "--slot", str(n)]) for n in range(options.processes)]
         for worker in workers:
