@@ -23,6 +23,7 @@ from hushrec.continuing import go_on, rows_moved
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.gate import Gate, LocalGate
+from hushrec.kernels import first_use
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.partitioned import Engine, PartitionedUsers, Streaming
@@ -143,6 +144,8 @@ class Estimator(Generic[PrivateSide]):
     public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
     #: True where it makes use of the domain's item features.
     uses_item_features: ClassVar[bool] = False
+    #: True where a training takes about all kernels of :mod:`hushrec.kernels.first_use`.
+    uses_all_kernels: ClassVar[bool] = False
     #: What its scores are: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
     scores: ClassVar[str] = "ratings"
     #: True where :meth:`planned` chooses settings by the number of users.
@@ -258,6 +261,8 @@ class Estimator(Generic[PrivateSide]):
         plan = self.check(ratings, accountant, seed, share)
         if isinstance(accountant, SeasonAccountant) and not self.goes_on:
             raise InputError(f"{self.name} cannot go on from week to week; train both, or one of its parts.")
+        if self.uses_all_kernels:
+            first_use.finish()
         side, gate = self._asked(ratings, accountant, engine), LocalGate(accountant, plan, progress)
         with side as users, self.journaled(ratings.domain, accountant, plan, seed), gate, one_blas_thread():
             arrays = self.train(users, gate, int(seed))

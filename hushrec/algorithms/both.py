@@ -170,6 +170,7 @@ class Both(Estimator[BothUsers]):
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
+    uses_all_kernels: ClassVar[bool] = True
 
     like_from: float | None = None
     lists_share: float = _LISTS_SHARE

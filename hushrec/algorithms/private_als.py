@@ -181,6 +181,7 @@ class PrivateALS(Estimator[FittedUsers]):
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     uses_item_features: ClassVar[bool] = True
+    uses_all_kernels: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
 
     rank: int = 2

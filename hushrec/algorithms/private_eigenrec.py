@@ -516,7 +516,7 @@ class LikingUsers(Users):
 def _likes(ratings: Ratings) -> sp.csr_array:
     """Ones where there is a rating."""
     matrix = ratings.matrix
-    return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    return sp.csr_array((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _matrix_share(signal: float) -> float:

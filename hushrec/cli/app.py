@@ -12,7 +12,7 @@ from inspect import getdoc
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
-from hushrec.cli.fields import offer_fields
+from hushrec.cli.fields import begin_compiling, offer_fields
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
 
@@ -101,6 +101,8 @@ def run(words: Sequence[str]) -> int:
     try:
         _, apps, rest = app.parse_commands([word for word in words if word not in _HELP])
         command = apps[-1]
+        if rest and rest == list(words)[-len(rest) :]:  # no help is asked for
+            begin_compiling(command.name[0], rest)
         model = offer_fields(command, rest)
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}
 #: The number of users has an option of its own, --users.
 _ELSEWHERE = {"n_users"}
+#: Models that take all kernels of a first use.
+_AHEAD = ("both", "private-als")
 #: Numbers of users for which a model is planned, to see which fields that changes.
 _TRIED = (1, 100, 10_000, 1_000_000)
 
@@ -59,6 +61,17 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     offering.__annotations__ = {**command.__annotations__, "settings": Unpack[settings]}
     app.default_command = offering
     return f" --{option} {given}" if given else ""
+
+
+def begin_compiling(command: str, words: Sequence[str]) -> None:
+    """Where a command will train the usual model and no kernel was compiled before, begin with that.
+
+    A second process does, while this one loads the library and reads.
+    """
+    if command in ("train", "retrain", "tune") and (_value_of("--model", words) or _best(words)) in _AHEAD:
+        from hushrec.kernels.first_use import begin
+
+        begin()
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:

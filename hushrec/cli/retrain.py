@@ -88,6 +88,7 @@ def retrain(
     book = Ledger(ledger or default_path(), create=False)
     accountant = SeasonAccountant.following(board.privacy, ledger=book, skip=skip_week)
     rows = reading.read(ratings, domain, times=since is not None)
+    show.first_use()
     following = board.continue_training(
         rows, accountant, since=since, retire=retire, progress=progress_shown(no_progress)
     )

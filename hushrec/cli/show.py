@@ -46,10 +46,10 @@ def note(line: str) -> None:
 
 def first_use() -> None:
     """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
-    from hushrec.kernels.least_squares import compiled_before
+    from hushrec.kernels.first_use import SAID, cold
 
-    if not compiled_before():
-        note("Compiling kernels, once after installation; this takes a few seconds.")
+    if cold():
+        note(SAID)
 
 
 def plain(value: Any) -> Any:

@@ -63,7 +63,7 @@ def residual_sums(
     sums = np.empty((len(work), rank))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(step), start, stop, sums, True, *_scratch(arrays))
+        _residual_range(*arrays, float(step), start, stop, sums, *_scratch(arrays))
 
     threads.run(accumulate, work)
     return sums
@@ -107,7 +107,7 @@ def added_residuals(
     width = min(left.shape[1], arrays[4].shape[1])
 
     def accumulate(table: Array, start: int, stop: int) -> None:
-        _added_range(*arrays, start, stop, table, *simd.aligned(np.dtype(np.float64), width, 1))
+        _added_range(*arrays, start, stop, table, *_row(arrays), np.empty(1))
 
     total = _added(accumulate, 2 * work, (len(col_factors), width))
     return total[:, : row_factors.shape[1]] * step
@@ -185,13 +185,13 @@ def residual_norms(
     arrays, work = _arguments(
         indptr, indices, values, row_factors, col_factors, row_offset, col_offset, None, col_weight
     )
-    norms = np.empty((len(work), 1))
+    norms = np.empty(len(work))
 
     def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, 0.0, start, stop, norms, False, *_scratch(arrays))
+        _norm_range(*arrays, start, stop, norms, *_row(arrays))
 
     threads.run(accumulate, work)
-    return norms[:, 0]
+    return norms
 
 
 def predict_pairs(
@@ -274,53 +274,78 @@ def _arguments(
     return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
 
 
-def _scratch(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
-    """Of `_residual_range`: gathered columns, a row, residuals and their sum."""
+def _row(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
+    """Memory for a row of `left`, in float64."""
     # a float32 table is padded to more columns than a float64 one
-    width = min(arrays[3].shape[1], arrays[4].shape[1])
-    return simd.aligned(np.dtype(np.float64), BLOCK * width, width, BLOCK, width)
+    return simd.aligned(np.dtype(np.float64), min(arrays[3].shape[1], arrays[4].shape[1]))
+
+
+def _scratch(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
+    """Of `_residual_range`: a row, gathered columns, residuals and their sum."""
+    (row,) = _row(arrays)
+    return [row, *simd.aligned(row.dtype, BLOCK * len(row), BLOCK, len(row))]
+
+
+@simd.inner
+def _fill(row, rows, start):
+    """The numbers of one row of a table, in float64."""
+    for c in range(0, len(row), simd.lanes(row)):
+        simd.store(row, c, simd.load_wide(rows, start + c))
+
+
+@simd.inner
+def _residual(values, offset, columns, i, k, column, row, flat, start):
+    """Of entry k, in row i and a column whose factors begin at flat[start]."""
+    product = simd.zeros(row, 1)[0]
+    for c in range(0, len(row), simd.lanes(row)):
+        product = simd.multiply_add(simd.load(row, c), simd.load_wide(flat, start + c), product)
+    return values[k] - (offset[i] + columns[column, 0]) - simd.lane_sum(product)
 
 
 @simd.compiled
 def _residual_range(
-    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out, wants_sums,
-    block, row, residuals, total,
+    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out,
+    row, block, residuals, total,
 ):  # fmt: skip
-    """Sums (n_rows, rank) of residuals times column factors, or norms (n_rows, 1) of residuals."""
-    lanes = simd.lanes(offset)
-    width = len(row)
+    """Sums (n_rows, rank) of residuals times column factors."""
+    width, lanes = len(row), simd.lanes(row)
     flat, rows = right.reshape(-1), left.reshape(-1)
     for i in range(start, stop):
         simd.clear(total, 0, width)
-        norm = 0.0
         scale, unit = (weight[i] / step, step) if step else (1.0, weight[i])
-        for c in range(0, width, lanes):
-            simd.store(row, c, simd.load_wide(rows, i * left.shape[1] + c))
+        _fill(row, rows, i * left.shape[1])
         for begin in range(indptr[i], indptr[i + 1], BLOCK):
             count = min(BLOCK, indptr[i + 1] - begin)
             for k in range(count):
                 column = np.int64(indices[begin + k])
                 product = simd.zeros(row, 1)[0]
-                for c in range(0, width, lanes):
+                for c in range(0, width, lanes):  # as in `_residual`, and the factors are kept
                     numbers = simd.load_wide(flat, column * right.shape[1] + c)
                     simd.store(block, k * width + c, numbers)
                     product = simd.multiply_add(simd.load(row, c), numbers, product)
-                target = values[begin + k] - (offset[i] + columns[column, 0])
-                residual = (target - simd.lane_sum(product)) * columns[column, 1]
-                residuals[k] = residual * scale
-                norm += residual * residual
-            if wants_sums:
-                if step:
-                    combine_truncated(residuals, block, width, count, total)
-                else:
-                    combine(
-                        residuals, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0)
-                    )
-        if wants_sums:
-            for a in range(out.shape[1]):
-                out[i, a] = unit * total[a]
-        else:
-            out[i, 0] = np.sqrt(norm)
+                residual = values[begin + k] - (offset[i] + columns[column, 0]) - simd.lane_sum(product)
+                residuals[k] = residual * columns[column, 1] * scale
+            if step:
+                combine_truncated(residuals, block, width, count, total)
+            else:
+                combine(residuals, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
+        for a in range(out.shape[1]):
+            out[i, a] = unit * total[a]
+
+
+@simd.compiled
+def _norm_range(indptr, indices, values, left, right, columns, offset, weight, start, stop, norms, row):
+    """Norms of the rows' residuals."""
+    flat, rows = right.reshape(-1), left.reshape(-1)
+    for i in range(start, stop):
+        _fill(row, rows, i * left.shape[1])
+        square = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            column = np.int64(indices[k])
+            residual = _residual(values, offset, columns, i, k, column, row, flat, column * right.shape[1])
+            residual *= columns[column, 1]
+            square += residual * residual
+        norms[i] = np.sqrt(square)
 
 
 @simd.compiled
@@ -328,25 +353,17 @@ def _added_range(
     indptr, indices, values, left, right, columns, offset, weight, start, stop, sums, row, scaled
 ):  # fmt: skip
     """Add the truncated products of residuals and row factors to the sums of the columns."""
-    lanes = simd.lanes(offset)
-    width = len(row)
     flat, rows, out = right.reshape(-1), left.reshape(-1), sums.reshape(-1)
     for i in range(start, stop):
-        for c in range(0, width, lanes):
-            simd.store(row, c, simd.load_wide(rows, i * left.shape[1] + c))
+        _fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):
             column = np.int64(indices[k])
-            product = simd.zeros(row, 1)[0]
-            for c in range(0, width, lanes):
-                numbers = simd.load_wide(flat, column * right.shape[1] + c)
-                product = simd.multiply_add(simd.load(row, c), numbers, product)
-            target = values[k] - (offset[i] + columns[column, 0])
-            residual = (target - simd.lane_sum(product)) * weight[i]
-            scaled[0] = residual * columns[column, 1]
+            residual = _residual(values, offset, columns, i, k, column, row, flat, column * right.shape[1])
+            scaled[0] = residual * weight[i] * columns[column, 1]
             coefficient = simd.splat(scaled, 0)
-            for c in range(0, width, lanes):
+            for c in range(0, len(row), simd.lanes(row)):
                 terms = simd.truncate(simd.multiply(coefficient, simd.load(row, c)))
-                at = column * width + c
+                at = column * len(row) + c
                 simd.store(out, at, simd.add(simd.load(out, at), terms))
 
 

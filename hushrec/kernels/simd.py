@@ -245,22 +245,32 @@ def inverse_root(builder: Any, value: Any, floor: Any) -> Any:
     return builder.select(positive, builder.fdiv(one, root), _zero(vector))
 
 
+def _tree(builder: Any, total: Any, *, neighbours: bool) -> Any:
+    """The sum over the lanes as a balanced tree: of neighbours, or of either half."""
+    while total.type.count > 1:
+        half = total.type.count // 2
+        undefined = ir.Constant(total.type, ir.Undefined)
+        mask = ir.VectorType(ir.IntType(32), half)
+        places = (
+            (range(0, 2 * half, 2), range(1, 2 * half, 2))
+            if neighbours
+            else (range(half), range(half, 2 * half))
+        )
+        parts = [builder.shuffle_vector(total, undefined, ir.Constant(mask, list(each))) for each in places]
+        total = builder.fadd(*parts)
+    return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+
 @intrinsic
 def lane_sum(typingctx: Any, value: Any) -> Any:
-    """The sum over the lanes, as a balanced tree."""
+    """The sum over the lanes, half to half."""
+    return value.dtype(value), _emitted(lambda builder, value: _tree(builder, value, neighbours=False))
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        total = arguments[0]
-        while total.type.count > 1:
-            half = total.type.count // 2
-            undefined = ir.Constant(total.type, ir.Undefined)
-            mask = ir.VectorType(ir.IntType(32), half)
-            low = builder.shuffle_vector(total, undefined, ir.Constant(mask, list(range(half))))
-            high = builder.shuffle_vector(total, undefined, ir.Constant(mask, list(range(half, 2 * half))))
-            total = builder.fadd(low, high)
-        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
-    return value.dtype(value), codegen
+@intrinsic
+def pair_sum(typingctx: Any, value: Any) -> Any:
+    """The sum over the lanes, neighbour to neighbour."""
+    return value.dtype(value), _emitted(lambda builder, value: _tree(builder, value, neighbours=True))
 
 
 @intrinsic(prefer_literal=True)

@@ -103,7 +103,7 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
     -------
     (n_rows,) float64 array
     """
-    sums = np.empty(len(indptr) - 1)
+    sums, values = np.empty(len(indptr) - 1), np.ascontiguousarray(values)
 
     def accumulate(start: int, stop: int) -> None:
         _value_sum_range(indptr, values, start, stop, sums)
@@ -116,18 +116,11 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
 def _value_sum_range(indptr, values, start, stop, sums):
     for row in range(start, stop):
         begin, end = indptr[row], indptr[row + 1]
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # additions that need not wait for one another
+        lanes = simd.zeros(sums, 1)[0]  # additions that need not wait for one another
         whole = end - (end - begin) % 8
         for k in range(begin, whole, 8):
-            s0 += values[k]
-            s1 += values[k + 1]
-            s2 += values[k + 2]
-            s3 += values[k + 3]
-            s4 += values[k + 4]
-            s5 += values[k + 5]
-            s6 += values[k + 6]
-            s7 += values[k + 7]
-        total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+            lanes = simd.add(lanes, simd.load_wide(values, k))
+        total = simd.pair_sum(lanes)
         for k in range(whole, end):
             total += values[k]
         sums[row] = total
