@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, Store, split_by_time
@@ -15,8 +14,7 @@ from hushrec.errors import InputError
 from hushrec.gate import LabelledGate, LocalGate
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Plan, SeasonAccountant
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def go_on(

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, RandomizedResponse, Release
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Bound times scale and planned sensitivity are equal but for rounding.
 _ROUNDING = 1e-9

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
 from hushrec.modelfile import Arrays
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 FACTORS, BYTES, SCALE = "item_factors", "item_factors_int8", "item_factors_scale"
 #: Largest magnitude of a stored byte.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])

@@ -22,11 +22,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError, ModelFileError
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 FORMAT = "hushrec model"
 VERSION = 2

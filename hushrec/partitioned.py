@@ -20,15 +20,14 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.privacy import Bounded
+from hushrec.types import Array
 from hushrec.users import Users
 
-Array = NDArray[Any]
 #: Makes the private side of some users' rows: an estimator's method `users`.
 Make = Callable[[Ratings], Any]
 

@@ -6,14 +6,11 @@ drawn to what is usual by what the noise leaves open.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Domain
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Released item weights are not taken for smaller than this, nor than their noise.
 _SMALLEST_WEIGHT = 1e-2

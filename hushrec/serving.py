@@ -14,11 +14,11 @@ from hushrec.data import Domain, Ratings
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.types import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = NDArray[Any]
 
 #: Users are served in blocks of about this many scores, so memory does not grow with the catalogue.
 _SCORES_PER_BLOCK = 1 << 22

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,8 +31,7 @@ from hushrec.kernels.residuals import (
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
 #: the range and of 1: under replace either both data sets hold her ratings, or her mean goes with her.

@@ -26,9 +26,8 @@ from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.types import Array
 from hushrec.users import user_means
-
-Array = NDArray[Any]
 
 #: Part of what biases leave of the ratings that the ridge takes for noise, with very many ratings a user
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on

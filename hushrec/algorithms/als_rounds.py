@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms.item_features import expected_from_features
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.posterior import shrinkage, wiener_gain
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 # Chosen with the constants of private_als.py (docs/planning.md).
 

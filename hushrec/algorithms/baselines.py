@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.checks import CLIPS, check_numbers, check_users, check_within
 from hushrec.data import Domain, Ratings, Store
@@ -21,9 +20,8 @@ from hushrec.kernels.sparse_rows import used_columns
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.posterior import level
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
+from hushrec.types import Array
 from hushrec.users import LEVEL_BOUND, Users
-
-Array = NDArray[Any]
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from hushrec.algorithms.private_als import PrivateALS
@@ -26,9 +25,8 @@ from hushrec.estimator import Estimator, UserState, check_planned
 from hushrec.gate import Gate, LabelledGate
 from hushrec.privacy import Bounded, Budget, Plan, Release, epsilon_of
 from hushrec.registry import ESTIMATORS, best
+from hushrec.types import Array
 from hushrec.users import Users
-
-Array = NDArray[Any]
 
 #: Chosen on validation users of MovieLens-1M (docs/both.md).
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is

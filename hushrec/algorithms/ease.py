@@ -21,8 +21,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
 from hushrec.privacy import Bound, Bounded, Budget, Plan
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: As many items as a matrix of 8 bytes an entry has room for in a gibibyte.
 MOST_ITEMS = 11_585

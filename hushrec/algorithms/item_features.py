@@ -10,12 +10,11 @@ worthless ones are not used.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from hushrec.types import Array
 
 # Room for any features, and a safeguard against worthless ones (the benchmark bench_item_features).
 

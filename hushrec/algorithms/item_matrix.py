@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ from scipy.linalg import eigh
 from scipy.special import ndtr
 
 from hushrec.algorithms.ease import item_weights
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 # Chosen with the shares of the item matrix, see private_eigenrec.py.
 

@@ -7,13 +7,13 @@ and the later weeks of a season.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-Array = NDArray[Any]
+from hushrec.types import Array
 
 # What is no limit of floating point was chosen with the constants of private_eigenrec.py.
 

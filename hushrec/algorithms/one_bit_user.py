@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.checks import check_threshold
@@ -27,9 +26,8 @@ from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings, with_ones
 from hushrec.privacy import Budget, Plan
+from hushrec.types import Array
 from hushrec.users import FittedUsers, finite_or_zero, likes
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

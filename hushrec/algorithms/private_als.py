@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms import weekly_als
 from hushrec.algorithms.als_rounds import (
@@ -56,9 +55,8 @@ from hushrec.posterior import (
     wiener_gain,
 )
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
+from hushrec.types import Array
 from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers
-
-Array = NDArray[Any]
 
 # Shares, decays, priors and bounds were chosen in one study (docs/planning.md, "How far to trust it"); limits
 # of size and of floating point are no choice of a study.

@@ -49,9 +49,8 @@ from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sparse_rows import used_columns, weight_sums
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
+from hushrec.types import Array
 from hushrec.users import Users, item_residuals, norms
-
-Array = NDArray[Any]
 
 # Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
 # (`python -m benchmarks.bench_implicit --constants`: Recall is flat about them); shares of the item matrix

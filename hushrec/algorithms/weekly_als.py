@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms.als_rounds import (
     BIAS_SLOPE,
@@ -34,12 +33,12 @@ from hushrec.kalman import Tracked, drift, learned, no_evidence
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.privacy import counted, jointly, positive, signed
+from hushrec.types import Array
 from hushrec.users import FittedUsers
 
 if TYPE_CHECKING:
     from hushrec.algorithms.private_als import PrivateALS
 
-Array = NDArray[Any]
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.1, 0.01, 0.02, 0.26, 0.6

@@ -19,11 +19,11 @@ from hushrec.estimator import Round
 from hushrec.gate import Gate
 from hushrec.kalman import Tracked, no_evidence
 from hushrec.privacy import counted, positive, signed
+from hushrec.types import Array
 
 if TYPE_CHECKING:
     from hushrec.algorithms.private_eigenrec import LikingUsers, PrivateEigenRec
 
-Array = NDArray[Any]
 
 #: Parts of a week's budget: number of users, item weights, sums.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alpha: float) -> float:

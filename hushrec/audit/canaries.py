@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
@@ -23,8 +22,7 @@ from hushrec.privacy import Budget, SystemNoise
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall
 from hushrec.testing import replay, transcript
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-3

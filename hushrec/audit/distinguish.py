@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import mu_lower_bound
@@ -24,8 +23,7 @@ from hushrec.privacy import Budget, Plan, SystemNoise, mu_of_pure, total_mu
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, SeededNoise
 from hushrec.testing import replay, transcript
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-6

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from hushrec.algorithms import Billboard
 from hushrec.audit.bounds import area_under_curve
@@ -25,8 +24,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE
 from hushrec.evaluation.runs import check_run, train
 from hushrec.privacy import Accountant, Budget
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Ratings of a planted user: enough to fit her taste in the control. No study chose it.
 _RATINGS_EACH = 40

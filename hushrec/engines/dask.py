@@ -20,15 +20,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.data import Store
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import threads
 from hushrec.partitioned import Make, Question, add, answer_all
 from hushrec.privacy.statement import library_version
+from hushrec.types import Array
 
-Array = NDArray[Any]
 #: What a task comes to: partial sums, or a word for what went wrong.
 Found = list[Array] | str
 

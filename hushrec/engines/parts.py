@@ -17,7 +17,6 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
 from hushrec.checks import check_numbers
@@ -27,8 +26,7 @@ from hushrec.estimator import Estimator
 from hushrec.gate import LocalGate, PlannedGate
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Bounded, Plan
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: A partition that is lost is made again this many times in a row without a release in between.
 _TRIES = 3

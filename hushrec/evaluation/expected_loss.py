@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
 from hushrec.privacy import Budget
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 TABLE = Path(__file__).with_name("expected_loss.json")
 #: Tastes of the generated users; the first is the expected one, all of them span the interval.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from hushrec.types import Array
+
 #: From how often each user is drawn, shape (n_users,), to the figures, shape (n_figures,).
 Figures = Callable[[Array], Array]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.checks import check_kind, check_listed
 from hushrec.data import Ratings, Store
@@ -23,6 +22,7 @@ from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
 from hushrec.partitioned import Streaming
 from hushrec.serving import Recommender
+from hushrec.types import Array
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -38,8 +38,6 @@ METRICS = ("rmse", "mae", "recall", "ndcg", "map", "mrr", "hit-rate", "coverage"
 DEFAULT_METRICS = ("rmse", "mae", "recall", "ndcg", "coverage")
 #: An item that this many users were recommended is in every bootstrap resample but for a chance of e^-40.
 _SURELY_DRAWN = 40
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.kernels.one_bit import likelihood
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:

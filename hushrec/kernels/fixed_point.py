@@ -9,10 +9,10 @@ hence `LARGEST_COUNT` users stay below ``2 ** 53``.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hushrec.types import Array
 
 #: Steps up to the bound of an entry, as a power of two: for sums of entries, and of products of two of them.
 ENTRY_BITS, FACTOR_BITS = 28, 14
@@ -21,8 +21,6 @@ LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
 #: Norms and weights are computed in float64, within a relative 2^-24 for up to 2^28 terms; what is scaled to
 #: a bound is scaled to this much of it.
 CLIP_MARGIN = 1.0 - 2.0**-22
-
-Array = NDArray[Any]
 
 
 def spacing(bound: float, bits: int = ENTRY_BITS) -> float:

@@ -6,16 +6,15 @@ Entry (a, b), b <= a, of a triangle of order n is number ``a * (a + 1) // 2 + b`
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.types import Array
+
 #: Orders up to this get their eigenpairs from LAPACK, in a third of a second; larger ones, where few are
 #: wanted, from Lanczos iterations, which are about as fast for 8 of them and several times faster for one.
 LARGEST_DIRECT = 1200
-
-Array = NDArray[Any]
 
 
 def frobenius_scale(order: int) -> NDArray[np.float64]:

@@ -5,16 +5,13 @@ Everything is in float64. A row belongs to one thread and is summed in the order
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.fixed_point import CLIP_MARGIN
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:

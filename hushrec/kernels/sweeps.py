@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.least_squares import normal_equations, ridge_solve, solve_rows
+from hushrec.types import Array
 
 #: Rows of a Gramian that are weighted at a time: few MB, whatever the number of users.
 _ROWS_AT_A_TIME = 1 << 13
 #: Memory of the normal equations that are held at a time: 4 MB, which a second-level cache nearly holds.
 _BLOCK_BYTES = 1 << 22
 
-Array = NDArray[Any]
 #: ``indptr, indices, data`` of a sparse matrix.
 CSR = tuple[Array, Array, Array]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import check_csr
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDArray[np.float64]:

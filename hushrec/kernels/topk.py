@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def top_k(

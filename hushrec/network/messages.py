@@ -19,11 +19,10 @@ from functools import cache, cached_property, partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, InputError
+from hushrec.types import Array
 
-Array = NDArray[Any]
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
 #: Characters.
 _LONGEST_NAME = 200

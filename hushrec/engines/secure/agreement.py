@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from numpy.typing import NDArray
-
 from hushrec.billboard import Billboard
 from hushrec.checks import check_numbers, check_users
 from hushrec.data import Domain, Ratings
@@ -30,8 +28,6 @@ from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import check, check_name
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

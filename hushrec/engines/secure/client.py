@@ -16,7 +16,7 @@ import numpy as np
 from hushrec.billboard import Billboard
 from hushrec.data import Ratings
 from hushrec.engines.secure import masks
-from hushrec.engines.secure.agreement import Agreement, Array
+from hushrec.engines.secure.agreement import Agreement
 from hushrec.engines.secure.graph import FAILURE
 from hushrec.engines.secure.identity import Identity, enrolment_words, envelope_part, signed
 from hushrec.engines.secure.messages import (
@@ -36,6 +36,7 @@ from hushrec.network.messages import Kind, Message, Refusal
 from hushrec.network.transport import Connection
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
+from hushrec.types import Array
 
 #: HTTP code for "this release goes on without you".
 LATE = 409

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from hushrec.errors import InputError
 from hushrec.gate import PlannedGate
 from hushrec.privacy import Bounded, Plan
+from hushrec.types import Array
 
-Array = NDArray[Any]
 #: ``total(index, label, integers, noise_sd, steps)``: what integers and noise add up to, as uint64.
 #: An integer stands for so many ``steps``, in which a node's ``noise_sd`` is; an entry each.
 Total = Callable[[int, str, NDArray[np.uint64], Array, Array], NDArray[np.uint64]]

@@ -34,6 +34,7 @@ from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.papers.dpals.projection import project_psd
 from hushrec.posterior import adaptive_weights, level, usable_weights
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
+from hushrec.types import Array
 from hushrec.users import (
     LEVEL_BOUND,
     FittedUsers,
@@ -43,8 +44,6 @@ from hushrec.users import (
     less_user_means,
     user_means,
 )
-
-Array = NDArray[Any]
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells.
 _UNOBSERVED_SHARE = 0.05

@@ -25,9 +25,8 @@ from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
 from hushrec.privacy import Budget, Release
+from hushrec.types import Array
 from hushrec.users import FittedUsers, user_means
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,7 @@ from hushrec.papers.frank_wolfe.centering import CentredUsers
 from hushrec.papers.frank_wolfe.eigensolvers import CovarianceSolver, Eigenpairs, Solver, random_block
 from hushrec.papers.frank_wolfe.frank_wolfe import PrivateSteps
 from hushrec.privacy import Budget
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 @dataclass(frozen=True, kw_only=True)

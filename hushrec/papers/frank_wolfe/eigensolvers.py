@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,9 +27,8 @@ from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows, with_values
 from hushrec.privacy import Accountant, Bound, Bounded, Budget, Plan, counted, positive
+from hushrec.types import Array
 from hushrec.users import outer_product_sum
-
-Array = NDArray[Any]
 
 
 class RowUsers:

@@ -37,8 +37,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
 )
 from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows, top_right_singular
 from hushrec.privacy import Bound, Bounded, Budget, Plan
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: A singular value is not divided by if it is smaller (without noise the residual may vanish).
 _SMALLEST = 1e-12

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.checks import check_choice, check_clips, check_numbers
 from hushrec.data import Domain, Ratings
@@ -22,8 +21,7 @@ from hushrec.kernels.sweeps import ridge_fit
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers
 from hushrec.papers.frank_wolfe.eigensolvers import clipped
 from hushrec.privacy import Bounded, Budget, Plan, counted, jointly, positive, together
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 @dataclass(frozen=True, kw_only=True)

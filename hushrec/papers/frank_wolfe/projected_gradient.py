@@ -30,8 +30,7 @@ from hushrec.kernels.residuals import row_products
 from hushrec.kernels.sparse_rows import clipped_rows
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Numbers of a block of full rows that is held at a time.
 _BLOCK = 1 << 21

@@ -15,8 +15,7 @@ from hushrec.kernels import simd, threads
 from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import shrink
 from hushrec.kernels.symmetric import outer_sums
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def frank_wolfe_rows(

@@ -12,10 +12,8 @@ import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
@@ -23,8 +21,7 @@ from hushrec.network.messages import check_name
 from hushrec.network.transport import Connection
 from hushrec.papers.masked.masking import draw_coefficients, masked, unmasked
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -18,8 +18,7 @@ from scipy.sparse.linalg import svds
 
 from hushrec.kernels.least_squares import solve_rows
 from hushrec.kernels.residuals import predict_pairs, residual_norms
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 _STALLED = 1e-6  # a sweep that lowers the residual by less than this part is the last
 _FIRST_RIDGES = np.geomspace(1.0, 1e-4, 12)  # in units of the least of the leading singular values

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
 from hushrec.privacy.noise import SystemNoise
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def public_key(n_items: int, mask_rank: int, seed: int) -> Array:

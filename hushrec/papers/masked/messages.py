@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from hushrec.network.messages import Array, Floats, Message, Name, array_of, check
+from hushrec.network.messages import Floats, Message, Name, array_of, check
+from hushrec.types import Array
 
 Positions = Annotated[Array, array_of("<i4")]
 _matrix = array_of("<f8", 2)

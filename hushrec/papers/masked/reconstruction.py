@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.errors import InputError
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 #: Ratings that the lattice is built on, unless the mask needs more.
 WINDOW = 40

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from hushrec.checks import check_choice, check_numbers, check_within
 from hushrec.errors import HushrecError, InputError
@@ -32,8 +31,8 @@ from hushrec.papers.masked.completion import (
 )
 from hushrec.papers.masked.masking import column_space, public_key
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
+from hushrec.types import Array
 
-Array = NDArray[Any]
 _LONGEST_WAIT = 1e7  # seconds, which the system's clock can count
 _RANK_ROOM = 30  # beyond the mask's rank, where the rank is estimated
 

@@ -25,9 +25,8 @@ from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
+from hushrec.types import Array
 from hushrec.users import Users, outer_product_sum, unit_weights
-
-Array = NDArray[Any]
 
 #: A released weight is not taken for smaller than this.
 _SMALLEST_WEIGHT = 1e-6

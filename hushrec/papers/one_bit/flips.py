@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,7 @@ from scipy.special import log_ndtr
 
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Bounded, Budget, RandomizedResponse, counted
-
-Array = NDArray[Any]
+from hushrec.types import Array
 
 
 def randomize_labels(

@@ -48,9 +48,8 @@ from hushrec.privacy import (
     Release,
     counted,
 )
+from hushrec.types import Array
 from hushrec.users import Users, likes
-
-Array = NDArray[Any]
 
 MECHANISMS = ("none", "input", "objective", "gradient", "output", "output-published")
 # Weights and sizes were chosen without privacy on the splits of docs/one-bit.md; the rest is limits.
