@@ -1,17 +1,29 @@
 """Formulas as MathML, which browsers show without a script and without a network."""
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
+
+_LOG = logging.getLogger(__name__)
+
+
+def _shown(node: nodes.Element, as_block: bool) -> str:
+    try:
+        return str(tex2mathml(node.astext(), as_block=as_block))
+    except MathError as error:
+        _LOG.warning("the formula %s: %s", node.astext(), error, location=node)
+        return ""
 
 
 def _inline(writer, node):
-    writer.body.append(tex2mathml(node.astext(), as_block=False))
+    writer.body.append(_shown(node, False))
     raise nodes.SkipNode
 
 
 def _block(writer, node):
-    writer.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
+    writer.body.append(f'<div class="formula">{_shown(node, True)}</div>')
     raise nodes.SkipNode
 
 

@@ -102,3 +102,23 @@ def test_what_a_page_starts_ends_with_it():
 @pytest.mark.parametrize("page", sorted((DOCS / "start").glob("*.md")), ids=lambda page: page.stem)
 def test_start_pages_run(page):
     execute.run_page(page.read_text())
+
+
+def test_proofs_write_formulas_as_formulas():
+    """No norm, root, sum or power of a proof stands in plain text or as code; tables of settings may."""
+    formula = re.compile(r"[√‖ᵀ∈∇²⁴⁻]|\bsqrt\(|(?<![\w/])[a-zA-Z0-9]\^|[a-z)] <= ")
+    for page in sorted((DOCS / "proofs").glob("*.md")):
+        text = re.sub(r"```.*?```|\$\$.*?\$\$|\$[^$]*\$", "", page.read_text(), flags=re.S)
+        assert [line for line in text.splitlines() if formula.search(line)] == [], page.name
+
+
+def test_every_formula_is_mathml():
+    latex = pytest.importorskip("docutils.utils.math.latex2mathml")
+    for page in PAGES:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+        blocks = re.findall(r"\$\$(.+?)\$\$", text, flags=re.S)
+        inline = re.findall(
+            r"(?<![\\\w$])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.sub(r"\$\$.+?\$\$", "", text, flags=re.S)
+        )
+        for formula in blocks + inline:
+            latex.tex2mathml(formula)
