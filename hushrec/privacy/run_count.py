@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterator
 from fractions import Fraction
 
-from scipy.optimize import brentq
-
 from hushrec.privacy.exact import Uniform, exp_minus, log
 
 _PRECISION = 192  # bits of the first bounds: 64 that are drawn and 128 beyond, so that few draws need more
@@ -22,6 +20,8 @@ _LEAST_BITS = 64  # of the first mass, so that its relative error is small
 def success_rate(mean_runs: float, shape: float) -> float:
     """Gamma of the law with this mean, a float64 near the solution; the law is that of this very number."""
     target = math.log(mean_runs)
+    from scipy.optimize import brentq  # a sixth of a second to load
+
     return math.exp(brentq(lambda rate: log_mean(rate, shape) - target, -60.0, -1e-9, xtol=1e-14))
 
 
