@@ -23,11 +23,12 @@ SAYS = "Compiling kernels, once after installation"
 
 def timed(words: list[str], folder: Path) -> tuple[float, str]:
     """Wall's or processor's seconds of a command, the fewer, and what it said beside its output."""
+    usual = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "hushrec", *words],
         cwd=folder,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "kernels")},
+        env={**usual, "NUMBA_CACHE_DIR": str(folder / "kernels")},
         capture_output=True,
         text=True,
     )
