@@ -17,6 +17,7 @@ from hushrec.data.store import Partition
 from hushrec.errors import InputError
 from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.progress import progress_bar
 from hushrec.serving import Recommender
 
 #: Inside every file of lists.
@@ -86,7 +87,8 @@ def write_lists(
     parts = _parts(history)
     users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
     schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
-    with _made(target) as made, _bar(progress, history.n_users) as advance, one_blas_thread():
+    bar = progress_bar(progress, history.n_users, "lists (private)", " users")
+    with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
             names = engine.each(_write_there, (history,), (model, made, schema, options))
             for stray in made.glob("*.tmp"):  # of workers that were given up
@@ -151,14 +153,3 @@ def _made(target: Path) -> Iterator[Path]:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _bar(progress: bool, users: int) -> Iterator[Callable[[int], object]]:
-    if not progress:
-        yield lambda count: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=users, desc="lists (private)", unit=" users", unit_scale=True) as bar:
-        yield bar.update

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hushrec.disk import sync_folder
 from hushrec.errors import InputError, ModelFileError
 from hushrec.types import Array
 
@@ -241,7 +242,7 @@ def write_atomically(target: Path, parts: list[Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
@@ -250,16 +251,6 @@ def write_atomically(target: Path, parts: list[Any]) -> None:
         raise InputError(
             f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another path."
         ) from None
-
-
-def _sync(folder: Path) -> None:
-    """Bring a new name in a folder to the disk too."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class _LayoutError(ValueError):

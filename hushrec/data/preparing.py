@@ -34,7 +34,9 @@ from hushrec.data.ratings import Ratings
 from hushrec.data.readers import MARKS, Columns, read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times
+from hushrec.disk import sync_folder
 from hushrec.errors import InputError
+from hushrec.progress import progress_bar
 
 _PARTITION_ROWS = 1 << 21  # about so many rows are cleaned at a time by a thread, in some 200 MB
 _FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
@@ -76,7 +78,8 @@ def prepare(
     options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
     _check_target(target, force)
     chunks, rows = _chunks(source, options, filesystem)
-    with _workspace(target) as folder, _bar(progress, rows) as advance:
+    bar = progress_bar(progress, rows, "preparing (private)", " rows")
+    with _workspace(target) as folder, bar as advance:
         count = partitions or _partition_count(rows)
         marks = _deal_out(chunks, options, folder, count, advance)
         entries = _clean_all(domain, folder, count)
@@ -339,7 +342,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
     )
     (folder / _LOCK).unlink()
     _write(folder / store.MANIFEST, store.manifest_bytes(manifest))
-    _sync(folder)
+    sync_folder(folder)
 
 
 def _put(folder: Path, target: Path) -> None:
@@ -351,7 +354,7 @@ def _put(folder: Path, target: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     else:
         folder.replace(target)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _write(path: Path, content: Any) -> dict[str, Any]:
@@ -364,30 +367,9 @@ def _write(path: Path, content: Any) -> dict[str, Any]:
     return {"file": path.name, "bytes": len(octets), "sha256": hashlib.sha256(octets).hexdigest()}
 
 
-def _sync(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def _spill(number: int) -> str:
     return f"rows-{number:05d}.spill"
 
 
 def _workers() -> int:
     return min(4, os.cpu_count() or 1)
-
-
-@contextlib.contextmanager
-def _bar(progress: bool, rows: int) -> Iterator[Callable[[int], object]]:
-    """Rows that were read, for the curator alone."""
-    if not progress:
-        yield lambda count: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=rows, desc="preparing (private)", unit=" rows", unit_scale=True) as bar:
-        yield bar.update

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from hushrec.disk import sync_folder
 from hushrec.errors import HushrecError, InputError, LedgerError
 from hushrec.privacy.ledger import Entry, Ledger
 from hushrec.privacy.release import Release
@@ -209,7 +210,7 @@ class Journal:
                 os.fsync(file.fileno())
             held = _locked(draft)
             draft.replace(self._header)
-            _sync(self._folder)
+            sync_folder(self._folder)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
@@ -299,7 +300,7 @@ class _Draft:
         os.fsync(self._file.fileno())
         self._file.close()
         self._path.replace(self.target)
-        _sync(self.target.parent)
+        sync_folder(self.target.parent)
         return self._hash.hexdigest()
 
     def discard(self) -> None:
@@ -329,15 +330,6 @@ def _locked(path: Path) -> IO[bytes] | None:
         file.close()
         return None
     return file
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:

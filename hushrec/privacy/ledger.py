@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy._validate import Single, name, shown
@@ -597,12 +598,7 @@ class Ledger(SeasonBook, Single):
                     self.path.hardlink_to(draft)
             except FileExistsError:
                 pass  # another process was first, and its ledger is as good
-            if os.name != "nt":
-                folder = os.open(self.path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            sync_folder(self.path.parent)
         finally:
             draft.unlink(missing_ok=True)
 
