@@ -9,36 +9,24 @@ deletes it or writes all of it anew. Whatever goes wrong raises LedgerError, and
 
 import math
 import os
-import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
-from hushrec.disk import sync_folder
-from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
+from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import schema
-from hushrec.privacy._validate import Single, name, shown
+from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
-from hushrec.privacy.budget import Budget, Cost, composed_epsilon, guarantee
+from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
+from hushrec.privacy.ledger_file import Charge, Dataset
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.season_book import SeasonBook
 
 _RUN = "dataset = ? AND run = ?"
-
-
-@dataclass(frozen=True)
-class Charge:
-    """The cost of one recorded release."""
-
-    mu: float
-    epsilon: float | None
-    failure: float
 
 
 @dataclass(frozen=True)
@@ -101,15 +89,6 @@ class LedgerSummary:
         return cls(**{each.name: entry[each.name] for each in fields(cls)} | {"budget": budget})
 
 
-class _Dataset(NamedTuple):
-    """What the ledger knows of a data set beside its charges."""
-
-    unit: str
-    relation: str
-    budget: Budget | None
-    closed: bool = False
-
-
 class Entry(NamedTuple):
     """A numbered charge of a run, where its noisy value is kept, if it is, and what was released."""
 
@@ -158,7 +137,7 @@ def default_path() -> Path:
     return state / "hushrec" / "ledger.sqlite"
 
 
-class Ledger(SeasonBook, Single):
+class Ledger(SeasonBook):
     """A file of charges, shared by runs and processes.
 
     Parameters
@@ -183,26 +162,6 @@ class Ledger(SeasonBook, Single):
     >>> round(ledger.summary("shop", 1e-6).epsilon, 2)         # two runs of epsilon 1
     1.45
     """
-
-    busy_timeout = 30.0
-    """Seconds to wait for another process before giving up."""
-
-    _instead = "open its file where it is needed, with Ledger(path)"
-
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"path must be the path of a ledger, not {shown(path)}.")
-        self.path = Path(path).expanduser().absolute()
-        self._verified = (0, schema.GENESIS)
-        with self._errors():
-            if not self.path.exists():
-                if not create:
-                    raise LedgerError(f"There is no ledger at {self.path}; check the path.")
-                self._create()
-            self._migrate()
-        with self._transaction("DEFERRED") as connection:
-            if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
 
     def open_dataset(self, dataset: str, budget: Budget) -> None:
         """Give a data set a budget that all its runs share, or lower the one it has.
@@ -246,7 +205,7 @@ class Ledger(SeasonBook, Single):
                     f'Data set "{dataset}" has been charged {spent} already, past a budget of {budget}; '
                     "declare at least that."
                 )
-            self._put_dataset(connection, dataset, _Dataset(budget.unit, budget.relation, budget))
+            self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, budget))
 
     def close_dataset(self, dataset: str) -> None:
         """Allow no further charge to a data set, for good.
@@ -312,7 +271,7 @@ class Ledger(SeasonBook, Single):
                     "is made once only."
                 )
             if self._dataset(connection, dataset) is None:
-                self._put_dataset(connection, dataset, _Dataset(release.unit, release.relation, None))
+                self._put_dataset(connection, dataset, Dataset(release.unit, release.relation, None))
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
@@ -416,202 +375,3 @@ class Ledger(SeasonBook, Single):
             mu = total_mu(charge.mu for charge in together)
             summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
         return summaries
-
-    def _check(
-        self,
-        connection: sqlite3.Connection,
-        dataset: str,
-        releases: tuple[Release, ...],
-        failure: float = 0.0,
-    ) -> None:
-        if not releases:
-            return
-        name("dataset", dataset)
-        budget = self._open_to(connection, dataset, releases[0].unit, releases[0].relation)
-        if budget is None:
-            return
-        charges = self._charges(connection, "dataset = ?", (dataset,))
-        costs: list[Cost] = [*charges, *releases, Charge(0.0, 0.0, failure)]
-        budget.check_reserve(costs)
-        if not budget.allows(costs):
-            total = composed_epsilon(costs, budget.delta)
-            raise BudgetError(
-                f'This would bring data set "{dataset}" to {budget.spell(total)} over all its runs, past its '
-                f"budget of {budget} in the ledger {self.path}; {budget.left(charges)}."
-            )
-
-    @staticmethod
-    def _dataset(connection: sqlite3.Connection, dataset: str) -> _Dataset | None:
-        row = connection.execute("SELECT * FROM datasets WHERE name = ?", (dataset,)).fetchone()
-        if row is None:
-            return None
-        _, unit, relation, epsilon, delta, failure, closed = row
-        budget = None if epsilon is None else Budget(epsilon, delta, unit, relation, failure)
-        return _Dataset(unit, relation, budget, closed != 0)
-
-    def _known(self, connection: sqlite3.Connection, dataset: str) -> _Dataset:
-        """A data set that must be there."""
-        known = self._dataset(connection, dataset)
-        if known is None:
-            names = [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
-            listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
-            raise InputError(f'The ledger has no data set "{dataset}"{listed}.')
-        return known
-
-    def _open_to(
-        self, connection: sqlite3.Connection, dataset: str, unit: str, relation: str
-    ) -> Budget | None:
-        """The budget of a data set, if it has one; refuse another unit or relation, and a closed one."""
-        known = self._dataset(connection, dataset) or _Dataset(unit, relation, None)
-        if (known.unit, known.relation) != (unit, relation):
-            raise InputError(
-                f'Data set "{dataset}" of the ledger counts unit {known.unit!r} and relation'
-                f" {known.relation!r}; {unit!r} and {relation!r} cannot be added to them: use the same, or"
-                " another data-set name."
-            )
-        if known.closed:
-            raise BudgetError(
-                f'Data set "{dataset}" was closed in the ledger {self.path}: nothing more is charged to it.'
-            )
-        return known.budget
-
-    @staticmethod
-    def _put_dataset(connection: sqlite3.Connection, name: str, known: _Dataset) -> None:
-        budget = known.budget
-        limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
-        row = (name, known.unit, known.relation, *limits, int(known.closed))
-        connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        Ledger._seal(connection)
-
-    @staticmethod
-    def _seal(connection: sqlite3.Connection) -> None:
-        """Bring the head to what is no charge."""
-        connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
-
-    @staticmethod
-    def _charged(connection: sqlite3.Connection, dataset: str, run: str, step: int | None) -> bool:
-        where = "dataset = ? AND run = ? AND step = ?"  # no step equals NULL
-        row = connection.execute(f"SELECT 1 FROM charges WHERE {where}", (dataset, run, step)).fetchone()
-        return row is not None
-
-    @staticmethod
-    def _charges(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[Charge]:
-        rows = connection.execute(f"SELECT mu, epsilon, failure FROM charges WHERE {where}", values)
-        return [Charge(*row) for row in rows]
-
-    def _verify(self, connection: sqlite3.Connection) -> None:
-        """Follow the chain from the last verified charge to the head."""
-        changed = LedgerError(
-            f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
-        )
-        count, previous = self._verified
-        if count:
-            row = connection.execute("SELECT hash FROM charges WHERE id = ?", (count,)).fetchone()
-            if row != (previous,):
-                raise changed
-        for row in connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,)):
-            count += 1
-            if row[0] != count or row[-2] != previous or row[-1] != schema.digest(row[:-1]):
-                raise changed
-            previous = row[-1]
-        orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
-        if (
-            connection.execute("SELECT * FROM head").fetchall()
-            != [(count, previous, schema.tables(connection))]
-            or connection.execute("SELECT COUNT(*) FROM charges").fetchone() != (count,)
-            or connection.execute(orphans).fetchone() != (0,)
-        ):
-            raise changed
-        self._verified = (count, previous)
-
-    @contextmanager
-    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
-        """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
-        with self._errors():
-            connection = self._connect()
-            try:
-                connection.execute(f"BEGIN {kind}")
-                self._verify(connection)
-                yield connection
-                connection.execute("COMMIT")
-            finally:
-                connection.close()  # rolls back what was not committed
-
-    def _migrate(self) -> None:
-        """Bring a ledger of schema 3 to this one, all of it or nothing."""
-        connection = self._connect(older=True)
-        try:
-            if schema.version_of(connection) == schema.VERSION:
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            if schema.version_of(connection) != schema.VERSION:  # of two processes the second finds it done
-                if not schema.migrate(connection):
-                    raise LedgerError(
-                        f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
-                    )
-                connection.execute("COMMIT")
-        finally:
-            connection.close()
-
-    def _connect(self, *, older: bool = False) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self.path))}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
-        try:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")
-            version = schema.version_of(connection)
-            if version != schema.VERSION and not (older and version == 3):
-                raise LedgerError(
-                    f"{self.path} is not a ledger, or was cut short; check the path."
-                    if version == 0
-                    else f"The ledger {self.path} has schema {version}, and this version of hushrec reads 3"
-                    f" and {schema.VERSION}; use it with the version that wrote it."
-                )
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _create(self) -> None:
-        """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
-        if Path(f"{self.path}-wal").exists():
-            raise LedgerError(
-                f"The ledger {self.path} is gone but its write-ahead log is there; restore it or remove both."
-            )
-        if not self.path.parent.exists():
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        try:
-            connection = sqlite3.connect(draft, isolation_level=None)
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("BEGIN")
-                schema.create(connection)
-                connection.execute("COMMIT")
-            finally:
-                connection.close()
-            try:
-                if os.name == "nt":
-                    draft.rename(self.path)
-                else:
-                    self.path.hardlink_to(draft)
-            except FileExistsError:
-                pass  # another process was first, and its ledger is as good
-            sync_folder(self.path.parent)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn every failure of the file into a LedgerError with one sentence."""
-        try:
-            yield
-        except HushrecError:
-            raise
-        except (sqlite3.Error, OSError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise LedgerError(
-                f"The ledger {self.path} could not be used ({reason}), so nothing was released; check the "
-                "file and its folder."
-            ) from error

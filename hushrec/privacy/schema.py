@@ -66,6 +66,16 @@ def append(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[int, s
     return count + 1, head
 
 
+def chained(rows: Iterable[tuple[Any, ...]], count: int, previous: str) -> tuple[int, str] | None:
+    """The head after charges that follow one of that number and hash; None where the chain breaks."""
+    for row in rows:
+        count += 1
+        if row[0] != count or row[-2] != previous or row[-1] != digest(row[:-1]):
+            return None
+        previous = row[-1]
+    return count, previous
+
+
 def version_of(connection: sqlite3.Connection) -> int:
     """Schema of a ledger; 0 of a file that is none."""
     application, version = (
@@ -82,12 +92,8 @@ def migrate(connection: sqlite3.Connection) -> bool:
     """
     charges = connection.execute("SELECT * FROM charges ORDER BY id").fetchall()
     datasets = connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()
-    previous = GENESIS
-    for number, row in enumerate(charges, 1):
-        if row[0] != number or row[-2] != previous or row[-1] != digest(row[:-1]):
-            return False
-        previous = row[-1]
-    if connection.execute("SELECT * FROM head").fetchall() != [(len(charges), previous, digest(datasets))]:
+    head = chained(charges, 0, GENESIS)
+    if head is None or connection.execute("SELECT * FROM head").fetchall() != [(*head, digest(datasets))]:
         return False
     for table in ("charges", "datasets", "head"):
         connection.execute(f"DROP TABLE {table}")

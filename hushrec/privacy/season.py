@@ -19,8 +19,7 @@ from hushrec.privacy.budget import Budget, Cost
 #: What every statement of a season says of users who leave, whether or not anybody did.
 LEAVING = (
     "A training uses the rows that it is given, so from the week after a user leaves on nothing uses hers."
-    " What"
-    " models of earlier weeks hold of her stays in them and in what was learned from them, within this"
+    " What models of earlier weeks hold of her stays in them and in what was learned from them, within this"
     " promise."
 )
 
@@ -85,8 +84,7 @@ class Season:
         if week >= self.weeks:
             raise BudgetError(
                 f"Season {shown(self.name)} is spent: all of its {self.weeks} weeks were run; open another"
-                " one,"
-                " whose budget adds to this one's."
+                " one, whose budget adds to this one's."
             )
         spent = total_mu(cost.mu for cost in costs)
         if spent**2 > self.mu(week) ** 2 * (1 + ROUNDING):
@@ -113,8 +111,7 @@ class Season:
         later = self.fraction(1)
         return (
             f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {self.first_share:.3g} of mu"
-            " squared,"
-            f" each later week {later:.3g}"
+            f" squared, each later week {later:.3g}"
         )
 
 

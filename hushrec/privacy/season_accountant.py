@@ -101,8 +101,7 @@ class SeasonAccountant(Accountant):
         if week is None:
             raise InputError(
                 "This model was not trained in a season; open one with hushrec season open and train its"
-                " first"
-                " model with hushrec train --season."
+                " first model with hushrec train --season."
             )
         options = {"dataset": week.dataset} | options
         return cls(week.season, after, ledger=ledger, skip=skip, **options)

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy import schema
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost
+from hushrec.privacy.ledger_file import Charge, Dataset, LedgerFile
+from hushrec.privacy.release import Release
 from hushrec.privacy.season import Season, SeasonSummary, Week, together
 
-if TYPE_CHECKING:
-    from hushrec.privacy.ledger import Charge
-    from hushrec.privacy.release import Release
 
-
-class SeasonBook:
+class SeasonBook(LedgerFile):
     """What a ledger does with seasons; each of its methods is one transaction.
 
     A week's charges count in its season's budget, in the week's slice of it, and in the data set's budget.
     """
-
-    path: Path
 
     def open_season(self, dataset: str, season: Season, *, add_up: bool = False) -> None:
         """Give a data set a season.
@@ -72,13 +64,12 @@ class SeasonBook:
                     f" {budget}"
                     " beside what was charged or promised; declare a smaller one."
                 )
-            if connection.execute("SELECT 1 FROM datasets WHERE name = ?", (dataset,)).fetchone() is None:
-                row: tuple[Any, ...] = (dataset, budget.unit, budget.relation, None, None, 0.0, 0)
-                connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            if self._dataset(connection, dataset) is None:
+                self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, None))
             limits = (budget.epsilon, budget.delta, budget.failure)
             row = (dataset, season.name, season.weeks, season.first_share, *limits, 0)
             connection.execute("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
+            self._seal(connection)
 
     def close_season(self, dataset: str, season: str) -> None:
         """Allow no further week of a season, for good."""
@@ -86,7 +77,7 @@ class SeasonBook:
             self._season(connection, dataset, season)
             where = "dataset = ? AND name = ?"
             connection.execute(f"UPDATE seasons SET closed = 1 WHERE {where}", (dataset, season))
-            connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
+            self._seal(connection)
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
         """All seasons of a data set, in the order in which they were opened."""
@@ -130,30 +121,26 @@ class SeasonBook:
         if found.season != week.season:
             raise InputError(
                 f"Season {called} is another one in the ledger {self.path}: there it is {found.season}, with"
-                " a"
-                f" budget of {found.season.budget}; use the ledger in which the model's season was opened."
+                f" a budget of {found.season.budget}; use the ledger in which the model's season was opened."
             )
         if found.closed:
             raise BudgetError(f"Season {called} was closed: nothing more is charged to it.")
         if after is not None and not self._wrote(connection, after):
             raise InputError(
                 f"This model's week {after.number} of season {called} is not in the ledger {self.path}: use"
-                " the"
-                " ledger that it was charged to."
+                " the ledger that it was charged to."
             )
         mine = self._charges_of(connection, week.dataset, week.season.name, week.run)
         begun = found.begun - bool(mine)
         if begun > week.number or (made is not None and len(mine) != made):
             raise BudgetError(
                 f"Week {week.number} of season {called} was run already; go on from the model that it wrote,"
-                " or"
-                " with --skip-week if it was cut short, which leaves its slice unspent."
+                " or with --skip-week if it was cut short, which leaves its slice unspent."
             )
         if begun < week.number:
             raise InputError(
                 f"The ledger {self.path} has seen {begun} weeks of season {called}, so week {week.number}"
-                " cannot"
-                " be next; use the ledger that the season's weeks were charged to."
+                " cannot be next; use the ledger that the season's weeks were charged to."
             )
         week.season.check_week(week.number, [*mine, *releases])
 
@@ -206,32 +193,6 @@ class SeasonBook:
     def _outside(self, connection: sqlite3.Connection, dataset: str) -> list[Charge]:
         """Charges of a data set that belong to no season."""
         return self._charges(connection, "dataset = ? AND season IS NULL", (dataset,))
-
-    # what the ledger brings
-
-    def _transaction(self, kind: str) -> AbstractContextManager[sqlite3.Connection]:
-        raise NotImplementedError
-
-    def _open_to(
-        self, connection: sqlite3.Connection, dataset: str, unit: str, relation: str
-    ) -> Budget | None:
-        raise NotImplementedError
-
-    def _known(self, connection: sqlite3.Connection, dataset: str) -> Any:
-        raise NotImplementedError
-
-    def _check(
-        self,
-        connection: sqlite3.Connection,
-        dataset: str,
-        releases: tuple[Release, ...],
-        failure: float = 0.0,
-    ) -> None:
-        raise NotImplementedError
-
-    @staticmethod
-    def _charges(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[Charge]:
-        raise NotImplementedError
 
 
 class _Whole:

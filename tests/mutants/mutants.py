@@ -770,7 +770,7 @@ def budget_lowered_in_mu(self: Ledger, dataset: str, budget: Budget) -> None:
         current = self._open_to(connection, dataset, budget.unit, budget.relation)
         if current is not None and current.mu < budget.mu:
             raise BudgetError("neither its epsilon nor its delta can be raised")
-        self._put_dataset(connection, dataset, ledger_module._Dataset(budget.unit, budget.relation, budget))
+        self._put_dataset(connection, dataset, ledger_module.Dataset(budget.unit, budget.relation, budget))
 
 
 def bounded_shown(self: Bounded) -> str:
