@@ -177,6 +177,7 @@ class FittedUsers(Users):
         bound = unit * clip
         matrix = self._clipped_residuals(items, bound, spacing(bound))
         sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
+        sums = sums.astype(np.float64)  # of nobody NumPy makes integers
         return Bounded(sums, signed(bound), scale=1 / unit, step=spacing(bound))
 
     def item_sums(

@@ -137,6 +137,23 @@ def test_one_user_moves_a_week_by_no_more_than_its_sensitivity(model, relation):
     assert sum(moved > 0.5 for moved in most.values()) > len(most) / 3
 
 
+@everywhere
+def test_what_nobody_adds_has_the_shape_and_type_of_what_many_add(model):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), _moved(first, DATA.domain, False)
+    released, kinds = contributions(model, WEEKS[1], last, plan)[0], []
+
+    class Kinds(LocalGate):
+        def release(self, label, bounded):
+            kinds[-1].append((label, bounded._take().shape, bounded._take().dtype))
+            return released[label].copy()
+
+    for rows in (WEEKS[1], users()):
+        kinds.append([])
+        model.go_on(model.users(rows), Kinds(Accountant(BUDGET, noise=SeededNoise(0)), plan), last)
+    assert kinds[0] == kinds[1]
+
+
 def with_user(rows, ratings):
     """Those rows and one user more."""
     names = list(rows.domain.items)
@@ -162,13 +179,15 @@ def test_weeks_on_the_same_users_lead_to_what_one_shot_has():
 
 
 @everywhere
-def test_a_store_gives_the_week_of_the_memory(model, tmp_path):
-    """Killed: what users were told of a week's items changes after they were told it."""
+@pytest.mark.parametrize("rows", [WEEKS[1], users((0, 1)), users()], ids=["many", "one", "nobody"])
+def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
+    """Killed: what users were told of a week's items changes after they were told it; a partition of nobody,
+    whose sums are of another type, ends the week."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    store = Ratings.prepare(WEEKS[1], tmp_path / "week-1.store", DATA.domain, partitions=3)
+    store = Ratings.prepare(rows, tmp_path / "week-1.store", DATA.domain, partitions=3)
     one, other = (
-        first.continue_training(rows, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
-        for rows in (WEEKS[1], store)
+        first.continue_training(each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+        for each in (rows, store)
     )
     for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
         assert all(np.array_equal(found[name], expected[name]) for name in expected)

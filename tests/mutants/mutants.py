@@ -338,6 +338,18 @@ def stream_goes_on_without_noise(monkeypatch: Any) -> None:
     monkeypatch.setattr(parts.Meeting, "_released", without_noise)
 
 
+def sums_of_nobody_are_integers(monkeypatch: Any) -> None:
+    item_residuals = FittedUsers.item_residuals
+
+    def wrong(self: FittedUsers, *released: Any) -> Bounded:
+        found = item_residuals(self, *released)
+        if not self._ratings.n_users:
+            found._values = found._values.astype(np.int64)
+        return found
+
+    monkeypatch.setattr(FittedUsers, "item_residuals", wrong)
+
+
 def ridge_by_number_of_users(monkeypatch: Any) -> None:
     fit = FittedUsers.fit
 
@@ -1739,8 +1751,16 @@ MUTANTS = [
         set_to(partitioned, "deepcopy", lambda call: call),
         Killer(
             test_continuing.test_a_store_gives_the_week_of_the_memory,
-            {"model": test_continuing.ALS},
+            {"model": test_continuing.ALS, "rows": test_continuing.WEEKS[1]},
             ("tmp_path",),
+        ),
+    ),
+    Mutant(
+        "sums of nobody are integers",
+        sums_of_nobody_are_integers,
+        Killer(
+            test_continuing.test_what_nobody_adds_has_the_shape_and_type_of_what_many_add,
+            {"model": test_continuing.ALS},
         ),
     ),
 ]

@@ -1,0 +1,210 @@
+"""B, for what takes several commands: stores, weeks of a season, a training that is cut short and resumed.
+
+As in test_end_to_end.py: the noisy releases of one world are played to another that differs in one user, and
+whatever leaves the process must be the same. A store itself is private, and so is what `prepare` prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hushrec.cli import run
+from hushrec.data.store import PRIVATE_STORE
+from hushrec.errors import InputError
+from tests.endtoend.seen import leaves_the_same
+from tests.endtoend.test_end_to_end import CASES, SOME
+from tests.endtoend.worlds import FORMATS, domain_words, pair, write
+
+MODELS = ("both", "item-bias", "private-eigenrec", "private-als", "popular")
+Case = tuple[str, str, str]
+PROMISE = ["--epsilon", "8", "--delta", "1e-6"]
+
+
+class _Noon(datetime):
+    """It is always noon, so that hashes in which the time is can be compared."""
+
+    @classmethod
+    def now(cls, tz: object = None) -> datetime:
+        return datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def every_time_alike(act: Callable[[], object]) -> Callable[[], object]:
+    """What is random or of the time by design is the same: names of runs, time stamps."""
+
+    def again() -> object:
+        names = itertools.count(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hushrec.privacy.ledger.datetime", _Noon)
+            patch.setattr("hushrec.privacy.journal.datetime", _Noon)
+            random_bytes = SimpleNamespace(urandom=lambda n: next(names).to_bytes(n), getpid=os.getpid)
+            patch.setattr("hushrec.privacy.accountant.os", random_bytes)
+            return act()
+
+    return again
+
+
+def in_turn(*lines: list[str]) -> Callable[[], list[int]]:
+    """The exit codes of several commands."""
+    return every_time_alike(lambda: [run(line) for line in lines])
+
+
+def ratings(place: Path, number: int, case: Case, week: int = 0) -> list[str]:
+    """One of two files of a week that differ in a user, who is in every week; words that read it."""
+    kind, change, rows = case
+    both = pair(kind, change, rows, False, random.Random(f"{case}, {week}"))
+    folder = place / f"week-{week}"
+    folder.mkdir()
+    path, *words = write(folder / FORMATS[kind], kind, both[number], False)
+    return [f"week-{week}/{path}", *words]
+
+
+def prepared(place: Path, number: int, case: Case, name: str, week: int = 0, *more: str) -> str:
+    """A store of such a file; of how many partitions must not show."""
+    declared = domain_words(place, case[0], False)
+    line = ["prepare", *ratings(place, number, case, week), *declared, *more, "--out", str(place / name)]
+    shown = io.StringIO()
+    with contextlib.chdir(place), contextlib.redirect_stdout(shown):
+        assert run([*line, "--partitions", str(1 + 2 * number)]) == 0
+    assert PRIVATE_STORE in shown.getvalue()
+    return name
+
+
+# stores
+
+
+def check_store(case: Case, model: str, folder: Path) -> None:
+    def world(place: Path, number: int):
+        store = prepared(place, number, case, "shop.store")
+        return in_turn(["train", store, "--model", model, *PROMISE, "--out", "model.hush"])
+
+    seen = leaves_the_same(folder, world, terminal=True)
+    assert seen.code == [0], seen
+
+
+@pytest.mark.parametrize("case, model", list(zip(SOME, MODELS)), ids=str)
+def test_a_store(case, model, tmp_path):
+    check_store(case, model, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", MODELS)
+def test_a_store_at_length(model, tmp_path):
+    for number, case in enumerate([*CASES, *SOME]):
+        check_store(case, model, tmp_path / str(number))
+
+
+# weeks
+
+
+def check_weeks(case: Case, model: str, folder: Path, *more: str, store: bool = False) -> None:
+    """Three weeks, in the last of which the catalogue is another one."""
+
+    def world(place: Path, number: int):
+        declared = domain_words(place, case[0], False)
+        others = [f"{n}\n" for n in range(1, 100) if n != 5] + ["new\n"]
+        (place / "others.txt").write_text("".join(others), encoding="utf-8")
+        weeks = [ratings(place, number, case, week) for week in (0, 1, 2)]
+        if store:
+            timed = ["--times"] * bool(more)
+            weeks[1] = [prepared(place, number, case, "week-3.store", 3, *timed)]
+        opened = ["season", "open", *PROMISE, "--weeks", "9"]
+        first = ["train", *weeks[0], "--model", model, "--season", "1", *PROMISE, *declared]
+        first += ["--out", "0.hush"]
+        second = ["retrain", "0.hush", *weeks[1], *more, "--verbose", "--out", "1.hush"]
+        third = ["retrain", "1.hush", *weeks[2], "--catalogue", "others.txt", "--retire", "--json"]
+        third += ["--out", "2.hush"]
+        return in_turn(opened, first, second, third, ["season", "show"])
+
+    seen = leaves_the_same(folder, world, terminal=True)
+    assert seen.code == [0] * 5, seen
+    assert {"0.hush", "1.hush", "2.hush"} < set(seen.files)
+
+
+@pytest.mark.parametrize("case, model", list(zip(SOME[::-1], MODELS)), ids=str)
+def test_the_weeks_of_a_season(case, model, tmp_path):
+    check_weeks(case, model, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", MODELS)
+def test_the_weeks_of_a_season_at_length(model, tmp_path):
+    for number, case in enumerate([*CASES, *SOME]):
+        check_weeks(case, model, tmp_path / str(number), store=bool(number % 2))
+
+
+@pytest.mark.parametrize("since", ["0", "2026-01-01"])
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("rows", ["ordinary", "nothing"])
+def test_a_window(since, store, rows, tmp_path):
+    """Killed: whether anybody has a row in the window, or in the store, told by the exit code."""
+    kind = ("movielens-dat", "alone", rows)
+    more = ["--since", since, *([] if store else ["--format", "movielens-dat"])]
+    check_window(kind, tmp_path, more, store)
+
+
+def check_window(case: Case, folder: Path, more: list[str], store: bool) -> None:
+    def world(place: Path, number: int):
+        declared = domain_words(place, case[0], False)
+        read = (
+            [prepared(place, number, case, "s", 1, "--times")] if store else ratings(place, number, case, 1)
+        )
+        (place / "week-0.csv").write_text("user,item,rating\nu,1,3\nv,2,4\n", encoding="utf-8")
+        opened = ["season", "open", *PROMISE, "--weeks", "9"]
+        first = ["train", "week-0.csv", "--model", "popular", "--season", "1", *PROMISE, *declared]
+        return in_turn(
+            opened, [*first, "--out", "0.hush"], ["retrain", "0.hush", *read, *more, "--out", "1.hush"]
+        )
+
+    seen = leaves_the_same(folder, world)
+    assert seen.code == [0, 0, 0], seen
+
+
+# a training that is cut short
+
+
+def check_resume(case: Case, model: str, folder: Path, *, resumed: bool) -> None:
+    """What lies on the disk in between is a function of what was released, and so is what comes of it."""
+
+    def world(place: Path, number: int):
+        declared = domain_words(place, case[0], False)
+        line = ["train", *ratings(place, number, case), "--model", model, *PROMISE, *declared]
+        line += ["--out", "model.hush"]
+
+        def act() -> list[int]:
+            def no_room(*_: object) -> None:
+                raise InputError("there is no room.")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("hushrec.billboard.Billboard.save", no_room)
+                first = run(line)
+            return [first, run([*line, "--resume"])] if resumed else [first]
+
+        return every_time_alike(act)
+
+    seen = leaves_the_same(folder, world, terminal=True)
+    assert seen.code == ([1, 0] if resumed else [1]), seen
+    assert any(".trainings/" in name for name in seen.files) != resumed
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("case, model", [*zip(SOME[:2], MODELS), (SOME[2], "dpals")], ids=str)
+def test_a_training_that_is_cut_short(case, model, resumed, tmp_path):
+    check_resume(case, model, tmp_path, resumed=resumed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("model", [*MODELS, "dpals"])
+def test_a_training_that_is_cut_short_at_length(model, resumed, tmp_path):
+    for number, case in enumerate([*CASES, *SOME]):
+        check_resume(case, model, tmp_path / str(number), resumed=resumed)
