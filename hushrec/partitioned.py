@@ -22,12 +22,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hushrec.data import Domain, Ratings, Store
+from hushrec.data.store import joined
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.privacy import Bounded
 from hushrec.types import Array
 from hushrec.users import Users
 
+#: Blocks are answered together up to so many ratings an item, and each thread answers so many times at least.
+_RATINGS_AN_ITEM, _SHARES = 64, 4
 #: Makes the private side of some users' rows: an estimator's method `users`.
 Make = Callable[[Ratings], Any]
 
@@ -104,19 +107,29 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
         Each reads its rows when it is called, and they are dropped after their answer.
     question : Question
     """
+    blocks = list(blocks)
     waiting, lock = iter(blocks), threading.Lock()
+    most = max(1, len(blocks) // (_SHARES * threads.count()))
+
+    def together() -> list[Ratings]:
+        """The rows of the next block, and of more where items are many: each answer costs a table of them."""
+        rows: list[Ratings] = []
+        while len(rows) < most and sum(each.n_ratings / _RATINGS_AN_ITEM / each.n_items for each in rows) < 1:
+            with lock:
+                read = next(waiting, None)
+            if read is None:
+                break
+            rows.append(read())
+        return rows
 
     def work() -> list[Array] | None:
         nonlocal waiting
         totals: list[Array] | None = None
         try:
             with threads.limit(1):
-                while True:
-                    with lock:
-                        read = next(waiting, None)
-                    if read is None:
-                        return totals
-                    totals = add(totals, answer(make, read(), question))
+                while rows := together():
+                    totals = add(totals, answer(make, joined(rows[0].domain, rows), question))
+                return totals
         except BaseException:
             with lock:
                 waiting = iter(())  # nobody begins another block

@@ -95,13 +95,12 @@ class Users:
         """
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
-        no_factors = np.zeros((ratings.n_users, 1)), np.zeros((ratings.n_items, 1))
-        norms = weight * residual_norms(*csr(ratings.matrix), *no_factors, row_offset=means)
-        weight = weight * clip_factor(norms, bound)
-        ones, zero = np.ones((ratings.n_users, 1)), np.zeros((ratings.n_items, 1))
-        sums = item_residuals(ratings.matrix, ones, zero, offset=means, weight=weight, step=step)
+        constant = np.zeros((ratings.n_users, 0)), np.zeros((ratings.n_items, 0))
+        sums, shrink = item_residuals(
+            ratings.matrix, *constant, offset=means, weight=weight, bound=bound, step=step
+        )
         deviations = Bounded(sums[:, 0], signed(bound), scale=1 / bound, step=step)
-        return deviations, _item_weights(ratings, weight)
+        return deviations, _item_weights(ratings, weight * shrink)
 
     def spreads(self) -> Bounded:
         """Sums over users of the variance of her ratings about her own mean, and of the square of that mean
@@ -166,10 +165,7 @@ class FittedUsers(Users):
 
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
         """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
-        users = self._fitted
-        constant = BiasedFactors.joined(np.ones_like(users), users).table
-        no_factors = BiasedFactors.joined(np.zeros_like(items), items).table
-        sums, _ = self._residual_sums(no_factors, constant, math.inf, unit * clip)
+        sums, _ = self._residual_sums(items, self._fitted, math.inf, unit * clip)
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
@@ -242,30 +238,25 @@ class FittedUsers(Users):
     def _residual_sums(
         self, items: Array, users: Array, user_norm: float, clip: float
     ) -> tuple[Array, Array]:
-        """Exact sums over users: of weighted residuals times factors, and of the factors' outer products."""
-        model, offsets = BiasedFactors(items), BiasedFactors(users).biases
-        factors = BiasedFactors(users).factors.astype(np.float64)
-        level, lengths = model.biases + self._center, norms(factors)
+        """Exact sums over users: of weighted residuals times factors, and of the factors' outer products.
+
+        Without factors a constant 1 stands for them.
+        """
+        model, factors = BiasedFactors(items), BiasedFactors(users).factors.astype(np.float64)
+        level = model.biases + self._center
+        lengths = norms(factors) if factors.shape[1] else np.ones(len(users))
         within = np.ones(len(users)) if math.isinf(user_norm) else clip_factor(lengths, user_norm)
-        shrink = within**2
-        if math.isfinite(clip):
-            residuals = self._user_weight * residual_norms(
-                *csr(self._rows.matrix),
-                factors,
-                model.factors,
-                row_offset=offsets,
-                col_offset=level,
-                col_weight=self._item_weight,
-            )
-            shrink = np.minimum(shrink, clip_factor(residuals * lengths, clip))
-        sums = item_residuals(
+        sums, shrink = item_residuals(
             self._rows.matrix,
             factors,
             model.factors,
-            offset=offsets,
-            weight=self._user_weight * shrink,
+            offset=BiasedFactors(users).biases,
+            weight=self._user_weight,
             level=level,
             item_weight=self._item_weight,
+            reach=lengths,
+            shrink=within**2,
+            bound=clip,
             step=spacing(clip),
         )
         present = np.sqrt(shrink * (self._user_weight > 0))
@@ -383,11 +374,16 @@ def item_residuals(
     offset: Array | None = None,
     level: Array | None = None,
     item_weight: Array | None = None,
+    reach: Array | None = None,
+    shrink: Array | None = None,
+    bound: float = math.inf,
     step: float,
-) -> Array:
+) -> tuple[Array, Array]:
     """Every item's sum of weighted residuals times user factors, multiples of a step; shape (n_items, rank).
 
-    Without a step, which takes a budget without privacy, floating-point sums in the order of the users.
+    And the factor, at most ``shrink``, by which a user's weights were brought to the bound. Factors may have
+    no columns, as in :func:`~hushrec.kernels.residuals.added_residuals`. Without a step, which takes a budget
+    without privacy, floating-point sums in the order of the users, and no bound.
     """
     if step:
         return added_residuals(
@@ -398,17 +394,23 @@ def item_residuals(
             col_offset=level,
             row_weight=weight,
             col_weight=item_weight,
+            row_reach=reach,
+            row_shrink=shrink,
+            bound=bound * CLIP_MARGIN,
             step=step,
         )
-    return residual_sums(
+    shrink = np.ones(len(users)) if shrink is None else shrink
+    users = users if users.shape[1] else np.ones((len(users), 1))
+    sums = residual_sums(
         *csr(matrix.T.tocsr()),
-        items,
+        items if items.shape[1] else np.zeros((len(items), users.shape[1])),
         users,
         row_offset=level,
         col_offset=offset,
         row_weight=item_weight,
-        col_weight=weight,
+        col_weight=weight * shrink,
     )
+    return sums, shrink
 
 
 def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:

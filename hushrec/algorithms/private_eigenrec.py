@@ -462,8 +462,8 @@ class LikingUsers(Users):
         users, likes, step = self._factors(vectors), _likes(self._ratings), spacing(_LONGEST)
         along_step = step / grid(self._first)
         room = self._room(users.shape[1], step, along_step)
-        nothing, weight = np.zeros((likes.shape[1], users.shape[1])), room * self._user_weight
-        sums = item_residuals(likes, users, nothing, weight=weight, item_weight=self._scale, step=step)
+        nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
+        sums, _ = item_residuals(likes, users, nothing, weight=weight, item_weight=self._scale, step=step)
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
         return Bounded((sums - np.outer(self._first, along))[learned].ravel(), signed(1.0), step=step)
 

@@ -188,6 +188,8 @@ def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
     """Ratings of different users as one."""
     if not parts:
         return Ratings.from_any(([], [], []), domain)
+    if len(parts) == 1:
+        return parts[0]
     counts = np.concatenate([np.diff(part.matrix.indptr) for part in parts])
     matrix = csr(
         np.concatenate([part.matrix.data for part in parts]),

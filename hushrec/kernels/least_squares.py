@@ -22,6 +22,7 @@ from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, scra
 from hushrec.kernels.fixed_point import truncated
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
+AHEAD = 12  # entries whose factors are sent for before they are needed
 BLOCK_BYTES = 24576  # gathered factor rows: they stay in a first-level cache of 32 KB
 
 
@@ -275,7 +276,9 @@ def _row_range(
                     column = np.int64(indices[begin + k])
                     target = min(max(values[begin + k] - columns[column, 0], -limit), limit)
                     targets[k] = target * columns[column, 1] / unit
+                    ahead = np.int64(indices[min(begin + k + AHEAD, indptr[stop] - 1)])
                     for c in range(0, width, lanes):
+                        simd.prefetch(flat, ahead * width + c)
                         simd.store(block, k * width + c, simd.load(flat, column * width + c))
                 _accumulate(block, count, width, rank, square)
                 if step:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
-from hushrec.kernels.least_squares import combine, combine_truncated
+from hushrec.kernels.least_squares import AHEAD, combine, combine_truncated
 
 TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
+ENTRIES = 1 << 18  # whose residuals are kept: 2 MB
 BLOCK = 64  # entries gathered at a time: 32 KB at rank 64, a first-level cache
 
 
@@ -80,37 +81,77 @@ def added_residuals(
     col_offset: Array | None = None,
     row_weight: Array | None = None,
     col_weight: Array | None = None,
+    row_reach: Array | None = None,
+    row_shrink: Array | None = None,
+    bound: float = np.inf,
     step: float,
-) -> NDArray[np.float64]:
-    """What `residual_sums` returns of the transposed matrix, row by row and without transposing it.
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What `residual_sums` returns of the transposed matrix, row by row and without transposing it; clipped.
 
     Every thread adds to a table of its own. Products are integers in units of ``step``, so that neither the
-    order of the rows nor the number of threads can be told from the sums.
+    order of the rows nor the number of threads can be told from the sums. A row's residuals are computed
+    once: her norm, by which she is clipped, is of the numbers that are added.
 
     Parameters
     ----------
     indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
-        As in `residual_sums`.
+        As in `residual_sums`. Where columns have no factors there are no products to subtract, and where
+        rows have none, a constant 1 stands for them.
+    row_reach : (n_rows,) array, optional
+        What a row's norm is multiplied by before it is compared.
+    row_shrink : (n_rows,) array, optional
+        What a row is scaled by, at most 1, unless the bound asks for less.
+    bound : float
+        A row whose weighted residuals have a norm, times its reach, of more than this is scaled down to it;
+        one whose norm is not finite counts for nothing.
     step : float
         Power of two, not 0.
 
     Returns
     -------
-    (n_cols, d) float64 array
-        ``sum_i row_weight_i * col_weight_j * residual_ij * row_factors_i``.
+    sums : (n_cols, d) float64 array
+        ``sum_i shrink_i * row_weight_i * col_weight_j * residual_ij * row_factors_i``; d = 1 for a constant.
+    shrink : (n_rows,) float64 array
     """
     arrays, work = _arguments(
         indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
     )
-    left, columns = arrays[3], arrays[5]
+    columns = arrays[5]
     columns[:, 1] /= step
-    width = min(left.shape[1], arrays[4].shape[1])
+    reach = vector(row_reach, len(work), columns.dtype, 1.0, "row_reach")
+    shrink = np.asarray(vector(row_shrink, len(work), columns.dtype, 1.0, "row_shrink"), np.float64)
+    clip, norms = (reach, float(bound), float(step)), np.empty(len(work))
 
     def accumulate(table: Array, start: int, stop: int) -> None:
-        _added_range(*arrays, start, stop, table, *_row(arrays), np.empty(1))
+        _in_parts(arrays, clip, start, stop, table, shrink, norms)
 
-    total = _added(accumulate, 2 * work, (len(col_factors), width))
-    return total[:, : row_factors.shape[1]] * step
+    total = _added(accumulate, 2 * work + 2.0, (len(col_factors), max(_width(arrays), 1)))
+    return total[:, : max(row_factors.shape[1], 1)] * step, shrink
+
+
+def _width(arrays: tuple[NDArray[Any], ...]) -> int:
+    """Numbers of a row of factors: a float32 table is padded to more than a float64 one."""
+    left, right = arrays[3].shape[1], arrays[4].shape[1]
+    return min(left, right or left)
+
+
+def _in_parts(
+    arrays: tuple[NDArray[Any], ...],
+    clip: tuple[Array, float, float],
+    start: int,
+    stop: int,
+    table: Array,
+    shrink: Array,
+    norms: Array,
+) -> None:
+    """`_clipped_range` of so many rows at a time that their residuals lie in a near cache."""
+    indptr, width = arrays[0], _width(arrays)
+    while start < stop:
+        end = int(np.searchsorted(indptr, indptr[start] + ENTRIES, side="right")) - 1
+        end = min(max(end, start + 1), stop)
+        scratch = simd.aligned(np.dtype(np.float64), width, int(indptr[end] - indptr[start]))
+        _clipped_range(*arrays, *clip, start, end, table, shrink, norms, *scratch)
+        start = end
 
 
 def added_weights(
@@ -185,12 +226,12 @@ def residual_norms(
     arrays, work = _arguments(
         indptr, indices, values, row_factors, col_factors, row_offset, col_offset, None, col_weight
     )
-    norms = np.empty(len(work))
+    norms, ones = np.empty(len(work)), np.ones(len(work))
 
-    def accumulate(start: int, stop: int) -> None:
-        _norm_range(*arrays, start, stop, norms, *_row(arrays))
+    def compute(start: int, stop: int) -> None:
+        _in_parts(arrays, (ones, np.inf, 1.0), start, stop, np.empty((0, 1)), ones.copy(), norms)
 
-    threads.run(accumulate, work)
+    threads.run(compute, work)
     return norms
 
 
@@ -264,7 +305,7 @@ def _arguments(
     n_cols, rank = col_factors.shape
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     n_rows = len(indptr) - 1
-    if row_factors.shape != (n_rows, rank):
+    if row_factors.shape != (n_rows, rank or row_factors.shape[1]):
         raise ValueError(f"row_factors has shape {row_factors.shape} instead of {(n_rows, rank)}.")
     dtype = np.dtype(np.float64)
     columns = column_terms(n_cols, dtype, col_offset, col_weight)
@@ -274,16 +315,10 @@ def _arguments(
     return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
 
 
-def _row(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
-    """Memory for a row of `left`, in float64."""
-    # a float32 table is padded to more columns than a float64 one
-    return simd.aligned(np.dtype(np.float64), min(arrays[3].shape[1], arrays[4].shape[1]))
-
-
 def _scratch(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
     """Of `_residual_range`: a row, gathered columns, residuals and their sum."""
-    (row,) = _row(arrays)
-    return [row, *simd.aligned(row.dtype, BLOCK * len(row), BLOCK, len(row))]
+    width = _width(arrays)
+    return simd.aligned(np.dtype(np.float64), width, BLOCK * width, BLOCK, width)
 
 
 @simd.inner
@@ -291,15 +326,6 @@ def _fill(row, rows, start):
     """The numbers of one row of a table, in float64."""
     for c in range(0, len(row), simd.lanes(row)):
         simd.store(row, c, simd.load_wide(rows, start + c))
-
-
-@simd.inner
-def _residual(values, offset, columns, i, k, column, row, flat, start):
-    """Of entry k, in row i and a column whose factors begin at flat[start]."""
-    product = simd.zeros(row, 1)[0]
-    for c in range(0, len(row), simd.lanes(row)):
-        product = simd.multiply_add(simd.load(row, c), simd.load_wide(flat, start + c), product)
-    return values[k] - (offset[i] + columns[column, 0]) - simd.lane_sum(product)
 
 
 @simd.compiled
@@ -319,7 +345,7 @@ def _residual_range(
             for k in range(count):
                 column = np.int64(indices[begin + k])
                 product = simd.zeros(row, 1)[0]
-                for c in range(0, width, lanes):  # as in `_residual`, and the factors are kept
+                for c in range(0, width, lanes):  # as in `_clipped_range`, and the factors are kept
                     numbers = simd.load_wide(flat, column * right.shape[1] + c)
                     simd.store(block, k * width + c, numbers)
                     product = simd.multiply_add(simd.load(row, c), numbers, product)
@@ -334,37 +360,53 @@ def _residual_range(
 
 
 @simd.compiled
-def _norm_range(indptr, indices, values, left, right, columns, offset, weight, start, stop, norms, row):
-    """Norms of the rows' residuals."""
-    flat, rows = right.reshape(-1), left.reshape(-1)
+def _clipped_range(
+    indptr, indices, values, left, right, columns, offset, weight, reach, bound, step, start, stop, sums,
+    shrink, norms, row, kept,
+):  # fmt: skip
+    """Norms of rows' residuals; products with rows' factors, truncated, are added to columns' sums, if any.
+
+    Tables of many columns lie in a far cache: what is needed soon is sent for. Residuals are kept between
+    the two passes.
+    """
+    lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])
+    rows, table, out = left.reshape(-1), right.reshape(-1), sums.reshape(-1)
+    first, last = indptr[start], indptr[stop] - 1
     for i in range(start, stop):
-        _fill(row, rows, i * left.shape[1])
         square = 0.0
+        _fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):
-            column = np.int64(indices[k])
-            residual = _residual(values, offset, columns, i, k, column, row, flat, column * right.shape[1])
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            product = simd.zeros(offset, 1)[0]
+            for c in range(0, depth, lanes):
+                simd.prefetch(table, ahead * right.shape[1] + c)
+                numbers = simd.load_wide(table, column * right.shape[1] + c)
+                product = simd.multiply_add(simd.load(row, c), numbers, product)
+            residual = (values[k] - (offset[i] + columns[column, 0])) - simd.lane_sum(product)
+            kept[k - first] = residual
             residual *= columns[column, 1]
             square += residual * residual
-        norms[i] = np.sqrt(square)
-
-
-@simd.compiled
-def _added_range(
-    indptr, indices, values, left, right, columns, offset, weight, start, stop, sums, row, scaled
-):  # fmt: skip
-    """Add the truncated products of residuals and row factors to the sums of the columns."""
-    flat, rows, out = right.reshape(-1), left.reshape(-1), sums.reshape(-1)
-    for i in range(start, stop):
+        norms[i] = step * np.sqrt(square)
+        length = reach[i] * (weight[i] * norms[i])
+        if length > bound:
+            shrink[i] = min(shrink[i], bound / length)
+        if not length < np.inf:
+            shrink[i] = 0.0
+    for i in range(start, stop if len(sums) else start):
+        factor = weight[i] * shrink[i]
+        if factor == 0:  # residuals may be infinite
+            continue
         _fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):
-            column = np.int64(indices[k])
-            residual = _residual(values, offset, columns, i, k, column, row, flat, column * right.shape[1])
-            scaled[0] = residual * weight[i] * columns[column, 1]
-            coefficient = simd.splat(scaled, 0)
-            for c in range(0, len(row), simd.lanes(row)):
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            kept[k - first] = (kept[k - first] * factor) * columns[column, 1]
+            if width == 0:
+                out[column] += np.trunc(kept[k - first])
+            coefficient = simd.splat(kept, k - first)
+            for c in range(0, width, lanes):
+                simd.prefetch(out, ahead * width + c)
                 terms = simd.truncate(simd.multiply(coefficient, simd.load(row, c)))
-                at = column * len(row) + c
-                simd.store(out, at, simd.add(simd.load(out, at), terms))
+                simd.store(out, column * width + c, simd.add(simd.load(out, column * width + c), terms))
 
 
 @simd.compiled

@@ -190,6 +190,21 @@ def load_rows(typingctx: Any, array: Any, index: Any, step: Any, count: Any) -> 
 
 
 @intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Send for the cache line of array[index], which is not waited for."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        octets, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [octets, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        pointer = builder.bitcast(_pointer(context, builder, array, *arguments), octets)
+        builder.call(function, [pointer, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), codegen
+
+
+@intrinsic
 def splat(typingctx: Any, array: Any, index: Any) -> Any:
     """The number array[index] in every lane."""
     register = Register(array.dtype)

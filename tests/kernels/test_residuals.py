@@ -177,11 +177,53 @@ def test_sums_added_by_the_other_side_are_the_same_bits(kinds, rank, optional, m
     for count, room in ((1, 1 << 30), (2, 1 << 30), (8, 1 << 30), (8, 1)):
         monkeypatch.setattr(residuals, "TABLES_BYTES", room)
         with threads.limit(count):
-            found = residuals.added_residuals(
+            found, _ = residuals.added_residuals(
                 matrix.indptr, matrix.indices, matrix.data, rows, columns, row_offset=given[0],
                 col_offset=given[1], row_weight=given[2], col_weight=given[3], step=step,
             )  # fmt: skip
         assert found.tobytes() == wanted.tobytes() and found.any()
+
+
+@pytest.mark.parametrize("rank", [1, 12, 17])
+@pytest.mark.parametrize("learned", [True, False])
+def test_rows_are_clipped_by_the_norm_of_what_is_added(rank, learned, monkeypatch):
+    """Against dense residuals: norms times a reach come to the bound, and no row is made longer."""
+    matrix, left, right, extras = problem(rank, rank, np.float64)
+    right = right if learned else right[:, :0]
+    step, bound, reach = 2.0**-30, 3.0, np.linspace(0.5, 2.0, len(left))
+    most = np.linspace(0.6, 1.0, len(left))
+    monkeypatch.setattr(residuals, "ENTRIES", 200)
+    sums, shrink = residuals.added_residuals(
+        *matrix, left, right, **extras, row_reach=reach, row_shrink=most, bound=bound, step=step
+    )
+    other = right if learned else np.zeros((len(right), rank))
+    dense = slow_residuals(matrix, left, other, extras["row_offset"], extras["col_offset"])
+    weighted = dense * extras["row_weight"][:, None] * extras["col_weight"]
+    lengths = np.linalg.norm(weighted, axis=1) * reach
+    wanted = np.minimum(most, bound / np.maximum(lengths, bound))
+    assert (wanted < most).any() and (wanted == most).any()
+    np.testing.assert_allclose(shrink, wanted, rtol=1e-12)
+    np.testing.assert_allclose(sums, (weighted * wanted[:, None]).T @ left, atol=step * len(left))
+    assert (np.abs(sums) % step == 0).all()
+
+
+def test_rows_without_factors_add_their_residuals():
+    matrix, left, right, extras = problem(0, 1, np.float64)
+    nothing, ones = (left[:, :0], right[:, :0]), (np.ones_like(left), np.zeros_like(right))
+    for bound in (0.5, np.inf):
+        found = residuals.added_residuals(*matrix, *nothing, **extras, bound=bound, step=2.0**-20)
+        wanted = residuals.added_residuals(*matrix, *ones, **extras, bound=bound, step=2.0**-20)
+        assert [each.tobytes() for each in found] == [each.tobytes() for each in wanted]
+
+
+def test_a_row_whose_residuals_overflow_counts_for_nothing():
+    matrix, left, right, extras = problem(0, 3, np.float64)
+    extras["row_offset"][1] = 1e300
+    with_her, shrink = residuals.added_residuals(*matrix, left, right, **extras, bound=1.0, step=2.0**-20)
+    extras["row_weight"][1] = 0.0
+    extras["row_offset"][1] = 0.0
+    without, _ = residuals.added_residuals(*matrix, left, right, **extras, bound=1.0, step=2.0**-20)
+    assert shrink[1] == 0 and with_her.tobytes() == without.tobytes() and without.any()
 
 
 def test_weights_added_by_row(monkeypatch):
