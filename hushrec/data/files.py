@@ -193,7 +193,7 @@ def _read_parquet(file: File, columns: Any, implicit: bool) -> Columns:
 
 
 def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:
-    opened = _Parquet(file, columns, implicit)
+    opened = _Parquet(file, columns, implicit, whole=False)
     for part in opened.parts():
         times = part.pop("time", None)
         found = [opened.column(role, [column]) for role, column in part.items()]
@@ -204,9 +204,10 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
 class _Parquet:
     """The columns of a Parquet file by their roles."""
 
-    def __init__(self, file: File, columns: Any, implicit: bool) -> None:
+    def __init__(self, file: File, columns: Any, implicit: bool, whole: bool = True) -> None:
         from pyarrow import parquet
 
+        self._whole = whole
         self._file, self._parquet = file, parquet
         schema = parquet.read_schema(file.seekable())
         self.chosen = find_columns(_with_keys(schema.names, file), columns, implicit)
@@ -226,12 +227,18 @@ class _Parquet:
                         part[role] = encode_times(repeated) if role == "time" else repeated.chunk(0)
                     else:
                         column = batch.column(name)
-                        part[role] = encode_times(column) if role == "time" else compact(column)
+                        part[role] = encode_times(column) if role == "time" else self._held(column)
                         del column
                 del batch
                 yield part
                 del part
                 pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
+
+    def _held(self, column: pa.Array) -> pa.Array:
+        """A column as it is kept: numbers as they are, where not all of the file is."""
+        kind = column.type
+        numbers = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+        return column if numbers and not self._whole else compact(column)
 
     def column(self, role: str, parts: list[Any]) -> pa.ChunkedArray:
         """Parts of a column one below another."""

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +30,9 @@ from hushrec.data import store
 from hushrec.data.building import Rows, build, check_implicit, latest
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
-from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, positions_of, take
-from hushrec.data.keys import check_count, text_hashes
+from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
+from hushrec.data.integers import Places, id_hashes
+from hushrec.data.keys import check_count
 from hushrec.data.ratings import Ratings
 from hushrec.data.readers import MARKS, Columns, read_columns
 from hushrec.data.sources import File, files_at
@@ -40,6 +43,7 @@ from hushrec.progress import progress_bar
 
 _PARTITION_ROWS = 1 << 21  # about so many rows are cleaned at a time by a thread, in some 200 MB
 _FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
+_HELD_ROWS = 1 << 24  # rows that wait for their partition's file, in some 300 MB: few large writes
 #: Fewest, so that threads and nodes have something to share, and most: files of a folder.
 _FEW_PARTITIONS, _MOST_PARTITIONS = 8, 4096
 _ROW_BYTES = {"parquet": 8, "jester": 500}  # at least, of a row in a file; of others 12
@@ -151,17 +155,31 @@ def _deal_out(
 ) -> set[str]:
     """Append every row to its user's partition, in the order of the input; its marks, and "times"."""
     marks: set[str] = set()
+    held: dict[int, list[pa.RecordBatch]] = {}
+    rows, places = 0, Places(options.domain.item_texts)
     with ThreadPoolExecutor(_workers()) as pool:
-        for chunk, pieces in _ahead(pool, partial(_dealt, domain=options.domain, count=count), chunks):
+        for chunk, pieces in _ahead(pool, partial(_dealt, places=places, count=count), chunks):
             for number, piece in pieces:
-                with (
-                    (folder / _spill(number)).open("ab") as file,
-                    pa.ipc.new_stream(file, piece.schema) as out,
-                ):
-                    out.write_batch(piece)
+                held.setdefault(number, []).append(piece)
+            rows += len(chunk.ratings)
+            if rows >= _HELD_ROWS:
+                rows = _spill_all(folder, held)
             marks |= {*chunk.marks, *(["times"] if chunk.times is not None else [])}
             advance(len(chunk.ratings))
+    _spill_all(folder, held)
     return marks
+
+
+def _spill_all(folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
+    """Append what is held to its partitions' files, those of one type at once; 0 rows are left."""
+    for number, pieces in held.items():
+        with (folder / _spill(number)).open("ab") as file:
+            for schema, group in groupby(pieces, attrgetter("schema")):
+                table = pa.Table.from_batches(list(group)).combine_chunks()
+                with pa.ipc.new_stream(file, schema) as out:
+                    out.write_table(table)
+    held.clear()
+    return 0
 
 
 def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Iterable[Any]) -> Iterator[Any]:
@@ -177,17 +195,21 @@ def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Ite
         yield given, future.result()
 
 
-def _dealt(chunk: Columns, domain: Domain, count: int) -> list[tuple[int, pa.RecordBatch]]:
+def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.RecordBatch]]:
     """The rows of a chunk by partition, without those of no user."""
-    items = positions_of(encode_ids(chunk.items), domain.item_texts)
-    users = encode_ids(chunk.users)
-    part = (text_hashes(users.texts) % np.uint64(count)).astype(np.int16 if count < 1 << 15 else np.int32)
-    part = np.append(part, part.dtype.type(-1))[users.codes]
+    items = places.of(chunk.items)
+    users, hashes = id_hashes(chunk.users)
+    part = (hashes % np.uint64(count)).astype(np.int16 if count < 1 << 15 else np.int32)
+    if isinstance(users, Encoded):
+        part[users.codes < 0] = -1
     order = np.argsort(part, kind="stable")
     ends = np.searchsorted(part[order], np.arange(count + 1))
     order = order[ends[0] :]
-    codes = pa.array(users.codes[order])
-    table = {name: column.take(codes) for name, column in store.id_columns(users).items()}
+    if isinstance(users, Encoded):
+        codes = pa.array(users.codes[order])
+        table = {name: column.take(codes) for name, column in store.id_columns(users).items()}
+    else:
+        table = {"user": pa.array(users[order])}
     table |= {"item": pa.array(items[order]), "rating": pa.array(chunk.ratings[order])}
     if chunk.times is not None:
         table["time"] = pa.array(chunk.times[order])
