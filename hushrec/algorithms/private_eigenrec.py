@@ -46,7 +46,7 @@ from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_o
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
-from hushrec.kernels.sparse_rows import used_columns, weight_sums
+from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.types import Array
@@ -459,13 +459,14 @@ class LikingUsers(Users):
         At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of her row
         and of its part along popularity, and an integer combination of them.
         """
-        users, likes, step = self._factors(vectors), _likes(self._ratings), spacing(_LONGEST)
-        along_step = step / grid(self._first)
+        step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
+        likes, along_step = at_columns(_likes(self._ratings), learned), step / grid(self._first)
+        users = self._factors(likes, vectors[learned] * scale[:, None])
         room = self._room(users.shape[1], step, along_step)
         nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
-        sums, _ = item_residuals(likes, users, nothing, weight=weight, item_weight=self._scale, step=step)
+        sums, _ = item_residuals(likes, users, nothing, weight=weight, item_weight=scale, step=step)
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
-        return Bounded((sums - np.outer(self._first, along))[learned].ravel(), signed(1.0), step=step)
+        return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
 
     def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
         """A round's release: the sums of :meth:`item_sums` and, for ``part`` of it, the item weights before.
@@ -489,13 +490,14 @@ class LikingUsers(Users):
         rows = sp.csr_array(matrix, dtype=np.float64, copy=True)
         rows.data = np.repeat(room * self._user_weight, np.diff(rows.indptr)) * self._scale[rows.indices]
         rows.data = truncated(rows.data + step / 2, step)
-        rows, first = rows[:, np.flatnonzero(learned)], self._first[learned]
+        rows, first = at_columns(rows, learned), self._first[learned]
         along = truncated(room * self._along + along_step / 2, along_step)
         sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
         both, square = rows.T @ along, float(along @ along)
-        left, right = np.tril_indices(len(first))
-        sums -= first[left] * both[right]
-        sums -= (both - first * square)[left] * first[right]
+        for item in range(len(first)):
+            row = sums[item * (item + 1) // 2 :][: item + 1]
+            row -= first[item] * both[: item + 1]
+            row -= (both[item] - first[item] * square) * first[: item + 1]
         return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
@@ -504,9 +506,10 @@ class LikingUsers(Users):
         lost = step * np.sqrt(counts) + along_step * math.sqrt(float((self._first**2).sum()))
         return CLIP_MARGIN * np.maximum(1 - math.sqrt(rank) * lost, 0.0)
 
-    def _factors(self, vectors: Array) -> Array:
+    @staticmethod
+    def _factors(likes: sp.csr_array, vectors: Array) -> Array:
         """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
-        products = _likes(self._ratings) @ (vectors * self._scale[:, None])
+        products = likes @ vectors
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
         products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]

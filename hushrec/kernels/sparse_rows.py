@@ -21,6 +21,19 @@ def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:
     return matrix
 
 
+def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
+    """The entries in some columns, which are numbered anew in their order."""
+    if chosen.all():
+        return rows
+    kept = chosen[rows.indices]
+    places = (np.cumsum(chosen) - 1).astype(rows.indices.dtype)
+    starts = np.concatenate([[0], np.cumsum(kept)])[rows.indptr].astype(rows.indptr.dtype)
+    data = rows.data[kept], places[rows.indices[kept]], starts
+    found = sp.csr_array(data, shape=(rows.shape[0], int(chosen.sum())), copy=False)
+    found.has_sorted_indices = True
+    return found
+
+
 def used_columns(rows: sp.csr_array, *tables: Array) -> tuple[sp.csr_array, list[Array]]:
     """Rows over the columns that occur in them, and these columns' rows of each table.
 

@@ -251,12 +251,11 @@ def test_planned_rank_grows_with_what_noise_leaves() -> None:
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     """A contribution is bounded even where the square of every product is 0 in floating point."""
-    users = LikingUsers(small())
-    users.scale(np.ones(12), np.ones(12))
-    factors = users._factors(np.full((12, 3), 1e-200))
+    likes = small().matrix
+    factors = LikingUsers._factors(likes, np.full((12, 3), 1e-200))
     np.testing.assert_allclose(np.linalg.norm(factors, axis=1), 1.0, rtol=1e-6)
     assert (np.linalg.norm(factors, axis=1) <= 1).all()
-    assert not users._factors(np.zeros((12, 3))).any()
+    assert not LikingUsers._factors(likes, np.zeros((12, 3))).any()
 
 
 def test_parts_of_the_users_add_up_and_nobody_passes_the_bound() -> None:

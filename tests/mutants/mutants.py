@@ -1375,7 +1375,7 @@ MUTANTS = [
         set_to(
             private_eigenrec.LikingUsers,
             "_factors",
-            lambda self, vectors: self._ratings.matrix @ (vectors * self._scale[:, None]),
+            staticmethod(lambda likes, vectors: likes @ vectors),
         ),
         sensitivity("private-eigenrec"),
     ),
