@@ -1,16 +1,21 @@
 """A store at scale: prepare, train and recommend, seconds and memory against the number of ratings.
 
-    python -m benchmarks.bench_scale [--sizes 1e6,1e7,1e8] [--long] [--folder DIR] [--steps ...]
+    python -m benchmarks.bench_scale [--sizes 1e6,1e7,1e8] [--long] [--folder DIR [--keep]] [--steps ...]
+    python -m benchmarks.bench_scale --table
 
 Generates ratings (Zipf), a hundred rows a user, in any order, as Parquet; says what disk it needs and stops
 without. A line a target, PASS or what falls short; exits 1 if any does. --long adds 1e9. Every step runs in a
 process of its own, whose anonymous memory is sampled: mapped pages of a store do not count. Seconds mean
 something on an idle machine only. Dask has targets of its own: benchmarks/bench_dask.py.
+
+What a step took is appended to benchmarks/scale.jsonl, with the commit; --table prints the latest of each, as
+docs/scaling.md has it. With --keep the folder's files stay, and steps can be run one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hushrec import Accountant, Both, Budget, Domain, PrivateALS, PrivateEigenRec, Ratings, Store, write_lists
+from hushrec.data.store import joined
 from hushrec.kernels import threads
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.kernels.threads import one_blas_thread
@@ -39,11 +45,15 @@ RANK = 12
 #: What the ratings take while they are prepared: Parquet, spilled rows, store; octets a row.
 DISK = 9 + 22 + 7
 _ROWS_A_USER, _CHUNK = 100, 1 << 21
+#: Users who get lists, where there are more.
+_SERVED = 1_000_000
 _MEMORY_GIB = {"prepare": 3.0, "ratings": 4.0, "lists": 4.0, "both": 4.0, "recommend": 4.0}
 #: Seconds at 1e9 and at 1e8 ratings.
 _SECONDS = {"prepare": 1500.0, "ratings": 2400.0, "sweep": 120.0, "recommend": 300.0}
 _FILE_TO_MODEL = {"size": 1e8, "seconds": 60.0, "gib": 2.0}
 _EXPONENT, _PRIVATE_OVER_PLAIN = 1.05, 1.2
+#: What was measured, a line a step.
+ROWS = Path(__file__).with_name("scale.jsonl")
 
 
 def domain_of(rows: int) -> Domain:
@@ -71,7 +81,7 @@ def generate(rows: int, out: Path) -> None:
 
 
 def prepare(rows: int, folder: Path) -> dict[str, float]:
-    store = Ratings.prepare(str(folder / "rows"), folder / "store", domain_of(rows))
+    store = Ratings.prepare(str(folder / "rows"), folder / "store", domain_of(rows), force=True)
     size = sum(part.path.stat().st_size for part in store.partitions())
     return {"octets": size / store.n_ratings, "kept": store.n_ratings}
 
@@ -116,10 +126,17 @@ def recommend(rows: int, folder: Path) -> dict[str, float]:
     from hushrec import load
 
     shutil.rmtree(folder / "lists", ignore_errors=True)
-    store = Store(folder / "store")
+    store, blocks, users = Store(folder / "store"), [], 0
+    history: Store | Ratings = store
+    if store.n_users > _SERVED:
+        for block in store.blocks():
+            if users < _SERVED:
+                blocks.append(block())
+                users += blocks[-1].n_users
+        history = joined(store.domain, blocks)
     start = time.perf_counter()
-    write_lists(load(folder / "private-als.hush"), store, folder / "lists")
-    return {"seconds": time.perf_counter() - start, "users": store.n_users}
+    write_lists(load(folder / "private-als.hush"), history, folder / "lists")
+    return {"seconds": time.perf_counter() - start, "users": history.n_users}
 
 
 STEPS: dict[str, Callable[[int, Path], dict[str, float]]] = {
@@ -128,9 +145,9 @@ STEPS: dict[str, Callable[[int, Path], dict[str, float]]] = {
 
 
 def measured(step: str, rows: int, folder: Path) -> dict[str, float]:
-    """Run a step in a process; its seconds and the most GiB of anonymous memory that it held."""
+    """Run a step in a process: its seconds and the most GiB of anonymous memory that it held; into ROWS."""
     command = [sys.executable, "-m", "benchmarks.bench_scale", "--step", step, str(rows), str(folder)]
-    start, most = time.perf_counter(), 0.0
+    load, start, most = os.getloadavg()[0], time.perf_counter(), 0.0
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output)
         while process.poll() is None:
@@ -140,7 +157,45 @@ def measured(step: str, rows: int, folder: Path) -> dict[str, float]:
             raise SystemExit(f"{step} of {rows:,} rows failed.")
         output.seek(0)
         told = json.loads(output.read().splitlines()[-1])
-    return {"seconds": time.perf_counter() - start, "gib": most, **told}
+    found = {"seconds": time.perf_counter() - start, "gib": most, **told}
+    marks = {"commit": _commit(), "threads": threads.count(), "load": round(load, 1)}
+    with ROWS.open("a") as file:
+        rounded = {name: round(value, 3) for name, value in found.items()}
+        file.write(json.dumps({"rows": rows, "step": step, **rounded, **marks}) + "\n")
+    return found
+
+
+def _commit() -> str:
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    return ran.stdout.strip() or "unknown"
+
+
+def stored() -> dict[int, dict[str, dict[str, Any]]]:
+    """What was measured last, by rows and step."""
+    found: dict[int, dict[str, dict[str, Any]]] = {}
+    for line in ROWS.read_text().splitlines():
+        each = json.loads(line)
+        found.setdefault(each["rows"], {})[each["step"]] = each
+    return dict(sorted(found.items()))
+
+
+def table() -> list[str]:
+    """The latest measurements as the page has them: seconds, GiB, and the commits they are of."""
+    lines = ["| rows | " + " | ".join(STEPS) + " | commit |", "|---" * (len(STEPS) + 2) + "|"]
+    for rows, steps in stored().items():
+        cells = [_cell(steps.get(step)) for step in STEPS]
+        commits = ", ".join(dict.fromkeys(each["commit"] for each in steps.values()))
+        lines.append(f"| 10^{round(np.log10(rows))} | " + " | ".join(cells) + f" | {commits} |")
+    return lines
+
+
+def _cell(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "not run"
+    seconds = f"{found['seconds']:.1f}" if found["seconds"] < 10 else f"{found['seconds']:.0f}"
+    users = f" ({found['users']:.0e} users)" if "users" in found else ""
+    return f"{seconds} s, {found['gib']:.2f} GiB{users}"
 
 
 def _anonymous(pid: int) -> float:
@@ -162,6 +217,8 @@ def verdict(good: bool, words: str) -> bool:
 
 def same_bytes(folder: Path) -> bool:
     """The billboard's bytes for threads, partitions, memory and store."""
+    folder.mkdir()
+    generate(10**5, folder / "rows")
     rows, model = Ratings.read(str(folder / "rows"), domain_of(10**5)), PrivateALS(rank=4)
 
     def bytes_of(data: Any, count: int) -> bytes:
@@ -218,9 +275,12 @@ def judged(rows: int, found: dict[str, dict[str, float]]) -> list[bool]:
             within &= each["seconds"] <= _SECONDS[step] * share
             words += f", {_SECONDS[step] * share:.0f} s"
         good.append(verdict(within, words + ")"))
-    octets = found["prepare"]["octets"]
-    good.append(verdict(5 <= octets <= 8, f"{rows:.0e} rows: {octets:.2f} octets a rating (asked 5 to 8)"))
-    if rows == _FILE_TO_MODEL["size"] and "ratings" in found:
+    if "prepare" in found:
+        octets = found["prepare"]["octets"]
+        good.append(
+            verdict(5 <= octets <= 8, f"{rows:.0e} rows: {octets:.2f} octets a rating (asked 5 to 8)")
+        )
+    if rows == _FILE_TO_MODEL["size"] and {"prepare", "ratings"} <= set(found):
         seconds = found["prepare"]["seconds"] + found["ratings"]["seconds"]
         gib = max(found["prepare"]["gib"], found["ratings"]["gib"])
         words = f"{rows:.0e} rows, file to model: {seconds:.1f} s, {gib:.2f} GiB (asked <= 60 s, 2 GiB)"
@@ -258,7 +318,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sizes", default="1e6,1e7,1e8")
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--folder")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--keep", action="store_true", help="the folder's files stay, and are used again")
+    parser.add_argument("--table", action="store_true", help="print what was measured, and no more")
     parser.add_argument("--figure")
     parser.add_argument("--steps", default=",".join(STEPS), help="some of them, in this order")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
@@ -267,31 +329,52 @@ def main() -> None:
         step, rows, folder = options.step
         print(json.dumps(STEPS[step](int(rows), Path(folder))))
         return
+    if options.table:
+        print(*table(), sep="\n")
+        return
     sizes = [int(float(size)) for size in options.sizes.split(",")] + [10**9] * options.long
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        needed, free = max(sizes) * DISK / 1e9, shutil.disk_usage(name).free / 1e9
-        print(f"{max(sizes):.0e} rows take {needed:.1f} GB of disk at {name}, which has {free:.0f} GB free.")
-        if needed > free:
+    with _place(options.folder, options.keep) as folder:
+        needed, free = max(sizes) * DISK / 1e9, shutil.disk_usage(folder).free / 1e9
+        print(
+            f"{max(sizes):.0e} rows take {needed:.1f} GB of disk at {folder}, which has {free:.0f} GB free."
+        )
+        if needed > free and not (folder / str(max(sizes))).exists():
             sys.exit("That is not enough; pass --folder on a larger disk, or smaller --sizes.")
         print(f"{os.cpu_count()} cores, {threads.count()} threads, load {os.getloadavg()[0]:.1f}", flush=True)
-        good, found = against_plain(), {}
+        steps = options.steps.split(",")
+        good = [] if options.keep else [*against_plain(), same_bytes(folder / "bytes")]
+        found = {}
         for rows in sizes:
-            folder = Path(name) / str(rows)
-            folder.mkdir()
-            generate(rows, folder / "rows")
-            if rows == sizes[0]:
-                generate(10**5, folder / "few")
-                few = folder / "bytes"
-                few.mkdir()
-                (folder / "few").rename(few / "rows")
-                good.append(same_bytes(few))
-            found[rows] = {step: measured(step, rows, folder) for step in options.steps.split(",")}
+            found[rows] = _size(rows, folder / str(rows), steps)
             good += judged(rows, found[rows])
-            shutil.rmtree(folder)
+            if not options.keep:
+                shutil.rmtree(folder / str(rows))
         good += growth(sizes, found) if len(sizes) > 1 else []
         if options.figure:
-            plot(found, options.figure)
+            plot(stored(), options.figure)
     sys.exit(not all(good))
+
+
+def _size(rows: int, folder: Path, steps: list[str]) -> dict[str, dict[str, float]]:
+    """The steps at a size, on files that are generated if they are not there."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "rows").exists():
+        generate(rows, folder / "drawn")
+        (folder / "drawn").rename(folder / "rows")
+    return {step: measured(step, rows, folder) for step in steps}
+
+
+@contextlib.contextmanager
+def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
+    """Where files are written: a folder that goes at the end, or one that stays."""
+    if keep:
+        if folder is None:
+            sys.exit("--keep needs the --folder whose files stay.")
+        folder.mkdir(exist_ok=True)
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            yield Path(name)
 
 
 if __name__ == "__main__":

@@ -291,9 +291,10 @@ class Estimator(Generic[PrivateSide]):
                 parameter="engine",
             )
         if isinstance(ratings, Store):
-            ratings.verify()
+            engine = engine or Streaming()
+            engine.verify(ratings)
             if streams:
-                with (engine or Streaming()).asking(self.users, ratings) as ask:
+                with engine.asking(self.users, ratings) as ask:
                     yield PartitionedUsers(self.users, ratings.domain, ask)
                 return
             ratings = ratings.ratings()

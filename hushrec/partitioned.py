@@ -68,6 +68,9 @@ class Question(NamedTuple):
 class Engine(Protocol):
     """Where the partitions of a training are asked."""
 
+    def verify(self, rows: Store) -> None:
+        """Refuse a store whose files are not as they were written, before anything is asked."""
+
     def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Question], Sequence[Array]]]:
         """A function that adds what all partitions answer, for as long as a training lasts.
 
@@ -158,6 +161,10 @@ class Streaming:
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
         """As `Engine.asking`."""
         yield lambda question: answer_all(make, rows.blocks(), question) or []
+
+    def verify(self, rows: Store) -> None:
+        """As `Engine.verify`."""
+        rows.verify()
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
         """What ``work(number, partitions, public)`` comes to, for partitions of that number of all stores.

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.data import Store
+from hushrec.data.store import Partition
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import threads
 from hushrec.partitioned import Make, Question, add, answer_all
@@ -58,6 +59,8 @@ class Dask:
         Of the cluster, or the address of its scheduler (Dask's own configuration says how to trust it).
     patience : float
         Seconds to wait for a scheduler that does not answer, and for workers when none is left.
+    silence : float
+        Seconds after which a worker that is not heard of is given up, and what was asked is asked again.
 
     Raises
     ------
@@ -82,7 +85,7 @@ class Dask:
     ...     model = hushrec.ItemBias().fit(store, accountant, engine=Dask(client))
     """
 
-    def __init__(self, client: Any, *, patience: float = 60.0) -> None:
+    def __init__(self, client: Any, *, patience: float = 60.0, silence: float = 60.0) -> None:
         try:
             from distributed import Client
         except ImportError:
@@ -91,7 +94,7 @@ class Dask:
             raise InputError(
                 f"client must be a Dask client or a scheduler's address, not {type(client).__name__}."
             )
-        self._patience, self._owned = patience, isinstance(client, str)
+        self._patience, self._silence, self._owned = patience, silence, isinstance(client, str)
         self._client = _connected(client, patience) if isinstance(client, str) else client
         try:
             self._check_versions()
@@ -118,6 +121,12 @@ class Dask:
             raise InputError("Dask trains on a store; make one with Ratings.prepare or hushrec prepare.")
         yield lambda question: self.added(partial(_answered, make), rows, question)
 
+    def verify(self, rows: Store) -> None:
+        """As `Store.verify`, by the workers."""
+        for damage in self.each(_damage, (rows,), None):
+            if damage:
+                raise InputError(damage)
+
     def added(self, work: Callable[..., list[Array] | None], rows: Store, question: Any) -> list[Array]:
         """The sum of what ``work(blocks, question)`` comes to on all partitions of a store.
 
@@ -129,13 +138,15 @@ class Dask:
         question : object
             Public; shipped once to each worker that needs it.
         """
-        for _ in range(_TRIES):
+        tries = 0
+        while tries < _TRIES:
             with self._tasks(question) as (submit, shipped):
                 found = self._found(lambda: self._tree(submit, work, rows, shipped))
             if not isinstance(found, str):
                 return found
             if found in _FINAL:
                 break
+            tries += found != "silent"
         raise HushrecError(_WORDS[found] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
@@ -154,8 +165,9 @@ class Dask:
         if any(len(store.partitions()) != count for store in stores):
             raise InputError("The stores differ in their number of partitions; prepare both with the same.")
         done: dict[int, Any] = {}
-        word = ""
-        for _ in range(_TRIES):
+        tries = 0
+        while tries < _TRIES:
+            word = ""
             with self._tasks(public) as (submit, shipped):
                 missing = [number for number in range(count) if number not in done]
                 futures = [
@@ -168,12 +180,15 @@ class Dask:
                     found = shipped if isinstance(shipped, str) else self._found(partial(_itself, future))
                     if isinstance(found, str):
                         word = found
+                        if word == "silent":
+                            break
                     else:
                         done[number] = found[0]
             if len(done) == count:
                 return [done[number] for number in range(count)]
             if word in _FINAL:
                 break
+            tries += word != "silent"
         raise HushrecError(_WORDS[word])
 
     # ------------------------------------------------------------------ the driver's side
@@ -231,9 +246,11 @@ class Dask:
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         while self._somebody():
-            if done.wait(1.0):
+            if done.wait(min(1.0, self._silence / 2)):
                 found: Found = future.result(timeout=self._patience)
                 return found
+            if self._client.run_on_scheduler(_give_up, silence=self._silence):
+                return "silent"  # what others wait for may never come from it
         return "nobody"
 
     def _somebody(self) -> bool:
@@ -284,6 +301,19 @@ def _connected(address: str, patience: float) -> Any:
         quiet.setLevel(level)
 
 
+# ---------------------------------------------------------------------- on the scheduler
+
+
+async def _give_up(dask_scheduler: Any, silence: float) -> int:
+    """Workers that were not heard of for so many seconds, by the scheduler's clock, are no more; how many."""
+    from distributed.metrics import time as now
+
+    silent = [who for who, each in dask_scheduler.workers.items() if now() - each.last_seen > silence]
+    for address in silent:
+        await dask_scheduler.remove_worker(address, stimulus_id=f"hushrec-silent-{now()}", safe=True)
+    return len(silent)
+
+
 # ---------------------------------------------------------------------- on the workers
 
 
@@ -311,6 +341,15 @@ def _work(
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
     """What one partition of each store comes to."""
     return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
+
+
+def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:
+    """What is wrong with a partition's file: the sentence that names it, or that a machine lacks the store."""
+    try:
+        partitions[0].verify()
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
