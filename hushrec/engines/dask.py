@@ -344,7 +344,7 @@ def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public:
 
 
 def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:
-    """What is wrong with a partition's file: the sentence that names it, or that a machine lacks the store."""
+    """What is wrong with the file of a partition: the sentence that names it."""
     try:
         partitions[0].verify()
     except InputError as error:
