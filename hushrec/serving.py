@@ -220,11 +220,7 @@ class Recommender:
         rows, single = self._rows(history)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
-        options: dict[str, Any] = {
-            "exclude_seen": exclude_seen,
-            "items": items,
-            "exclude_items": exclude_items,
-        }
+        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
         ((columns, scores),) = self.top_columns(rows, n, **options)
         return [
             (self.domain.items[column], float(score))
@@ -258,11 +254,7 @@ class Recommender:
         import pyarrow as pa
 
         columns_blocks, score_blocks = [], []
-        options: dict[str, Any] = {
-            "exclude_seen": exclude_seen,
-            "items": items,
-            "exclude_items": exclude_items,
-        }
+        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
         for columns, scores in self.top_columns(history, n, **options):
             columns_blocks.append(columns)
             score_blocks.append(scores)

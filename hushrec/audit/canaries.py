@@ -16,6 +16,7 @@ import numpy as np
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
+from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, SystemNoise
@@ -136,10 +137,7 @@ def canaries(
     >>> found.violated
     False
     """
-    if isinstance(n_canaries, bool) or not isinstance(n_canaries, int) or n_canaries < 20:
-        raise InputError(
-            f"n_canaries={n_canaries!r} is out of range; pass an integer >= 20.", parameter="n_canaries"
-        )
+    check_numbers(n_canaries=(n_canaries, int, 20, None))
     if not budget.private or budget.unit != "user":
         raise InputError("The canaries are users: pass a budget for users with a finite epsilon.")
     everybody = _canaries(n_canaries)

@@ -17,6 +17,7 @@ import numpy as np
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import mu_lower_bound
+from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, Plan, SystemNoise, mu_of_pure, total_mu
@@ -146,8 +147,7 @@ def distinguish(
     >>> found.violated
     False
     """
-    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 10:
-        raise InputError(f"runs={runs!r} is out of range; pass an integer >= 10.", parameter="runs")
+    check_numbers(runs=(runs, int, 10, None))
     if not budget.private:
         raise InputError(
             "An infinite epsilon claims nothing that could be tested; pass a finite one.", parameter="epsilon"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushrec.checks import check_kind, check_listed
+from hushrec.checks import check_kind, check_listed, check_numbers
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.errors import InputError
@@ -290,8 +290,7 @@ def compare(
     """
     from hushrec.privacy import Accountant, epsilon_of, total_mu
 
-    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise InputError(f"draws={draws!r} is out of range; pass an integer >= 1.", parameter="draws")
+    check_numbers(draws=(draws, int, 1, None))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
     settings = dict(settings or {})
     grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)

@@ -191,7 +191,7 @@ def evaluate(
     >>> 0.1 < found["rmse"].value < 4                            # private: the curator's own
     True
     """
-    _check(k=(k, 1), resamples=(resamples, 0), seed=(seed, 0))
+    check_numbers(k=(k, int, 1, None), resamples=(resamples, int, 0, None), seed=(seed, int, 0, None))
     if relevant_from is not None and not math.isfinite(relevant_from):
         raise InputError(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
@@ -435,12 +435,6 @@ def _estimates(
             )
 
     return estimates(METRICS, figures, len(per_user), resamples, seed)
-
-
-def _check(**rules: tuple[Any, int]) -> None:
-    for name, (value, low) in rules.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
-            raise InputError(f"{name}={value!r} is out of range; pass an integer >= {low}.", parameter=name)
 
 
 def _plain(value: float) -> float | None:
