@@ -27,6 +27,11 @@ _COMMANDS = (
     "audit masked", "audit distinguish", "audit canaries", "audit membership",
 )  # fmt: skip
 
+#: Where the commands of papers are; all others are in this folder.
+_OF_PAPERS = dict.fromkeys(
+    ("serve-completion", "node submit", "node fetch", "audit masked"), "hushrec.papers.masked.cli"
+)
+
 _OPTIONS = Group("Options", sort_key=1)
 _HELP = ("--help", "-h")
 
@@ -193,7 +198,7 @@ def _application() -> App:
     for words in _COMMANDS:
         module = words.replace(" ", "_").replace("-", "_")
         group, _, name = words.rpartition(" ")
-        command = getattr(import_module(f"hushrec.cli.{module}"), module)
+        command = getattr(import_module(f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{module}"), module)
         (groups[group] if group else app).command(command, name=name)
     for each in groups.values():
         app.command(each)

@@ -18,7 +18,6 @@ from hushrec.registry import ESTIMATORS, best
 
 if TYPE_CHECKING:
     from hushrec.data import Domain, Ratings, Store
-    from hushrec.network.transport import Connection
     from hushrec.privacy import Budget, Ledger
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
@@ -92,7 +91,6 @@ _USERS = "Declared number of users, if it is public; else it is released for a s
 _SEED = "Of initialisation, sampling and splits; privacy noise has none."
 _FAILURE = "Part of delta reserved for private choices."
 _NO_FAILURE = "of tune all, of a ledger's budget none"
-_KEY = "The node's secrets; made if missing, for your eyes only."
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object instead of text.")]
 Model = Annotated[str, Parameter(metavar="NAME", help=_MODEL)]
@@ -106,7 +104,6 @@ Force = Annotated[bool, Parameter(help="Replace what is written where it is ther
 Resume = Annotated[bool, Parameter(help="Go on with the last such training that was killed.")]
 Verbose = Annotated[bool, Parameter(help="Print settings and every release too, as report does.")]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
-Key = Annotated[File, Parameter(help=_KEY)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,32 +425,6 @@ def _budgeted(ledger: Ledger) -> bool:
         return ledger.left(_DEFAULT) is not None
     except InputError:  # it is not in the ledger
         return False
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """The way to a server.
-
-    Parameters
-    ----------
-    server
-        Address that serve-completion printed.
-    ca
-        Authority that signed the server's certificate, PEM.
-    patience
-        Seconds to keep trying while the server is away or not ready.
-    """
-
-    server: Annotated[str, Parameter(metavar="URL")]
-    ca: Annotated[File, Parameter(show_default="the system's")] | None = None
-    patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
-
-    def connection(self) -> Connection:
-        """A connection to it."""
-        from hushrec.network.transport import Connection
-
-        return Connection(self.server, patience=self.patience, ca=self.ca)
 
 
 def model_for(model: str | None, job: str | None, likes: bool, private: bool) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushrec.checks import check_kind, check_listed
+from hushrec.checks import check_kind, check_listed, check_numbers
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates

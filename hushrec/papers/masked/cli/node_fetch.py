@@ -5,8 +5,9 @@ import io
 from pathlib import Path
 
 from hushrec.cli import show
-from hushrec.cli.options import Catalogue, File, Json, Key, Link
+from hushrec.cli.options import Catalogue, File, Json
 from hushrec.errors import InputError
+from hushrec.papers.masked.cli.options import Key, Link
 
 
 def node_fetch(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import Catalogue, File, Json, Key, Link, Range
+from hushrec.cli.options import Catalogue, File, Json, Range
 from hushrec.errors import InputError
+from hushrec.papers.masked.cli.options import Key, Link
 
 if TYPE_CHECKING:
     from hushrec.data import Domain

@@ -1,0 +1,1 @@
+"""The commands of masked completion, which `hushrec.cli` finds by name."""
