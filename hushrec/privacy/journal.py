@@ -25,6 +25,8 @@ from hushrec.privacy.release import Release
 
 #: What a file holds beside the numbers, per array of it; generously.
 _HEADER_BYTES = 256
+#: Steps that a training has to itself: another one of the same run begins with a multiple of it.
+_STEPS = 1 << 20
 
 
 class Journal:
@@ -59,7 +61,7 @@ class Journal:
         self._kept: list[Entry] = []
         self.run, self.lost = run, 0
         entries = ledger.numbered(dataset, run)
-        self._first = self._step = 1 + max((entry.step for entry in entries), default=-1)
+        self._first = self._step = (max((entry.step for entry in entries), default=-1) // _STEPS + 1) * _STEPS
         with self._errors("was read"):
             if resume:
                 self._take_up()
@@ -144,7 +146,7 @@ class Journal:
             return
         with self._errors("was finished but not removed"):
             self._header.unlink()  # from here on it is not found
-            self._ledger.forget(self._dataset, self.run, self._first)
+            self._ledger.forget(self._dataset, self.run, self._first, self._first + _STEPS)
             for path in self._folder.glob(f"{self.run}.{self._first}.*"):
                 path.unlink()
             self._release_lock()
@@ -239,7 +241,8 @@ class Journal:
                 f'The unfinished training on data set "{self._dataset}" is still running in another process;'
                 " wait for it, or stop it."
             )
-        entries = [e for e in self._ledger.numbered(self._dataset, self.run) if e.step >= self._first]
+        charged = self._ledger.numbered(self._dataset, self.run)
+        entries = [entry for entry in charged if 0 <= entry.step - self._first < _STEPS]
         self._step = self._first + len(entries)
         for entry in entries:
             path = self._file(entry.step)

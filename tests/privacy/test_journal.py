@@ -300,6 +300,38 @@ def test_a_statement_says_what_was_lost(path, monkeypatch):
     assert any("lost 1 noisy values" in note for note in model.privacy.notes)
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_what_another_training_of_the_accountant_released_was_not_lost(path, monkeypatch, finished):
+    """Of two trainings of one accountant the first fails, the second does or does not: nothing was lost."""
+    noise_by_label(monkeypatch, drawn := [])
+    accountant, plan = Accountant(BUDGET, ledger=Ledger(path)), plan_of()
+
+    def train(accountant, labels, fails=False):
+        with accountant.training(None, labels=labels):
+            gate = LocalGate(accountant, plan)
+            for label in labels:
+                if fails and label == labels[-1]:
+                    raise Killed
+                gate.release(label, Bounded(np.zeros(3), counted(1.0)))
+
+    with pytest.raises(Killed):
+        train(accountant, ["first", "second"], fails=True)
+    if finished:
+        train(accountant, ["blocks", "last"])
+    else:
+        with pytest.raises(Killed):
+            train(accountant, ["blocks", "last"], fails=True)
+    drawn.clear()
+    for labels in [["first", "second"]] + [["blocks", "last"]] * (not finished):
+        resumed = Accountant(BUDGET, ledger=Ledger(path), resume=True)
+        train(resumed, labels)
+        assert not any("lost" in note for note in resumed.statement().notes)
+        with Ledger(path)._transaction("DEFERRED") as connection:
+            kept = connection.execute("SELECT COUNT(*) FROM journal").fetchone()[0]
+        assert kept == (0 if finished or labels[0] == "blocks" else 1)  # the other one's
+    assert drawn == ["second"] + ["last"] * (not finished) and not files(path)
+
+
 @pytest.mark.parametrize(
     "other, word",
     [
