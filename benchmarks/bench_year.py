@@ -189,7 +189,7 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
         for kept, curve in zip((ours, whole, scratch, never), curves):
             kept.append(curve)
     means = [
-        float(np.mean(list(report.curve("drift", way, found).values())))
+        year(report.curve("drift", way, found))
         for way, found in (
             ("ours", ours),
             ("from scratch with composition", scratch),
@@ -199,6 +199,12 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
     ]
     report.line("drift: excess RMSE over that of scratch with composition, year", means[0] / means[1], 0.25)
     report.line("drift: excess RMSE over that of never again, year", means[0] / means[2], 1 / 3)
+
+
+def year(curve: dict[int, float]) -> float:
+    """The mean over the year of a curve that is known at some weeks, straight between them."""
+    weeks = np.array(sorted(curve))
+    return float(np.trapezoid([curve[week] for week in weeks], weeks) / np.ptp(weeks))
 
 
 def _wider(model: Billboard, domain: Domain) -> Billboard:

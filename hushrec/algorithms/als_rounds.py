@@ -19,11 +19,15 @@ from hushrec.types import Array
 #: usual weight. Chosen as the constants of private_als.py.
 _BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
 #: Sampling variance of the released sums of the factors, per residual variance.
-_FACTOR_SAMPLING = 0.3
+FACTOR_SAMPLING = 0.3
 #: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
 _RESIDUAL_SHRINKAGE = 0.8
 #: The residual variance falls from one release to the next by no more than this factor.
 _SMALLEST_RESIDUAL = 1e-3
+#: Squared change of a direction's length in a week: smallest and largest.
+_TURNED = 0.25, 4.0
+#: Numbers of ratings that users may have in the mean.
+_COUNTS = np.geomspace(1e-3, 1e7, 400)
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
 #: in the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
 BIAS_SLOPE = 0.45
@@ -79,7 +83,6 @@ class KnownFactors(NamedTuple):
     Attributes
     ----------
     variance : ndarray of shape (n_items, rank)
-        Along the eigenvectors of the Gramian.
     gramian : ndarray
         Packed, and the users' uncertainty; a user.
     gramian_variance : ndarray like it
@@ -142,7 +145,7 @@ class FactorSums(NamedTuple):
 
     def variance(self, slope: Array) -> Array:
         """Of the sums about slope times change: their noise and what sampling adds."""
-        return np.asarray(self.noise_sd**2 + _FACTOR_SAMPLING * self.residual * slope)
+        return np.asarray(self.noise_sd**2 + FACTOR_SAMPLING * self.residual * slope)
 
 
 def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
@@ -176,3 +179,42 @@ def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple
     gain = wiener_gain(slope, variance, noise_variance)
     change = (change + gain * (along - slope * change)) @ found.vectors.T
     return change, (1 - gain * slope) * variance
+
+
+def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:
+    """Users' mean posterior covariance, shape (rank, rank), of which the mean share of the prior is released.
+
+    That of users with one number of ratings, the one that fits the share, of items as they are rated by all.
+    """
+    values, vectors = np.linalg.eigh((factors * (weights / weights.sum())[:, None]).T @ factors)
+    relative = np.maximum(values, 0.0) / level.ridge(residual).regularization
+    shares = (1 / (1 + _COUNTS[:, None] * relative)).mean(axis=1)
+    count = np.interp(-np.clip(share, 0.0, 1.0), -shares, _COUNTS)
+    return np.asarray((vectors * (level.user_variance / (1 + count * relative))) @ vectors.T)
+
+
+def canonical(
+    factors: Array, known: KnownFactors, weights: Array, level: Level, residual: float
+) -> tuple[Array, KnownFactors]:
+    """The same model in directions of its own, in which users' tastes vary alike.
+
+    Directions in which users vary less than in others are shortened in the items, and with them what noise
+    put there: an M step of expectation maximisation with expanded parameters (Liu, Rubin and Wu 1998). The
+    items' total length stays.
+    """
+    unsure = users_uncertainty(factors, weights, known.gramian[-1], level, residual)
+    values, vectors = np.linalg.eigh(unpacked(known.gramian[:-1]) + unsure)
+    parts = weights / weights.sum()
+    energy = parts @ (factors @ vectors) ** 2
+    usual = max(float(energy @ values) / max(float(energy.sum()), 1e-300), 1e-300)
+    root = np.sqrt(np.clip(values / usual, *_TURNED))
+    turned = factors @ (vectors * root)
+    _, turn = np.linalg.eigh((turned * parts[:, None]).T @ turned)
+    there = vectors * root @ turn
+    factors, second = factors @ there, (turn.T * (values / root**2)) @ turn
+    gram = second - users_uncertainty(factors, weights, known.gramian[-1], level, residual)
+    return factors, KnownFactors(
+        known.variance @ there**2,
+        np.append(gram[np.tril_indices(len(gram))], known.gramian[-1]),
+        np.append(known.gramian_variance[:-1] * (root**-2.0).mean() ** 2, known.gramian_variance[-1]),
+    )

@@ -562,7 +562,7 @@ class PrivateALS(Estimator[FittedUsers]):
             prior = np.minimum(left + _DRIFT * usual, usual)
             gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.user_norm or 1.0
             gram_variance = packed_variance(gram_sd, self.rank, norm, level.spread)
-            known = KnownFactors(left, gram / n_users, gram_variance)
+            known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
         return items, residual, known
 
 

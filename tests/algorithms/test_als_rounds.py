@@ -1,0 +1,58 @@
+"""The server's steps of private ALS by themselves, against what they are of (issue 17)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms.als_rounds import KnownFactors, Level, canonical, users_uncertainty
+
+LEVEL = Level(3.5, 1000.0, 1.0, 5.0, 0.02)
+RESIDUAL = 0.8
+
+
+def known_of(second, share, n_items=200):
+    """What is known where users' fits have these second moments."""
+    rank = len(second)
+    gram = np.append(second[np.tril_indices(rank)], share)
+    return KnownFactors(np.full((n_items, rank), 0.01), gram, np.full(len(gram), 1e-8))
+
+
+def test_users_uncertainty_is_that_of_users_with_one_number_of_ratings():
+    """Oracle: ridge regression of 30 ratings, its covariance by hand."""
+    rng = np.random.default_rng(0)
+    factors, weights = rng.normal(size=(500, 3)) * [1.0, 0.5, 0.1], rng.uniform(1, 9, 500)
+    typical = (factors.T * weights / weights.sum()) @ factors
+    ridge = LEVEL.ridge(RESIDUAL).regularization
+    expected = LEVEL.user_variance * np.linalg.inv(np.eye(3) + 30 * typical / ridge)
+    share = np.trace(expected) / 3 / LEVEL.user_variance
+    assert users_uncertainty(factors, weights, share, LEVEL, RESIDUAL) == pytest.approx(expected, abs=2e-4)
+    for noisy in (-0.5, 0.0, 1.0, 1.7):  # as released
+        found = np.linalg.eigvalsh(users_uncertainty(factors, weights, noisy, LEVEL, RESIDUAL))
+        assert (found >= 0).all() and (found <= LEVEL.user_variance * 1.001).all()
+
+
+def test_a_direction_without_taste_is_shortened_and_the_others_keep_the_length():
+    rng = np.random.default_rng(1)
+    factors, weights = 0.6 * rng.normal(size=(200, 3)), np.ones(200)
+    unsure = users_uncertainty(factors, weights, 0.3, LEVEL, RESIDUAL)
+    second = LEVEL.user_variance * np.diag([1.0, 1.0, 0.4])
+    turned, known = canonical(factors, known_of(second - unsure, 0.3), weights, LEVEL, RESIDUAL)
+    assert (turned**2).sum() == pytest.approx((factors**2).sum())
+    third = factors[:, 2] / np.linalg.norm(factors[:, 2])
+    assert np.linalg.norm(third @ turned) < 0.75 * np.linalg.norm(third @ factors)
+    moments = turned.T @ turned
+    assert moments == pytest.approx(np.diag(np.diag(moments)), abs=1e-9)
+    assert (known.variance >= 0).all() and np.isfinite(known.gramian).all()
+
+
+def test_tastes_that_vary_alike_are_left_as_they_are():
+    """Oracle: all scores of items with each other, which do not change under a rotation."""
+    rng = np.random.default_rng(2)
+    factors, weights = rng.normal(size=(200, 4)), rng.uniform(1, 5, 200)
+    unsure = users_uncertainty(factors, weights, 0.2, LEVEL, RESIDUAL)
+    before = known_of(LEVEL.user_variance * np.eye(4) - unsure, 0.2)
+    turned, known = canonical(factors, before, weights, LEVEL, RESIDUAL)
+    assert turned @ turned.T == pytest.approx(factors @ factors.T)
+    assert known.variance == pytest.approx(before.variance)
+    assert math.isclose(known.gramian[-1], 0.2)
