@@ -122,3 +122,19 @@ def test_every_formula_is_mathml():
         )
         for formula in blocks + inline:
             latex.tex2mathml(formula)
+
+
+def test_words_that_readers_did_not_understand_are_gone():
+    banned = ["mended constants", "room rules", "no different from none", "people of fainter tastes"]
+    for path in [*PAGES, *(ROOT / "hushrec").rglob("*.py")]:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        assert [words for words in banned if words in text] == [], path
+
+
+@pytest.mark.parametrize("name", ["planning", "frontier", "one-bit", "frank-wolfe", "trust"])
+def test_a_page_of_results_begins_with_what_was_found_and_what_to_do(name):
+    first = "\n".join((DOCS / f"{name}.md").read_text().splitlines()[:25])
+    assert "**What was found" in first and "**What to do" in first
+    headings = re.split(r"^## ", (DOCS / f"{name}.md").read_text(), flags=re.M)
+    with_passes = [number for number, part in enumerate(headings) if re.search(r"^- PASS ", part, flags=re.M)]
+    assert with_passes in ([], [len(headings) - 1])
