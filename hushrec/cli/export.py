@@ -52,6 +52,7 @@ def export(
         billboard.save(target, int8=int8)
         written = [target]
     else:
+        show.warn_of_publishing(billboard, model)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
         written = [output_file(str(folder / name), (model,), force) for name in ("model.hush", *page_files())]

@@ -66,7 +66,7 @@ def serve(
     certificate_key
         Its private key, PEM.
     """
-    from hushrec.modelfile import read
+    from hushrec.billboard import load
     from hushrec.network.service import Limits
     from hushrec.server.process import Settings, serve as run
 
@@ -86,10 +86,12 @@ def serve(
         key=certificate_key,
     )
     for path in paths.values():
-        read(path)  # refused here, in one sentence
+        load(path)  # refused here, in one sentence
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
 
     def ready(url: str) -> None:
+        for path in paths.values():
+            show.warn_of_publishing(load(path), str(path))
         show.text(f"Serving {', '.join(paths)} on {url}")
         if demo:
             show.text(f"Open {url}/ in a browser: what is rated there stays there.")

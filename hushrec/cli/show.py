@@ -12,6 +12,9 @@ from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+#: Why a model of nobody's ratings is not private.
+PUBLIC_DATA = "the data were declared public"
+
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
@@ -126,6 +129,16 @@ def described(billboard: Billboard) -> dict[str, Any]:
         "taste": taste_of(billboard).to_dict(),
         "privacy": billboard.privacy.to_dict(),
     }
+
+
+def warn_of_publishing(billboard: Billboard, path: str) -> None:
+    """Say of a model that nothing protects the ratings in it, before anybody may have its file."""
+    privacy = billboard.privacy
+    if not privacy.private and PUBLIC_DATA not in privacy.reasons:
+        note(
+            f"Warning: {path} is NOT PRIVATE ({'; '.join(privacy.reasons)}): whoever gets its file may learn"
+            " ratings that it was trained on."
+        )
 
 
 def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:

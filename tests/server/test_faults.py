@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import selectors
 import shutil
@@ -19,12 +20,14 @@ import httpx
 import pytest
 
 import hushrec
+from hushrec.algorithms import ESTIMATORS
 from hushrec.errors import ModelFileError
 from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
+from hushrec.privacy import Accountant, Budget
 from hushrec.server.models import Models
 from tests.command_line import invoke
-from tests.server.conftest import ITEMS, serving, trained
+from tests.server.conftest import ITEMS, RATINGS, serving, trained
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0}
 
@@ -238,7 +241,7 @@ def test_workers_that_end_are_started_anew(files, tmp_path) -> None:
 
 
 def test_the_command_serves_and_ends_in_order(files) -> None:
-    """Ctrl-C ends it with code 0 once what was asked is answered; nothing is on its standard error."""
+    """Ctrl-C ends it with code 0 once what was asked is answered, and warns of its model."""
     with command(str(files["als"]), "--demo") as (url, process):
         assert "what is rated there stays there" in process.stdout.readline()
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
@@ -246,7 +249,9 @@ def test_the_command_serves_and_ends_in_order(files) -> None:
             assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-        assert process.stderr.read() == ""
+        warned = process.stderr.read()
+        assert warned.startswith("Warning: ") and "is NOT PRIVATE (the budget is infinite)" in warned
+        assert warned.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -281,6 +286,20 @@ def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     again = invoke("export", str(files["both"]), "--web", str(site), "--int8", "--force")
     assert again.exit_code == 0 and (site / "model.hush").stat().st_size < files["both"].stat().st_size
     assert hushrec.load(site / "model.hush").recommend(HERS)
+
+
+@pytest.mark.parametrize(
+    "epsilon, options, warned", [(5.0, {}, 0), (math.inf, {}, 1), (math.inf, {"data_is_public": True}, 0)]
+)
+def test_a_model_that_nothing_protects_is_published_with_a_warning(
+    epsilon, options, warned, tmp_path
+) -> None:
+    """Unless its ratings were declared public."""
+    path, site = tmp_path / "model.hush", tmp_path / "site"
+    accountant = Accountant(Budget(epsilon, 1e-6), **options)
+    ESTIMATORS["item-bias"]().fit(RATINGS, accountant).save(path)
+    found = invoke("export", str(path), "--web", str(site))
+    assert found.exit_code == 0 and found.output.count("NOT PRIVATE") == warned
 
 
 def test_a_smaller_file(files, tmp_path) -> None:
