@@ -24,6 +24,7 @@ extensions = [
     "docs._ext.pages",
     "docs._ext.reference",
     "docs._ext.execute",
+    "docs._ext.links",
 ]
 exclude_patterns = ["_ext", "**.ipynb_checkpoints"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

@@ -138,3 +138,10 @@ def test_a_page_of_results_begins_with_what_was_found_and_what_to_do(name):
     headings = re.split(r"^## ", (DOCS / f"{name}.md").read_text(), flags=re.M)
     with_passes = [number for number, part in enumerate(headings) if re.search(r"^- PASS ", part, flags=re.M)]
     assert with_passes in ([], [len(headings) - 1])
+
+
+def test_links_of_built_pages_are_followed(tmp_path):
+    links = pytest.importorskip("docs._ext.links")
+    (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html#there">b</a><a href="#gone">x</a>')
+    (tmp_path / "b.html").write_text('<p id="there"><img src="no.png"><a href="https://example.org/x">y</a>')
+    assert list(links.broken(tmp_path)) == [("a.html", "#gone"), ("b.html", "no.png")]
