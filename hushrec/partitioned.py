@@ -222,10 +222,10 @@ class PartitionedUsers:
             self._told.pop(name, None)
             self._told[name] = deepcopy(call)
             return None
-        sums = self._ask(Question(tuple(self._told.values()), call)) or [
-            _value(each) for each in _several(zero)
-        ]
-        whole = tuple(_with_value(each, value) for each, value in zip(_several(zero), sums, strict=True))
+        empty = _several(zero)
+        sums = self._ask(Question(tuple(self._told.values()), call)) or [_value(each) for each in empty]
+        # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
+        whole = tuple(Bounded(value, **each.declared) for each, value in zip(empty, sums, strict=True))
         return whole if isinstance(zero, tuple) else whole[0]
 
 
@@ -249,16 +249,3 @@ def _several(found: Any) -> tuple[Bounded, ...]:
 def _value(bounded: Bounded) -> Array:
     value: Array = bounded._take()
     return value
-
-
-def _with_value(bounded: Bounded, value: Array) -> Bounded:
-    """A partition's bounds and steps hold for the sum: they are public, and a user is in one partition."""
-    return Bounded(
-        value,
-        bounded.bound,
-        scale=bounded.scale,
-        weight=bounded.weight,
-        step=bounded.step,
-        norm=bounded.norm,
-        unit=bounded.unit,
-    )

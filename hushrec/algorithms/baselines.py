@@ -152,10 +152,8 @@ class ItemBias(Estimator[Users]):
     def _shrunk(self, tracked: list[Tracked], domain: Domain) -> dict[str, Any]:
         """Biases shrunk by what is known of their noise, and the state for the next week."""
         sums, weights, levels = tracked
-        counts, variance = (
-            np.maximum(weights.mean, 0.0),
-            sums.variance / (self.prior_sd * domain.half_width) ** 2,
-        )
+        counts = np.maximum(weights.mean, 0.0)
+        variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
         state = {"state/item_seen": np.ones(domain.n_items)}
         for name, each in zip(_TRACKED, tracked):
             state |= each.to_arrays(name)
@@ -208,12 +206,9 @@ class Popular(Estimator[Users]):
 
     def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
         """The same release with the noise of a week, and what the filter makes of it."""
-        noisy, variance = (
-            gate.release("item weights", users.item_weights()),
-            gate.noise_sd("item weights") ** 2,
-        )
+        noisy = gate.release("item weights", users.item_weights())
         before = Tracked.of(last, "item_weights").with_new(last["state/item_seen"] > 0)
-        return self._counted(before.measured(noisy, variance, grows=True))
+        return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
 
     @staticmethod
     def _counted(tracked: Tracked) -> dict[str, Any]:

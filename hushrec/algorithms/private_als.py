@@ -528,11 +528,8 @@ class PrivateALS(Estimator[FittedUsers]):
         """
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
-        usual, known, prior = (
-            self.factor_prior**2,
-            None,
-            np.full((len(items), self.rank), self.factor_prior**2),
-        )
+        usual, known = self.factor_prior**2, None
+        prior = np.full((len(items), self.rank), usual)
         for step, (votes, _, gramian, sums, clip) in enumerate(self._factor_rounds()):
             users.fit(items, level.ridge(residual))
             released = gate.release(votes.label, users.residual_variance(items, slopes, most))

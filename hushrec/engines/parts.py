@@ -42,9 +42,8 @@ class Step(NamedTuple):
     label : str
     block : int or None
         Number of the block, -1 to open the stream, -2 to end it, None where nothing is streamed.
-    scale : float
-    weight, step : ndarray or None, ndarray
-        As of the :class:`~hushrec.privacy.Bounded` it belongs to.
+    bounded : dict
+        What is declared of the :class:`~hushrec.privacy.Bounded` it belongs to.
     value : ndarray
         The partial sum.
     """
@@ -87,11 +86,8 @@ class PartGate(PlannedGate):
         self._meet(label, _END, bounded, np.zeros(0))
 
     def _meet(self, label: str, block: int | None, bounded: Bounded, value: Array) -> Array:
-        public = {
-            name: getattr(bounded, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")
-        }
         number, self._number = self._number, self._number + 1
-        return self._exchange(number, Step(label, block, public, np.asarray(value)))
+        return self._exchange(number, Step(label, block, bounded.declared, np.asarray(value)))
 
 
 @dataclass

@@ -172,17 +172,14 @@ class Bounded:
         """Bound times scale: what the plan must have declared."""
         return self.bound.under(relation) * self.scale
 
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What is public of it: all that it was made with but the values."""
+        return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
+
     def times(self, factor: float) -> Bounded:
         """The same value, counting ``factor`` times as much in what is released together with others."""
-        return Bounded(
-            self._take(),
-            self.bound,
-            scale=self.scale * factor,
-            weight=self.weight,
-            step=self.step,
-            norm=self.norm,
-            unit=self.unit,
-        )
+        return Bounded(self._take(), **self.declared | {"scale": self.scale * factor})
 
     @property
     def entry_scale(self) -> np.ndarray | float:
