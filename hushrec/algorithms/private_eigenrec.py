@@ -304,21 +304,24 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
     def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
         """As `Estimator.moved`; where items recommend items, the learned ones stay as they are."""
-        found = dict(super().moved(arrays, position))
-        if "learned_items" in arrays:
-            learned = arrays["learned_items"]
-            place = np.full(len(arrays["supported"]), -1)
-            place[position[position >= 0]] = np.flatnonzero(position >= 0)
-            if (place[learned] < 0).any():
-                raise InputError(
-                    "Items recommend items in this model, and one that it learned cannot be retired within a"
-                    " season; keep it in the catalogue."
-                )
-            order = np.argsort(place[learned])
-            found["learned_items"] = place[learned][order].astype(np.int32)
-            found["item_factors"] = arrays["item_factors"]
-            if (np.diff(order) < 0).any():
-                raise InputError("A catalogue that grows keeps the order of the items that it had.")
+        if "learned_items" not in arrays:
+            return dict(super().moved(arrays, position))
+        learned = arrays["learned_items"]
+        place = np.full(len(arrays["supported"]), -1)
+        place[position[position >= 0]] = np.flatnonzero(position >= 0)
+        if (place[learned] < 0).any():
+            raise InputError(
+                "Items recommend items in this model, and one that it learned cannot be retired within a"
+                " season; keep it in the catalogue."
+            )
+        order = np.argsort(place[learned])
+        if (np.diff(order) < 0).any():
+            raise InputError("A catalogue that grows keeps the order of the items that it had.")
+        pairs = ("item_factors", "learned_items")  # a row for every learned item
+        others = {name: each for name, each in arrays.items() if name not in pairs}
+        found = dict(super().moved(others, position))
+        found["learned_items"] = place[learned][order].astype(np.int32)
+        found["item_factors"] = arrays["item_factors"]
         return found
 
     def known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> Known:

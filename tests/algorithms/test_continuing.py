@@ -14,6 +14,7 @@ from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.5)
@@ -27,6 +28,7 @@ MODELS = {
     "popular": Popular(),
     "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
     "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
+    "private-eigenrec, pairs": PairedEigenRec(rank=3, iterations=1, matrix_share=0.3, n_users=300),
     "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_from=4.0),
 }
 everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -225,6 +227,11 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
     with pytest.raises(InputError, match="lacks 5 of the model's 43 items"):
         second.continue_training(rows, accountant)
     assert accountant.own == ()
+    if isinstance(model, PairedEigenRec):  # its item matrix is of the same items all season
+        with pytest.raises(InputError, match="cannot be retired within a season; keep it in the catalogue"):
+            second.continue_training(rows, accountant, retire=True)
+        assert accountant.own == ()
+        return
     third = second.continue_training(rows, accountant, retire=True)
     assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()
     # what is known of an item goes with it: with hardly any budget nothing else changes
