@@ -206,7 +206,8 @@ def canonical(
     values, vectors = np.linalg.eigh(unpacked(known.gramian[:-1]) + unsure)
     parts = weights / weights.sum()
     energy = parts @ (factors @ vectors) ** 2
-    usual = max(float(energy @ values) / max(float(energy.sum()), 1e-300), 1e-300)
+    least = max(1e-100 * float(values[-1]), 1e-300)  # where there are no factors yet
+    usual = max(float(energy @ values) / max(float(energy.sum()), 1e-300), least)
     root = np.sqrt(np.clip(values / usual, *_TURNED))
     turned = factors @ (vectors * root)
     _, turn = np.linalg.eigh((turned * parts[:, None]).T @ turned)

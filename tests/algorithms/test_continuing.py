@@ -139,6 +139,38 @@ def test_one_user_moves_a_week_by_no_more_than_its_sensitivity(model, relation):
     assert sum(moved > 0.5 for moved in most.values()) > len(most) / 3
 
 
+@pytest.mark.parametrize("low, high", [(0, 1e30), (16777216, 16777219), (0, 1e-30)])
+@pytest.mark.parametrize("name", ["private-als", "private-als, users counted", "item-bias"])
+def test_one_user_moves_a_week_of_any_range_by_no_more(name, low, high):
+    """The catalogue changes too; nothing warns (warnings are errors), and the next model is finite."""
+    model = MODELS[name]
+    old = Domain(DATA.domain.items, rating_range=(low, high))
+    new = Domain((*DATA.domain.items[5:], "new"), rating_range=(low, high))
+
+    def over_range(rows, domain, hers=()):
+        users, items, values = (each.to_pylist() for each in rows.to_arrow().columns)
+        table = [(u, i, low + (v - 1) / 4 * (high - low)) for u, i, v in zip(users, items, values)]
+        return Ratings.from_any(tuple(map(list, zip(*table, *hers))), domain)
+
+    first = model.fit(over_range(WEEKS[0], old), SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    hostile = [[("zz", item, high if j % 2 else low) for j, item in enumerate(new.items, k)] for k in (0, 1)]
+    rows = [over_range(users((0, 60)), new, hers) for hers in ((), *hostile, [("zz", "new", high)])]
+    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    second = first.continue_training(rows[0], accountant, retire=True)
+    assert all(np.isfinite(array).all() for array in (*second.arrays.values(), *second.state.values()))
+    plan = model.weekly_releases(BUDGET, new, SEASON.fraction(1))
+    last, released = _moved(first, new, True), {}
+
+    class Noisy(LocalGate):
+        def release(self, label, bounded):
+            released[label] = super().release(label, bounded)
+            return released[label].copy()
+
+    model.go_on(model.users(rows[0]), Noisy(Accountant(BUDGET, noise=SeededNoise(3)), plan), last)
+    base, *others = (contributions(model, each, last, plan, released)[1] for each in rows)
+    assert max(np.linalg.norm(base[label] - each[label]) for each in others for label in base) <= 1 + 1e-9
+
+
 @everywhere
 def test_what_nobody_adds_has_the_shape_and_type_of_what_many_add(model):
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
