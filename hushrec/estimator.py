@@ -131,7 +131,7 @@ class Estimator(Generic[PrivateSide]):
     >>> estimator.set_params(rank=16).rank, estimator.rank        # frozen: a new one
     (16, 8)
     >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
-    >>> plan = hushrec.ItemBias().plan(hushrec.Budget(5, 1e-6), domain)      # what it will release
+    >>> plan = hushrec.ItemBias().plan(hushrec.Budget(5, 1e-6), domain)
     >>> [release.label for release in plan.releases]
     ['item biases']
     """

@@ -1,5 +1,7 @@
 """Formulas as MathML, which browsers show without a script and without a network."""
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -11,10 +13,12 @@ _LOG = logging.getLogger(__name__)
 
 def _shown(node: nodes.Element, as_block: bool) -> str:
     try:
-        return str(tex2mathml(node.astext(), as_block=as_block))
+        shown = str(tex2mathml(node.astext(), as_block=as_block))
     except MathError as error:
         _LOG.warning("the formula %s: %s", node.astext(), error, location=node)
         return ""
+    # both bars of a norm are of one height, also where an index follows the second
+    return re.sub(r"<mo( [^>]*)?>([|‖])</mo>", r'<mo stretchy="false">\2</mo>', shown)
 
 
 def _inline(writer, node):
