@@ -30,8 +30,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import scipy.sparse as sp
 
-from hushrec import Accountant, Both, Budget, Domain, PrivateALS, PrivateEigenRec, Ratings, Store, write_lists
+from hushrec import (
+    ALS,
+    Accountant,
+    Both,
+    Budget,
+    Domain,
+    PrivateALS,
+    PrivateEigenRec,
+    Ratings,
+    Store,
+    write_lists,
+)
 from hushrec.data.store import joined
 from hushrec.kernels import threads
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
@@ -190,6 +202,18 @@ def table() -> list[str]:
     return lines
 
 
+def powers() -> list[str]:
+    """By which power of the ratings cost grows, from the smallest to the largest size."""
+    found, lines = stored(), []
+    for step in ("prepare", "ratings", "sweep"):
+        sizes = [rows for rows in found if step in found[rows]]
+        low, high = min(sizes), max(sizes)
+        ratio = found[high][step]["seconds"] / found[low][step]["seconds"]
+        power = np.log(ratio) / np.log(high / low)
+        lines.append(f"{step}: power {power:.2f} from {low:.0e} to {high:.0e} ratings")
+    return lines
+
+
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "not run"
@@ -263,6 +287,33 @@ def against_plain() -> list[bool]:
     return good
 
 
+def beside_peers(folder: Path) -> None:
+    """Ten items for every user in MovieLens-10M's shape, by a plain model of rank 32; no target."""
+    rng, n_users, n_items = np.random.default_rng(0), 69_878, 10_677
+    popularity = np.cumsum(np.arange(1, n_items + 1) ** -0.8)
+    columns = np.searchsorted(popularity, rng.random(10**7) * popularity[-1])
+    source = (rng.integers(0, n_users, 10**7), columns, rng.integers(1, 11, 10**7) / 2)
+    rows = Ratings.from_any(source, Domain(range(n_items), (0.5, 5.0)))
+    model = ALS(rank=32, iterations=1).fit(rows, Accountant(Budget(np.inf, 1e-6)))
+    seconds = {}
+    start = time.perf_counter()
+    write_lists(model, rows, folder / "ours")
+    seconds["hushrec, written to Parquet"] = time.perf_counter() - start
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+    except ImportError:
+        print("            implicit is not installed: its recommend is not timed")
+    else:
+        peer = AlternatingLeastSquares(factors=32, iterations=1, num_threads=threads.count())
+        matrix = sp.csr_matrix(rows.matrix)
+        peer.fit(matrix, show_progress=False)
+        start = time.perf_counter()
+        peer.recommend(np.arange(rows.n_users), matrix, N=10)
+        seconds["implicit, in memory"] = time.perf_counter() - start
+    words = "; ".join(f"{name}: {each:.1f} s" for name, each in seconds.items())
+    print(f"            10M shape, lists for {rows.n_users:,} users: {words}", flush=True)
+
+
 def judged(rows: int, found: dict[str, dict[str, float]]) -> list[bool]:
     """The targets at a size; seconds are asked for from 1e8 rows on, in proportion to 1e9."""
     good = []
@@ -301,14 +352,17 @@ def growth(sizes: list[int], found: dict[int, dict[str, dict[str, float]]]) -> l
 
 
 def plot(found: dict[int, dict[str, dict[str, float]]], path: str) -> None:
-    """Seconds against ratings."""
+    """Seconds against ratings, and a line of the power 1."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for step in found[max(found)]:
-        axes.loglog(list(found), [each[step]["seconds"] for each in found.values()], "o-", label=step)
-    axes.set(xlabel="ratings", ylabel="seconds")
+    for step in STEPS:
+        points = [(rows, steps[step]["seconds"]) for rows, steps in found.items() if step in steps]
+        axes.loglog(*zip(*points), "o-", label=step)
+    sizes = np.array([min(found), max(found)], dtype=float)
+    axes.loglog(sizes, sizes / 1e7, "k:", label="in proportion to ratings")
+    axes.set(xlabel="ratings", ylabel="seconds, two cores")
     axes.legend()
     figure.savefig(path, dpi=150)
 
@@ -321,7 +375,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--keep", action="store_true", help="the folder's files stay, and are used again")
     parser.add_argument("--table", action="store_true", help="print what was measured, and no more")
-    parser.add_argument("--figure")
+    parser.add_argument("--figure", help="with --table: draw it, too")
     parser.add_argument("--steps", default=",".join(STEPS), help="some of them, in this order")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -330,7 +384,9 @@ def main() -> None:
         print(json.dumps(STEPS[step](int(rows), Path(folder))))
         return
     if options.table:
-        print(*table(), sep="\n")
+        print(*table(), "", *powers(), sep="\n")
+        if options.figure:
+            plot(stored(), options.figure)
         return
     sizes = [int(float(size)) for size in options.sizes.split(",")] + [10**9] * options.long
     with _place(options.folder, options.keep) as folder:
@@ -343,6 +399,8 @@ def main() -> None:
         print(f"{os.cpu_count()} cores, {threads.count()} threads, load {os.getloadavg()[0]:.1f}", flush=True)
         steps = options.steps.split(",")
         good = [] if options.keep else [*against_plain(), same_bytes(folder / "bytes")]
+        if not options.keep:
+            beside_peers(folder)
         found = {}
         for rows in sizes:
             found[rows] = _size(rows, folder / str(rows), steps)
@@ -350,8 +408,6 @@ def main() -> None:
             if not options.keep:
                 shutil.rmtree(folder / str(rows))
         good += growth(sizes, found) if len(sizes) > 1 else []
-        if options.figure:
-            plot(stored(), options.figure)
     sys.exit(not all(good))
 
 

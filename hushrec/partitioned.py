@@ -29,8 +29,9 @@ from hushrec.privacy import Bounded
 from hushrec.types import Array
 from hushrec.users import Users
 
-#: Blocks are answered together up to so many ratings an item, and each thread answers so many times at least.
-_RATINGS_AN_ITEM, _SHARES = 64, 4
+#: Blocks are answered together up to so many ratings an item, and in all; of several threads each answers so
+#: many times at least. An answer costs a table of all items.
+_RATINGS_AN_ITEM, _MOST_TOGETHER, _SHARES = 64, 1 << 23, 4
 #: Makes the private side of some users' rows: an estimator's method `users`.
 Make = Callable[[Ratings], Any]
 
@@ -112,17 +113,21 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
     """
     blocks = list(blocks)
     waiting, lock = iter(blocks), threading.Lock()
-    most = max(1, len(blocks) // (_SHARES * threads.count()))
+    count = threads.count()
+    most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
     def together() -> list[Ratings]:
-        """The rows of the next block, and of more where items are many: each answer costs a table of them."""
+        """The rows of the next block, and of more where items are many."""
         rows: list[Ratings] = []
-        while len(rows) < most and sum(each.n_ratings / _RATINGS_AN_ITEM / each.n_items for each in rows) < 1:
+        held, enough = 0, 1
+        while len(rows) < most and held < enough:
             with lock:
                 read = next(waiting, None)
             if read is None:
                 break
             rows.append(read())
+            held += rows[-1].n_ratings
+            enough = min(_RATINGS_AN_ITEM * rows[-1].n_items, _MOST_TOGETHER)
         return rows
 
     def work() -> list[Array] | None:
@@ -138,7 +143,6 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
                 waiting = iter(())  # nobody begins another block
             raise
 
-    count = threads.count()
     if count == 1:
         return work()
     with ThreadPoolExecutor(count) as pool:
