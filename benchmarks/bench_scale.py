@@ -207,7 +207,9 @@ def powers() -> list[str]:
     found, lines = stored(), []
     for step in ("prepare", "ratings", "sweep"):
         sizes = [rows for rows in found if step in found[rows]]
-        low, high = min(sizes), max(sizes)
+        if len(sizes) < 2:
+            continue
+        low, high = sizes[0], sizes[-1]
         ratio = found[high][step]["seconds"] / found[low][step]["seconds"]
         power = np.log(ratio) / np.log(high / low)
         lines.append(f"{step}: power {power:.2f} from {low:.0e} to {high:.0e} ratings")
