@@ -25,6 +25,7 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store import joined
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
+from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.privacy import Bounded
 from hushrec.types import Array
 from hushrec.users import Users
@@ -60,10 +61,13 @@ class Question(NamedTuple):
         Calls that return nothing, by which they take released values; of each method the last one counts.
     asked : Call
         The call that returns bounded sums.
+    size : int
+        Octets of these sums, which are public.
     """
 
     told: tuple[Call, ...]
     asked: Call
+    size: int = 0
 
 
 class Engine(Protocol):
@@ -104,6 +108,9 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
 def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Question) -> list[Array] | None:
     """What all blocks of users answer together, each on one thread; None where there is no block.
 
+    A thread holds the table of what its users add, and all threads one of what was added so far: there are
+    fewer threads where these would take more than `TABLES_BYTES`.
+
     Parameters
     ----------
     make : callable
@@ -111,9 +118,9 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
         Each reads its rows when it is called, and they are dropped after their answer.
     question : Question
     """
-    blocks = list(blocks)
-    waiting, lock = iter(blocks), threading.Lock()
-    count = threads.count()
+    blocks, totals = list(blocks), None
+    waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
+    count = max(1, min(threads.count(), TABLES_BYTES // max(2 * question.size, 1)))
     most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
     def together() -> list[Ratings]:
@@ -130,27 +137,27 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
             enough = min(_RATINGS_AN_ITEM * rows[-1].n_items, _MOST_TOGETHER)
         return rows
 
-    def work() -> list[Array] | None:
-        nonlocal waiting
-        totals: list[Array] | None = None
+    def work() -> None:
+        nonlocal waiting, totals
         try:
             with threads.limit(1):
                 while rows := together():
-                    totals = add(totals, answer(make, joined(rows[0].domain, rows), question))
-                return totals
+                    parts = answer(make, joined(rows[0].domain, rows), question)
+                    with adding:
+                        totals = parts if totals is None else add(totals, parts)
         except BaseException:
             with lock:
                 waiting = iter(())  # nobody begins another block
             raise
 
     if count == 1:
-        return work()
+        work()
+        return totals
     with ThreadPoolExecutor(count) as pool:
         found = [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
-        totals: list[Array] | None = None
         try:
-            for parts in (each.result() for each in found):
-                totals = totals if parts is None else add(totals, parts)
+            for each in found:
+                each.result()
         except BaseException:  # an interruption comes here, not to a worker
             with lock:
                 waiting = iter(())
@@ -227,7 +234,10 @@ class PartitionedUsers:
             self._told[name] = deepcopy(call)
             return None
         empty = _several(zero)
-        sums = self._ask(Question(tuple(self._told.values()), call)) or [_value(each) for each in empty]
+        nothing = [_value(each) for each in empty]
+        parts = ("", name.rpartition(".")[0])  # what another part was told does not matter to this one
+        told = tuple(each for key, each in self._told.items() if key.rpartition(".")[0] in parts)
+        sums = self._ask(Question(told, call, sum(each.nbytes for each in nothing))) or nothing
         # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
         whole = tuple(Bounded(value, **each.declared) for each, value in zip(empty, sums, strict=True))
         return whole if isinstance(zero, tuple) else whole[0]

@@ -1,12 +1,14 @@
 """Users in partitions that are asked one question at a time give the model of the whole, byte for byte."""
 
+import time
+
 import numpy as np
 import pytest
 
-from hushrec import DPALS, InputError, Popular, Ratings
+from hushrec import DPALS, Both, InputError, Popular, Ratings, partitioned
 from hushrec.data import store
 from hushrec.kernels import threads
-from hushrec.partitioned import Call, Question, Streaming, answer_all
+from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
@@ -98,3 +100,39 @@ def test_a_failure_ends_the_others(count) -> None:
     with threads.limit(count), pytest.raises(MemoryError):
         answer_all(Popular().users, [read] * 1000, question)
     assert len(begun) < 500
+
+
+@pytest.mark.parametrize("room", [1, 1 << 30])
+def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch, room) -> None:
+    rows = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    store = Ratings.prepare(rows, tmp_path / "s", rows.domain, partitions=7)
+    monkeypatch.setattr(partitioned, "TABLES_BYTES", room)
+    at_once, most = [], []
+    question = Question((), Call("item_weights", (), {}), 8 * rows.n_items)
+
+    def counted(read):
+        def reading():
+            at_once.append(True)
+            time.sleep(0.02)
+            most.append(len(at_once))
+            at_once.pop()
+            return read()
+
+        return reading
+
+    with threads.limit(4):
+        found = answer_all(Popular().users, [counted(block) for block in store.blocks()], question)
+    assert found is not None and found[0].tobytes() == Popular().users(rows).item_weights()._take().tobytes()
+    assert max(most) == 1 if room == 1 else max(most) > 1
+
+
+def test_a_part_is_told_what_concerns_it() -> None:
+    """Or both would find everybody's likes at every question about ratings."""
+    rows = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    asked = []
+    users = PartitionedUsers(Both().users, rows.domain, lambda question: asked.append(question) or [])
+    users.lists.scale(np.ones(rows.n_items), np.ones(rows.n_items))
+    users.ratings.weigh(3.0, np.ones(rows.n_items))
+    for part in (users.ratings, users.lists):
+        part.item_weights()
+    assert [[call.name for call in each.told] for each in asked] == [["ratings.weigh"], ["lists.scale"]]
