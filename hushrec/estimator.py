@@ -259,8 +259,7 @@ class Estimator(Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         plan = self.check(ratings, accountant, seed, share)
-        if isinstance(accountant, SeasonAccountant) and not self.goes_on:
-            raise InputError(f"{self.name} cannot go on from week to week; train both, or one of its parts.")
+        self.check_season(accountant)
         if self.uses_all_kernels:
             first_use.finish()
         side, gate = self._asked(ratings, accountant, engine), LocalGate(accountant, plan, progress)
@@ -343,6 +342,12 @@ class Estimator(Generic[PrivateSide]):
                 parameter="unit",
                 value=self.units[0],
             )
+
+    @classmethod
+    def check_season(cls, accountant: Accountant) -> None:
+        """Refuse a season, where its later weeks could not go on."""
+        if isinstance(accountant, SeasonAccountant) and not cls.goes_on:
+            raise InputError(f"{cls.name} cannot go on from week to week; train both, or one of its parts.")
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared."""

@@ -128,6 +128,7 @@ def train(
     """
     budget, domain, part = accountant.budget, ratings.domain, accountant.part(share)
     check_run(name, budget, domain, n_users, settings)
+    known(name).check_season(accountant)
     given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
     with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
         if n_users is None and needs_user_count(name):

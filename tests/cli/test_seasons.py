@@ -9,6 +9,7 @@ import pytest
 
 from hushrec.billboard import load
 from hushrec.data import realistic
+from hushrec.privacy import Ledger
 from tests.command_line import invoke as call
 
 
@@ -97,6 +98,15 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     assert "is closed" in done("season", "close", *shop.ledger)
     assert "was closed" in call("retrain", "0.hush", *retrain).stderr
     assert not (tmp_path / "x.hush").exists()
+
+
+def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):
+    """Killed: the number of users is released before the model is refused, and week 0 is lost."""
+    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    train = ["train", "ratings.parquet", *shop.domain[:-2], *shop.ledger, *shop.budget, "--season", "1"]
+    found = call(*train, "--model", "private-frank-wolfe", "--out", "x.hush")
+    assert found.exit_code == 2 and "cannot go on from week to week" in found.stderr
+    assert Ledger("ledger.sqlite").season("default", "1").charges == 0
 
 
 def test_a_season_is_planned_without_data(tmp_path, monkeypatch):
