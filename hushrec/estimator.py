@@ -277,11 +277,8 @@ class Estimator(Generic[PrivateSide]):
             plan, model=self.name, settings=settings, seed=int(seed), **public_inputs(domain)
         )
 
-    @contextmanager
-    def _asked(
-        self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
-    ) -> Iterator[Any]:
-        """The private side of these rows; of a store, one that asks its partitions."""
+    def check_engine(self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None) -> bool:
+        """Refuse an engine that this training could not use; whether its users may lie in partitions."""
         streams = self.streams and self.exact_arithmetic and accountant.budget.private
         if engine is not None and not (streams and isinstance(ratings, Store)):
             raise InputError(
@@ -289,11 +286,24 @@ class Estimator(Generic[PrivateSide]):
                 " trained without one.",
                 parameter="engine",
             )
+        return streams
+
+    @staticmethod
+    def check_store(ratings: Ratings | Store, engine: Engine | None) -> None:
+        """Refuse a store whose files are not as they were written, before a charge."""
         if isinstance(ratings, Store):
-            engine = engine or Streaming()
-            engine.verify(ratings)
+            (engine or Streaming()).verify(ratings)
+
+    @contextmanager
+    def _asked(
+        self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
+    ) -> Iterator[Any]:
+        """The private side of these rows; of a store, one that asks its partitions."""
+        streams = self.check_engine(ratings, accountant, engine)
+        self.check_store(ratings, engine)
+        if isinstance(ratings, Store):
             if streams:
-                with engine.asking(self.users, ratings) as ask:
+                with (engine or Streaming()).asking(self.users, ratings) as ask:
                     yield PartitionedUsers(self.users, ratings.domain, ask)
                 return
             ratings = ratings.ratings()

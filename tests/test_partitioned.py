@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from hushrec import DPALS, Both, InputError, Popular, Ratings, partitioned
+from hushrec import DPALS, Both, InputError, Popular, Ratings, Store, partitioned
 from hushrec.data import store
+from hushrec.evaluation import runs
 from hushrec.kernels import threads
 from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Budget
@@ -75,6 +76,20 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
         with pytest.raises(InputError, match="engine"):
             estimator.fit(data, accountant, engine=Streaming())
         assert not accountant.releases
+
+
+def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) -> None:
+    """As `hushrec train` runs it: an engine that cannot be used, and a damaged store."""
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
+    accountant = Accountant(Budget(5, 1e-6))
+    with pytest.raises(InputError, match="engine"):
+        runs.train("private-frank-wolfe", rows, accountant, engine=Streaming())
+    path = rows.partitions()[1].path
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(InputError, match="part-00001.arrow"):
+        runs.train("private-als", Store(rows.path), accountant)
+    assert not accountant.releases
 
 
 def test_nobody(tmp_path) -> None:

@@ -128,14 +128,16 @@ def train(
     """
     budget, domain, part = accountant.budget, ratings.domain, accountant.part(share)
     check_run(name, budget, domain, n_users, settings)
-    known(name).check_season(accountant)
+    anyone = choose(name, budget, domain, n_users=n_users or 1, settings=settings)
+    anyone.check_season(accountant)
+    anyone.check_engine(ratings, accountant, engine)
     given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
     with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
         if n_users is None and needs_user_count(name):
             from hushrec.algorithms.baselines import release_user_count
 
+            anyone.check_store(ratings, engine)
             # any number of users costs all that is left: what does not fit is refused before a charge
-            anyone = choose(name, budget, domain, n_users=1, settings=settings)
             accountant.check(anyone.releases(budget, domain, part))
             n_users = release_user_count(ratings, accountant)
         estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
