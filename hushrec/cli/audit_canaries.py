@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import plot_file
-from hushrec.cli.options import Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
 
 
 def audit_canaries(
@@ -17,6 +17,7 @@ def audit_canaries(
     n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
     seed: Seed = 0,
     plot: Plot | None = None,
+    force: Force = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -33,7 +34,7 @@ def audit_canaries(
     from hushrec.data import Domain
     from hushrec.evaluation.runs import choose
 
-    target, budget = plot_file(plot), promise.budget()
+    target, budget = plot_file(plot, force), promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
     show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)

@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import plot_file
-from hushrec.cli.options import Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
 
 #: Number of users that a model is tuned to where its releases are audited on a handful of them.
 _TUNED_TO = 1000
@@ -20,6 +20,7 @@ def audit_distinguish(
     runs: Annotated[Whole, Parameter(validator=Number(gte=10))] = 2000,
     seed: Seed = 0,
     plot: Plot | None = None,
+    force: Force = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -39,7 +40,7 @@ def audit_distinguish(
     from hushrec.data import Domain
     from hushrec.evaluation.runs import choose
 
-    target, budget = plot_file(plot), promise.budget()
+    target, budget = plot_file(plot, force), promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings)
     show.audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)

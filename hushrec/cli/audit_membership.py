@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.files import plot_file
-from hushrec.cli.options import Catalogue, Count, Json, Model, Plot, Promises, Range, Seed, Whole
+from hushrec.cli.options import Catalogue, Count, Force, Json, Model, Plot, Promises, Range, Seed, Whole
 from hushrec.errors import InputError
 
 
@@ -23,6 +23,7 @@ def audit_membership(
     draws: Count = 1,
     seed: Seed = 0,
     plot: Plot | None = None,
+    force: Force = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -49,7 +50,7 @@ def audit_membership(
     from hushrec.audit.membership import membership
     from hushrec.data import Domain, Ratings, realistic
 
-    target, levels = plot_file(plot), promises.levels()
+    target, levels = plot_file(plot, force), promises.levels()
     budget = promises.budget_of(min(levels))
     if ratings is None:
         others = realistic(1500, 1000, 90_000, seed=seed)

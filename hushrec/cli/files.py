@@ -65,8 +65,8 @@ def page_folder() -> Path:
     return folder
 
 
-def plot_file(path: str | None) -> Path | None:
-    """Where a plot goes, if one is asked for."""
+def plot_file(path: str | None, replace: bool) -> Path | None:
+    """Where a plot goes, if one is asked for; it is not there yet, unless it may be replaced."""
     from hushrec.evaluation.plots import needs_matplotlib
 
     if path is None:
@@ -74,7 +74,7 @@ def plot_file(path: str | None) -> Path | None:
     if Path(path).suffix.lower() not in (".png", ".svg"):
         raise InputError(f"{path!r} is no plot; give it a name that ends in .png or .svg.", parameter="plot")
     needs_matplotlib()
-    return output_file(path, ())
+    return output_file(path, (), replace)
 
 
 def _check_writable(folder: Path) -> None:

@@ -8,10 +8,13 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.options import Count, Job, Json, Model, Plot, Promise, Size, Users, model_for
+from hushrec.cli.files import plot_file
+from hushrec.cli.options import Count, Force, Job, Json, Model, Plot, Promise, Size, Users, model_for
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hushrec.algorithms import Estimator
     from hushrec.data import Domain
     from hushrec.privacy import Season
@@ -27,6 +30,7 @@ def plan(
     season: Count | None = None,
     first_share: float = 0.5,
     plot: Plot | None = None,
+    force: Force = False,
     promise: Promise,
     size: Size = Size(),
     as_json: Json = False,
@@ -74,6 +78,7 @@ def plan(
     _check(domain is not None, simulated, spread is not None and size.rating_range is None)
     if plot is not None and season is None:
         raise InputError("--plot draws a season; pass --season too, for example --season 52.")
+    target = plot_file(plot, force)
     result: dict[str, Any] = {"model": model}
     text = [f"Model:      {model}", f"Budget:     {budget}, mu = {show.short(budget.mu)}"]
     if not budget.private:
@@ -99,7 +104,7 @@ def plan(
         text += ["", expected]
     if season is not None:
         sizes = None if n_users is None or not simulated else (n_users, n_items, ratings_per_user)
-        lines = _season(Season(budget, season, first_share), estimator, sizes, domain, spread, plot)
+        lines = _season(Season(budget, season, first_share), estimator, sizes, domain, spread, target)
         result["season"], text = lines[0], text + lines[1]
     show.result(as_json, result, *text)
 
@@ -110,7 +115,7 @@ def _season(
     sizes: tuple[int, int, float] | None,
     domain: Domain | None,
     spread: float | None,
-    plot: str | None,
+    plot: Path | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """The errors of a season, for a program and for a reader."""
     if sizes is None:

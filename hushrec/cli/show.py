@@ -47,6 +47,10 @@ def note(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+#: Of the release that tells whether anybody was found.
+_COUNT = "number of users"
+
+
 def first_use() -> None:
     """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
     from hushrec.kernels.first_use import SAID, cold
@@ -86,6 +90,8 @@ def about(billboard: Billboard, brief: bool = False) -> str:
 def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
     """What a training made, and where the rest of it is told."""
     more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
+    if all(release.label != _COUNT for release in billboard.privacy.releases):
+        more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
     result(as_json, found, first, about(billboard, brief=not verbose), *more)
@@ -143,12 +149,14 @@ def warn_of_publishing(billboard: Billboard, path: str) -> None:
 
 def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
     """Say what the declared or released number of users tells of the run; nothing else is looked at."""
-    released = [each for each in billboard.privacy.releases if each.label == "number of users"]
+    from hushrec.evaluation.runs import told_from_nobody
+
+    released = [each for each in billboard.privacy.releases if each.label == _COUNT]
     estimator = getattr(billboard.estimator, "ratings", billboard.estimator)
     number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
         return
-    if released and declared is None and number <= 4 * released[0].noise_sd:
+    if released and declared is None and not told_from_nobody(number, released[0].noise_sd):
         note(
             f"Warning: the released number of users, {number:,}, cannot be told from 0:"
             " `hushrec check` shows what became of the rows.",
@@ -352,7 +360,7 @@ def season_expected(
     share: float,
     domain: Domain | None,
     spread: float | None,
-    plot: str | None,
+    plot: Path | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Expected errors week by week, for a program and for a reader."""
     from hushrec.evaluation.season_loss import draw, season_loss

@@ -60,8 +60,10 @@ def train(
     """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
 
     The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
-    that are not given are chosen from epsilon, the catalogue, the range and the number of users. What the
-    run spends is charged in the ledger before it is released, and stays charged if the run fails; --resume
+    that are not given are chosen from epsilon, the catalogue, the range and the number of users. Nothing of
+    the rows is looked at before budget is spent: see with hushrec check that they are read as you mean them.
+    Where the released number of users cannot be told from 0, 1% is spent and the run stops. What the run
+    spends is charged in the ledger before it is released, and stays charged if the run fails; --resume
     goes on with a run that was killed, at no further cost. A model for both jobs recommends from the ratings
     that are likes, those from --like-from up.
 
@@ -104,6 +106,7 @@ def train(
             progress=progress_shown(no_progress),
             keep=lambda billboard: save(billboard, target),
             engine=engine,
+            stop_at_nobody=season is None,
         )
     show.warn_of_the_number_of_users(billboard, n_users)
     show.trained(billboard, target, "Trained", verbose, as_json)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 from hushrec.estimator import public_inputs
 
 if TYPE_CHECKING:
@@ -95,6 +95,11 @@ def check_run(
         choose(name, budget, domain, n_users=count, settings=settings).plan(budget, domain)
 
 
+def told_from_nobody(n_users: int, noise_sd: float) -> bool:
+    """Whether a released number of users can be told from 0."""
+    return n_users > 4 * noise_sd
+
+
 def train(
     name: str,
     ratings: Ratings | Store,
@@ -107,6 +112,7 @@ def train(
     share: float = 1.0,
     keep: Callable[[Billboard], None] = lambda billboard: None,
     engine: Engine | None = None,
+    stop_at_nobody: bool = False,
 ) -> Billboard:
     """Train a model by name, as ``hushrec train`` does.
 
@@ -125,13 +131,17 @@ def train(
         As in :meth:`hushrec.algorithms.Estimator.fit`.
     keep : callable
         Puts the model away. A training that is killed before that is done can be resumed.
+    stop_at_nobody : bool
+        Stop with a `HushrecError` where the number of users was released and cannot be told from 0: that is
+        a function of the release, and no more is charged.
     """
-    budget, domain, part = accountant.budget, ratings.domain, accountant.part(share)
+    budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True
     check_run(name, budget, domain, n_users, settings)
     anyone = choose(name, budget, domain, n_users=n_users or 1, settings=settings)
     anyone.check_season(accountant)
     anyone.check_engine(ratings, accountant, engine)
     given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
+    billboard = None
     with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
         if n_users is None and needs_user_count(name):
             from hushrec.algorithms.baselines import release_user_count
@@ -140,9 +150,17 @@ def train(
             # any number of users costs all that is left: what does not fit is refused before a charge
             accountant.check(anyone.releases(budget, domain, part))
             n_users = release_user_count(ratings, accountant)
-        estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-        billboard = estimator.fit(
-            ratings, accountant, seed=seed, progress=progress, share=share, engine=engine
+            found = told_from_nobody(n_users, accountant.releases[-1].noise_sd)
+        if found or not stop_at_nobody:
+            estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
+            billboard = estimator.fit(
+                ratings, accountant, seed=seed, progress=progress, share=share, engine=engine
+            )
+            keep(billboard)
+    if billboard is None:
+        raise HushrecError(
+            f"The released number of users, {n_users:,}, cannot be told from 0. Training stopped there: 1% of"
+            " the budget is charged, and no more. See what became of the rows with hushrec check; if there"
+            " are so few users, declare their number with --users."
         )
-        keep(billboard)
     return billboard

@@ -78,7 +78,7 @@ def season_loss(
     return SeasonLoss(weeks, tuple(at(part) for part in spent), at(1 / season.weeks), at(1.0))
 
 
-def draw(loss: SeasonLoss, path: str, unit: float, label: str) -> None:
+def draw(loss: SeasonLoss, path: Path, unit: float, label: str) -> None:
     """The picture of it: ours with its interval, and the other ways."""
     import matplotlib
 
@@ -100,7 +100,7 @@ def draw(loss: SeasonLoss, path: str, unit: float, label: str) -> None:
     axis.legend()
     figure.tight_layout()
     try:
-        figure.savefig(Path(path), dpi=120)
+        figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise InputError(
             f"The plot {path!r} cannot be written ({error}); pass FILE.png or FILE.svg."

@@ -45,7 +45,8 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_spent(run, files
     Ratings.prepare(files.train, run.folder / "s", Domain(tuple(files.items), (1, 5)))
     from hushrec.engines.dask import Dask
 
-    monkeypatch.setattr(Dask.__init__, "__kwdefaults__", {"patience": 0.5})
+    usual = Dask.__init__.__kwdefaults__
+    monkeypatch.setattr(Dask.__init__, "__kwdefaults__", {**usual, "patience": 0.5})
     for address, warned in (
         ("tcp://127.0.0.1:9", False),
         ("tls://192.0.2.1:9", False),

@@ -91,12 +91,30 @@ def test_a_link_is_written_through(run, files):
     assert Path("link.hush").is_symlink() and hushrec.load("real.hush").estimator.name == "item-bias"
 
 
-def test_a_run_that_found_nobody_and_a_large_delta_are_told_of(run, files):
+def test_a_run_that_found_nobody_stops_at_one_percent(run, files):
+    """A function of the released number of users; where that is declared, nobody can tell."""
+    rows = [
+        f"u{user};{item};{rating}" for user in range(200) for item, rating in zip(files.items, ("3,5", "4,0"))
+    ]
+    Path("commas.csv").write_text("\n".join(["user;item;rating", *rows]))
+    Path("dates.csv").write_text("user,item,rating\n" + f"a,{files.items[0]},2024-01-03\n" * 50)
+    line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush", "--dataset"]
+    for name in ("commas", "dates"):
+        result = run("train", f"{name}.csv", *line, name)
+        assert result.exit_code == 1 and "Error: The released number of users" in result.stderr
+        assert "hushrec check" in result.stderr and "--users" in result.stderr and result.stdout == ""
+        charged = parsed(run("ledger", "show", "--dataset", name, "--json"))
+        assert charged["mu"] == pytest.approx(0.1 * 1.02036, rel=1e-4)
+        assert not Path("model.hush").exists()
+        resumed = run("train", f"{name}.csv", *line, name, "--resume")
+        assert resumed.exit_code == 2 and "no unfinished training" in resumed.stderr
+    declared = run("train", "commas.csv", *line, "commas", "--users", "200")
+    assert declared.exit_code == 0 and "hushrec check" in declared.stdout
+
+
+def test_a_large_delta_is_told_of(run, files):
     """From what was declared or released alone; on fitting ratings nothing is said."""
-    Path("nobody.csv").write_text("user,item,rating\n")
     line = ["--epsilon", "5", "--delta", "1e-6", *files.domain, "--out", "model.hush", "--force"]
-    result = run("train", "nobody.csv", *line)
-    assert result.exit_code == 0 and "`hushrec check`" in result.stderr
     assert run("train", files.train, *line).stderr == ""
     line[3] = "0.01"
     assert "delta = 0.01 is not below" in run("train", files.train, *line).stderr

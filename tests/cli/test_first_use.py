@@ -204,3 +204,31 @@ def test_the_curator_is_told_which_ratings_were_given_again(more, lines, run, fi
     found = parsed(run("check", "again.csv", *files.domain, *more, "--json"))
     (dropped,) = found["dropped"]
     assert dropped["count"] == 2 and tuple(dropped["first"]) == lines and found["usable"] == 2
+
+
+@pytest.mark.parametrize("audit", ["canaries", "distinguish", "membership"])
+def test_a_plot_replaces_nothing_unless_that_is_asked_for(audit, run):
+    """Refused before anything is computed."""
+    Path("plot.svg").write_bytes(b"mine")
+    epsilon = "--epsilons" if audit == "membership" else "--epsilon"
+    refused = run("audit", audit, epsilon, "1", "--delta", "1e-6", "--plot", "plot.svg")
+    assert refused.exit_code == 2 and "--force" in refused.stderr and refused.stdout == ""
+    assert Path("plot.svg").read_bytes() == b"mine"
+
+
+def test_a_plot_is_replaced_where_that_is_asked_for(run):
+    Path("plot.svg").write_bytes(b"mine")
+    line = [
+        "audit",
+        "canaries",
+        "--model",
+        "item-bias",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--canaries",
+        "20",
+    ]
+    assert run(*line, "--plot", "plot.svg", "--force").exit_code == 0
+    assert b"<svg" in Path("plot.svg").read_bytes()

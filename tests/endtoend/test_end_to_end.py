@@ -71,6 +71,14 @@ def trained(model: str, choice: dict, folder: Path, seed: int) -> Seen:
     return leaves_the_same(folder, world, terminal=choice["terminal"])
 
 
+def test_a_training_that_stops_at_nobody_stops_for_anybody(tmp_path):
+    """Whether it stops is told by the released number of users alone."""
+    choice = {name: values[0] for name, values in FILES.items()}
+    choice |= dict.fromkeys(OPTIONS["both"], ()) | {"epsilon": ("--epsilon", "1")}
+    seen = trained("both", choice, tmp_path, 1)
+    assert seen.code == 1 and "cannot be told from 0" in seen.stderr and not seen.stdout
+
+
 def check_training(model: str, rows: int | None, folder: Path, record) -> None:
     choices = all_pairs({**FILES, **GENERAL, **OPTIONS[model]}, seed=0)
     if rows is not None:
@@ -482,7 +490,16 @@ def check_real_process(case: tuple[str, str, str], tmp_path: Path) -> None:
     for number in (0, 1):
         place = tmp_path / str(number)
         place.mkdir()
-        line = ["train", *files(place, number, case), "--model", "private-als", "--epsilon", "5"]
+        line = [
+            "train",
+            *files(place, number, case),
+            "--model",
+            "private-als",
+            "--epsilon",
+            "5",
+            "--users",
+            "9",
+        ]
         line += ["--delta", "1e-6", *domain_words(place, "csv", False), "--out", "model.hush"]
         screens.append(process(place, tmp_path / "tape", line))
     assert screens[0] == screens[1]
