@@ -81,7 +81,7 @@ class Dask:
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
     >>> store = hushrec.Ratings.prepare(ratings, "store", ratings.domain, partitions=2)
     >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6))
-    >>> with Client(processes=False, dashboard_address=None) as client:      # or the address of a scheduler
+    >>> with Client(processes=False, dashboard_address="127.0.0.1:0") as client:
     ...     model = hushrec.ItemBias().fit(store, accountant, engine=Dask(client))
     """
 
