@@ -219,8 +219,8 @@ def powers() -> list[str]:
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "not run"
-    seconds = f"{found['seconds']:.1f}" if found["seconds"] < 10 else f"{found['seconds']:.0f}"
-    users = f" ({found['users']:.0e} users)" if "users" in found else ""
+    seconds = f"{found['seconds']:#.2g}" if found["seconds"] < 10 else f"{found['seconds']:.0f}"
+    users = f", 10^{round(np.log10(found['users']))} users" if "users" in found else ""
     return f"{seconds} s, {found['gib']:.2f} GiB{users}"
 
 

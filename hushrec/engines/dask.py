@@ -36,6 +36,8 @@ Found = list[Array] | str
 _TASKS_PER_THREAD, _TOGETHER = 4, 8
 #: A question is asked again this often, where workers were lost with it although Dask had tried others.
 _TRIES = 5
+#: Longest wait between two tries, in seconds; they double.
+_PAUSE = 16.0
 _WORDS = {
     "memory": "A worker ran out of memory; give workers more, or prepare the store with more partitions.",
     "store": "A worker could not read its partitions; all must reach the store's folder, unchanged.",
@@ -147,6 +149,8 @@ class Dask:
             if found in _FINAL:
                 break
             tries += found != "silent"
+            if found == "lost":  # others may be on their way
+                time.sleep(min(2.0**tries, _PAUSE))
         raise HushrecError(_WORDS[found] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
@@ -189,6 +193,8 @@ class Dask:
             if word in _FINAL:
                 break
             tries += word != "silent"
+            if word == "lost":
+                time.sleep(min(2.0**tries, _PAUSE))
         raise HushrecError(_WORDS[word])
 
     # ------------------------------------------------------------------ the driver's side
