@@ -27,8 +27,54 @@ _MANY = 5.0
 _LEAST_RATIO = 0.1
 #: Learned likes a user up to which no direction counts, and from which all count in full.
 _FEWEST = 2.0, 6.0
+#: A round counts beside others where its sum of lengths is so many times its noise: below, it tells nothing.
+_CLEAR = 3.0
 #: Released item weights are not taken for smaller than this, nor than their noise.
 SMALLEST_WEIGHT = 1e-2
+
+
+class Sums(NamedTuple):
+    """What a round released, with the noise it has and the vectors that users' rows were multiplied with.
+
+    Attributes
+    ----------
+    probe, sums : ndarray of shape (number of learned items, rank)
+    noise_sd : float
+    """
+
+    probe: Array
+    sums: Array
+    noise_sd: float
+
+    @property
+    def lengths(self) -> float:
+        """Sum of the users' lengths of factors."""
+        return float((self.probe * self.sums).sum())
+
+    def clear(self) -> bool:
+        """Whether that stands out of its noise."""
+        return self.lengths > _CLEAR * self.noise_sd * float(np.linalg.norm(self.probe))
+
+    @staticmethod
+    def of_all(rounds: list[Sums], n_users: float) -> Sums:
+        """All rounds as one with less noise, along the directions of the last one's probe (docs/implicit.md).
+
+        With M the sum of every user's row times itself, the sums of a round are about M times its probe, over
+        the users' mean length of factors. Least squares, each round by its precision, so give M times those
+        directions. They are then scaled so that entries have independent noise of one size, as in a round.
+        """
+        if not (rounds[-1].noise_sd and rounds[-1].clear()):
+            return rounds[-1]
+        clear = [each for each in rounds if each.clear()]
+        probes = np.hstack([each.probe * (n_users / each.lengths / each.noise_sd) for each in clear])
+        span = np.linalg.qr(rounds[-1].probe)[0]
+        along = probes.T @ span
+        precision, axes = np.linalg.eigh(along.T @ along)
+        root = np.sqrt(np.maximum(precision, 1e-12 * precision[-1]))
+        sums = np.hstack([each.sums / each.noise_sd for each in clear]) @ (along @ (axes / root))
+        probe = span @ (axes * root)
+        length = math.sqrt(max(float((probe * sums).sum()), 1e-9) / n_users)
+        return Sums(probe, sums / length, 1 / length)
 
 
 class Taste(NamedTuple):
@@ -42,19 +88,15 @@ class Taste(NamedTuple):
         Their singular values.
     gains, certain : ndarrays of shape (rank,)
         From 0 to 1: what a direction counts in the scores, and what of it is beyond doubt.
-    probe, sums : ndarray of shape (number of learned items, rank)
-        The vectors that users' rows were multiplied with, and the released sums.
-    noise_sd : float
-        Of the sums.
+    measured : Sums
+        What it was read off.
     """
 
     vectors: Array
     values: Array
     gains: Array
     certain: Array
-    probe: Array = np.zeros((0, 0))
-    sums: Array = np.zeros((0, 0))
-    noise_sd: float = 0.0
+    measured: Sums
 
 
 class Known(NamedTuple):
@@ -74,12 +116,13 @@ class Known(NamedTuple):
         likes = (self.noisy[self.learned].sum() / self.n_users) ** 2  # a user, about
         return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
 
-    def taste(self, probe: Array, sums: Array, noise_sd: float) -> Taste:
+    def taste(self, measured: Sums) -> Taste:
         """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
 
         A direction is held against three things that are no taste: the noise; what items owe to themselves,
         as a user's row meets itself; and what so many users would show by chance.
         """
+        probe, sums, noise_sd = measured
         (height, rank), n_users = sums.shape, self.n_users
         left, values, right = svd(sums, full_matrices=False, lapack_driver="gesvd")
         values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
@@ -100,10 +143,11 @@ class Known(NamedTuple):
         gains = trust * lenient + (1 - trust) * certain * taste
         gains *= self.told
         order = np.argsort(-certain, kind="stable")
-        return Taste(left[:, order], values[order], gains[order], certain[order], probe, sums, noise_sd)
+        return Taste(left[:, order], values[order], gains[order], certain[order], measured)
 
 
-NOTHING = Taste(np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
+_NONE = np.zeros((0, 0))
+NOTHING = Taste(_NONE, np.zeros(0), np.zeros(0), np.zeros(0), Sums(_NONE, _NONE, 0.0))
 
 
 def beyond_chance(size: Array, ratio: Array) -> Array:

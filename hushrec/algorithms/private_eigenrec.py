@@ -33,6 +33,7 @@ from hushrec.algorithms.likes_taste import (
     NOTHING,
     SMALLEST_WEIGHT,
     Known,
+    Sums,
     Taste,
     apart,
     grid,
@@ -152,13 +153,13 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     scores: ClassVar[str] = "likes"
 
     rank: int = 16
-    iterations: int = 4
+    iterations: int = 8
     weight_exponent: float = -0.3
     support: float = 0.5
     learned_items: int = 1000
     popularity_gain: float = 0.7
     weights_share: float = 0.12
-    share_growth: float = 2.0
+    share_growth: float = 1.2
     matrix_share: float = 0.0
     equalization: float = 0.5
     like_from: float | None = None
@@ -352,6 +353,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         first = known.first[known.learned]
         probe = apart(start, first)
         vectors, taste = np.zeros((len(known.learned), start.shape[1])), NOTHING
+        rounds: list[Sums] = []
         weights, weights_sd, part = known.noisy, known.noise_sd, min(_MOST_OF_FIRST, 1 - known.told)
         for step in range(1, self.iterations + 1):
             label = self._label(step)
@@ -366,7 +368,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 weights_sd *= math.sqrt(variance / total)
             if part < 1:
                 sums = apart(noisy.reshape(probe.shape), first)
-                taste = known.taste(probe, sums, noise_sd / math.sqrt(1 - part))
+                rounds.append(Sums(probe, sums, noise_sd / math.sqrt(1 - part)))
+                taste = known.taste(Sums.of_all(rounds, known.n_users))
                 probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
             if step > 1:
                 part = max(1 - known.told, self._part_of_weights(taste.certain.sum(), weights, weights_sd))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms.likes_taste import NOTHING, Known, Taste, apart, relative_weights
+from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart, relative_weights
 from hushrec.estimator import Round
 from hushrec.gate import Gate
 from hushrec.kalman import Tracked, no_evidence
@@ -64,8 +64,9 @@ class Kept(NamedTuple):
         """After week 0."""
         users = np.array([known.n_users, max(counted_sd, _DECLARED * known.n_users) ** 2])
         weights = Tracked.first(noisy, noise_sd**2)
-        probe, sums = (_everywhere(each, known.learned) for each in (taste.probe, taste.sums))
-        variance = np.where(known.learned, taste.noise_sd**2, 0.0)
+        measured = taste.measured
+        probe, sums = (_everywhere(each, known.learned) for each in (measured.probe, measured.sums))
+        variance = np.where(known.learned, measured.noise_sd**2, 0.0)
         return cls(users, weights, probe, sums, variance, no_evidence())
 
     def to_arrays(self) -> dict[str, Array]:
@@ -103,7 +104,7 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[s
         sums = apart(released.reshape(probe.shape), first)
         variance = gate.noise_sd("item sums, or the item matrix") ** 2
         now = before.measured(sums, variance, grows=True)
-        taste = known.taste(probe, now.mean, float(np.sqrt(now.variance.mean())))
+        taste = known.taste(Sums(probe, now.mean, float(np.sqrt(now.variance.mean()))))
         kept = kept._replace(
             item_probe=_everywhere(probe, learned),
             item_sums=_everywhere(now.mean, learned),
