@@ -125,6 +125,8 @@ class Known(NamedTuple):
         probe, sums, noise_sd = measured
         (height, rank), n_users = sums.shape, self.n_users
         left, values, right = svd(sums, full_matrices=False, lapack_driver="gesvd")
+        signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])  # any, but the same everywhere
+        left, right = left * signs, right * signs[:, None]
         values = np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
         spread = (self.popularity * self.scale**2)[self.learned]
         lengths = max(float((probe * sums).sum()), 1e-9)  # sum of the users' norms of factors
