@@ -1,4 +1,4 @@
-"""Private EigenRec from week to week: the sums of the last round again, with the noise of a week's slice.
+"""Private EigenRec from week to week: sums as of a round again, with the noise of a week's slice.
 
 A week goes on from the last vectors. Those that users' rows are multiplied with stay the same over a season,
 so that the sums of all weeks are measurements of one thing, which a Kalman filter puts together: new vectors
