@@ -375,7 +375,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             if part < 1:
                 sums = apart(noisy.reshape(probe.shape), first)
                 rounds.append(Sums(probe, sums, noise_sd / math.sqrt(1 - part)))
-                taste = known.taste(Sums.of_all(rounds, known.n_users))
+                as_one = known.told == 1  # else rounds have chance in common
+                taste = known.taste(Sums.of_all(rounds, known.n_users) if as_one else rounds[-1])
                 probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
             if step > 1:
                 part = max(1 - known.told, self._part_of_weights(taste.certain.sum(), weights, weights_sd))
