@@ -345,6 +345,7 @@ def cross_validate(
     *,
     folds: int = 5,
     seed: int = 0,
+    data_is_public: bool = True,
     **options: Any,
 ) -> Comparison:
     """`compare` on every part of public ratings in turn, trained on the others.
@@ -359,6 +360,8 @@ def cross_validate(
         Number of parts, by a hash of (seed, user, item).
     seed : int
         Of the parts, and as in :func:`compare`.
+    data_is_public : bool
+        They are, or cross-validation is refused.
     **options
         As in :func:`compare`, but for the ledger.
 
@@ -369,6 +372,8 @@ def cross_validate(
     >>> sorted({row["fold"] for row in found.rows})
     [0, 1]
     """
+    if not data_is_public:
+        raise InputError("Cross-validation is for public ratings; on private ones use compare, or tune.")
     found = [
         compare(train_part, test_part, models, epsilons, seed=seed, data_is_public=True, **options)
         for train_part, test_part in k_folds(ratings, folds, seed=seed)

@@ -225,3 +225,5 @@ def test_folds_test_every_rating_once_and_are_averaged():
     assert "smallest and largest of 3 folds" in result.markdown()
     with pytest.raises(InputError, match="2 or more"):
         cross_validate(ratings, ["item-bias"], [1], folds=1, **options)
+    with pytest.raises(InputError, match="Cross-validation is for public ratings"):
+        cross_validate(ratings, ["item-bias"], [1], data_is_public=False, **options)
