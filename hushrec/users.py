@@ -383,7 +383,7 @@ def item_residuals(
 
     And the factor, at most ``shrink``, by which a user's weights were brought to the bound. Factors may have
     no columns, as in :func:`~hushrec.kernels.residuals.added_residuals`. Without a step, which takes a budget
-    without privacy, floating-point sums in the order of the users, and no bound.
+    without privacy, floating-point sums in the order of the users.
     """
     if step:
         return added_residuals(
@@ -400,10 +400,16 @@ def item_residuals(
             step=step,
         )
     shrink = np.ones(len(users)) if shrink is None else shrink
-    users = users if users.shape[1] else np.ones((len(users), 1))
+    if not users.shape[1]:
+        users, items = np.ones((len(users), 1)), np.zeros((len(items), 1))
+    if math.isfinite(bound):
+        lengths = weight * residual_norms(
+            *csr(matrix), users, items, row_offset=offset, col_offset=level, col_weight=item_weight
+        )
+        shrink = np.minimum(shrink, clip_factor(lengths if reach is None else lengths * reach, bound))
     sums = residual_sums(
         *csr(matrix.T.tocsr()),
-        items if items.shape[1] else np.zeros((len(items), users.shape[1])),
+        items,
         users,
         row_offset=level,
         col_offset=offset,

@@ -1457,8 +1457,8 @@ MUTANTS = [
     ),
     Mutant(
         "a warning where somebody's row is clipped to zero",
-        set_to(users_module, "clip_factor", factors_that_overflow_for_rows_of_zeros),
-        Killer(test_replay.test_no_user_raises_a_warning, {"estimator": ItemBias(), "high": 1e9}),
+        set_to(dpals, "clip_factor", factors_that_overflow_for_rows_of_zeros),
+        Killer(test_replay.test_no_user_raises_a_warning, {"estimator": DPALS(clipping="user"), "high": 1e9}),
     ),
     # data of sizes that small tests never see, and numbers at the edges of float32
     Mutant(
