@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
-from hushrec.algorithms.likes_taste import Taste
+from hushrec.algorithms.likes_taste import NOTHING, Taste
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers
@@ -271,7 +271,11 @@ class NoisyItemMatrix(PrivateEigenRec):
         values, columns = top_eigenpairs(apart @ matrix @ apart, rank)
         noise = order * gate.noise_sd("matrix") ** 2 / 2
         above = np.maximum(1 - noise / np.maximum(values, 1e-300) ** 2, 0.0) * (values > 0)
-        return Taste(columns, values, above, above), known.noisy, known.noise_sd
+        return (
+            NOTHING._replace(vectors=columns, values=values, gains=above, certain=above),
+            known.noisy,
+            known.noise_sd,
+        )
 
 
 def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:
