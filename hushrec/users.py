@@ -400,8 +400,8 @@ def item_residuals(
             step=step,
         )
     shrink = np.ones(len(users)) if shrink is None else shrink
-    if not users.shape[1]:
-        users, items = np.ones((len(users), 1)), np.zeros((len(items), 1))
+    users = users if users.shape[1] else np.ones((len(users), 1))
+    items = items if items.shape[1] else np.zeros((len(items), users.shape[1]))
     if math.isfinite(bound):
         lengths = weight * residual_norms(
             *csr(matrix), users, items, row_offset=offset, col_offset=level, col_weight=item_weight
