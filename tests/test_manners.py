@@ -49,6 +49,15 @@ def test_a_model_goes_through_a_pool_of_processes() -> None:
         assert pool.submit(answer, MODEL).result() == answer(MODEL)
 
 
+@pytest.mark.parametrize("made", [hushrec.Both(), hushrec.Both(like_from=4.0), hushrec.PrivateALS(rank=3)])
+def test_a_clone_keeps_what_it_is_given(made) -> None:
+    """As `sklearn.base.clone` makes one, and checks it."""
+    given = {name: copy.deepcopy(value) for name, value in made.get_params(deep=False).items()}
+    clone = type(made)(**given)
+    assert clone == made
+    assert all(clone.get_params(deep=False)[name] is value for name, value in given.items())
+
+
 def test_bytes_are_checked_as_a_file_is() -> None:
     content = bytearray(MODEL.to_bytes())
     content[-100] ^= 1

@@ -189,7 +189,9 @@ class Both(Estimator[BothUsers]):
                 "lists_share=1 leaves ratings no budget; pass a part below 1, or train for lists."
             )
         check_threshold(self.like_from, "like_from")
-        object.__setattr__(self, "lists", replace(cast(Any, self.lists), like_from=self.like_from))
+        lists = cast(Any, self.lists)
+        if lists.like_from != self.like_from:  # a clone keeps what it is given, as scikit-learn asks
+            object.__setattr__(self, "lists", replace(lists, like_from=self.like_from))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
