@@ -91,7 +91,7 @@ class Recommender {
         "This model cannot tell what it learned of people's tastes from noise, so items cannot be compared; train for lists, or for both.",
       );
     }
-    if (this.directions === 0) {
+    if (this.directions === 0 && !section.learned) {
       throw new InputError(
         "This model learned nothing of people's tastes beyond chance, so items cannot be compared; train with more users, a larger epsilon, or on likes.",
       );
