@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from hushrec.types import Array
 
+# The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
+# (docs/seasons.md, "What bounds them"). No study is recorded of the others.
+
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Drifts above this are unlikely before any week.

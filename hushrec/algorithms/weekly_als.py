@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from hushrec.algorithms.private_als import PrivateALS
 
 
+# Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
+# seeds 11 and 12, and on another split of ML-1M (docs/seasons.md: what bounds them). No study chose the rest.
+
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
 #: Bound of a user's weighted residuals for the biases, in units of the root of the residual variance.
 _BIAS_CLIP = 0.7
-#: Slope of the released biases, as a part of the released weight, where they are clipped so. Clip and
-#: slope: the drifting world of bench_year at seeds 11 and 12, and another split of ML-1M.
+#: Slope of the released biases, as a part of the released weight, where they are clipped so.
 _BIAS_SLOPE = 0.55
 #: Bound of the factors' sums, as a multiple of that of the last round of the first training.
 _FACTOR_CLIP = 0.85

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from hushrec.algorithms.private_eigenrec import LikingUsers, PrivateEigenRec
 
 
-#: Parts of a week's budget: number of users, item weights, sums.
+#: Parts of a week's budget: number of users, item weights, sums. No study chose them.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
-#: Deviation of a declared number of users, as a part of it.
+#: Deviation of a declared number of users, as a part of it. No study chose it.
 _DECLARED = 0.01
 
 

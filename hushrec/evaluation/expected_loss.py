@@ -22,7 +22,7 @@ from hushrec.types import Array
 TABLE = Path(__file__).with_name("expected_loss.json")
 #: Tastes of the generated users; the first is the expected one, all of them span the interval.
 TASTES = ("films", "faint", "strong")
-#: Bandwidths, in powers of ten: signal or users, ratings per user, items.
+#: Bandwidths, in powers of ten: signal or users, ratings per user, items. No study chose them.
 _WIDTHS = np.array([0.25, 0.35, 0.5])
 #: Losses are stored as whole numbers of this part of the rating range.
 UNIT = 1e-4

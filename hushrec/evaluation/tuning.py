@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
     from hushrec.data import Ratings
 
-#: Ratings of each user that are set aside for the score.
+#: Ratings of each user that are set aside for the score. No study chose it.
 _HELD_OUT = 3
-#: Part of a run's budget (of mu squared) for its score.
+#: Part of a run's budget (of mu squared) for its score. No study chose it.
 _SCORE_SHARE = 0.1
 _LABEL = "best of a random number of runs"
 

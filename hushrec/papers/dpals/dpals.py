@@ -45,7 +45,7 @@ from hushrec.users import (
     user_means,
 )
 
-#: Part of an iteration's budget for the Gramian of the unobserved cells.
+#: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
 
 

@@ -28,7 +28,7 @@ from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
 from hushrec.types import Array
 from hushrec.users import Users, outer_product_sum, unit_weights
 
-#: A released weight is not taken for smaller than this.
+#: A released weight is not taken for smaller than this. No study chose it.
 _SMALLEST_WEIGHT = 1e-6
 #: Most that one user moves item sums and weights together: each has norm at most 1, and weights are positive.
 _MEANS_BOUND = positive(math.sqrt(2.0))
