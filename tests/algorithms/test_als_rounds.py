@@ -56,3 +56,29 @@ def test_tastes_that_vary_alike_are_left_as_they_are():
     assert turned @ turned.T == pytest.approx(factors @ factors.T)
     assert known.variance == pytest.approx(before.variance)
     assert math.isclose(known.gramian[-1], 0.2)
+
+
+def test_a_turned_model_is_the_same_model():
+    """Oracle: the covariance of all scores, of which only the parts that items and users have are changed."""
+    rng = np.random.default_rng(3)
+    factors, weights = rng.normal(size=(200, 3)) * [1.0, 0.6, 0.3], rng.uniform(1, 5, 200)
+    unsure = users_uncertainty(factors, weights, 0.3, LEVEL, RESIDUAL)
+    half = rng.normal(size=(3, 3))
+    second = LEVEL.user_variance * (np.diag([0.4, 1.0, 2.0]) + 0.1 * (half + half.T)) + unsure
+    before = known_of(second - unsure, 0.3)._replace(variance=rng.uniform(0.01, 0.1, (200, 3)))
+    turned, known = canonical(factors, before, weights, LEVEL, RESIDUAL)
+    after = np.zeros((3, 3))
+    after[np.tril_indices(3)] = known.gramian[:-1]
+    after += np.tril(after, -1).T
+    after += users_uncertainty(turned, weights, 0.3, LEVEL, RESIDUAL)
+    assert turned @ after @ turned.T == pytest.approx(factors @ second @ factors.T, rel=1e-8)
+    assert not np.allclose(turned @ turned.T, factors @ factors.T, rtol=0.05)
+    moments = (turned.T * weights) @ turned
+    assert moments == pytest.approx(np.diag(np.diag(moments)), abs=1e-9 * moments.max())
+    # what is not known goes with what is known: entries' variances, by the map that took the factors there
+    there = np.linalg.lstsq(factors, turned)[0]
+    assert known.variance == pytest.approx(before.variance @ there**2)
+    back, drawn = np.linalg.inv(there), rng.normal(size=(4000, 3, 3))
+    spread = ((back @ drawn @ back.T) ** 2).mean()
+    assert known.gramian_variance[:-1] == pytest.approx(before.gramian_variance[:-1] * spread, rel=0.1)
+    assert known.gramian_variance[-1] == before.gramian_variance[-1]

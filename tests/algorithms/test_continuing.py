@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.algorithms.als_rounds import weighted_slopes
 from hushrec.billboard import Billboard
 from hushrec.continuing import _moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError
 from hushrec.gate import LocalGate
+from hushrec.posterior import adaptive_weights, item_weights
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
@@ -231,6 +233,25 @@ def test_a_growing_number_of_users_is_followed():
     boards = run_weeks(PrivateALS(rank=3, iterations=2), season=Season(Budget(200.0, 1e-6), 4, 0.5))
     for board, rows in zip(boards, WEEKS):
         assert board.state["numbers"][0] == pytest.approx(rows.n_users, rel=0.1)
+
+
+def test_a_week_begins_by_turning_its_directions():
+    """With hardly any budget a week learns nothing: its items are the last ones, in directions of their own."""
+    tiny = Season(BUDGET, 10_000, 0.999)
+    first = ALS.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
+    second = first.continue_training(
+        WEEKS[0], SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    )
+    together = []
+    for board in (first, second):
+        sd = math.sqrt(board.state["item_weights_variance"].mean())
+        weights, _ = item_weights(board.state["item_weights"], sd)
+        slopes = weighted_slopes(weights, adaptive_weights(weights, ALS.weight_exponent))
+        factors = board.item_factors.astype(np.float64)
+        moments = (factors.T * slopes) @ factors
+        lengths = np.sqrt(np.diag(moments))
+        together.append(np.abs(moments / np.outer(lengths, lengths) - np.eye(3)).max())
+    assert together[0] > 0.3 and together[1] < 1e-3
 
 
 # a changing catalogue

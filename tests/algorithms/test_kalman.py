@@ -1,0 +1,146 @@
+"""The filter of a statistic that is released every week, against the regression of all weeks at once."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hushrec import kalman
+from hushrec.kalman import DRIFTS, Tracked, drift, learned, no_evidence
+
+TRUTH = np.random.default_rng(5).normal(3.0, 1.0, 40)
+
+
+def weeks(drift_sd: float, noise: list[float]) -> list[np.ndarray]:
+    """What is released: a random walk of every entry, with noise."""
+    rng = np.random.default_rng(6)
+    path = TRUTH + np.cumsum(rng.normal(0, drift_sd, (len(noise), 40)), axis=0)
+    return [each + rng.normal(0, sd, 40) for each, sd in zip(path, noise)]
+
+
+def test_it_is_the_best_linear_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: Gaussian conditioning on all weeks' numbers, with the drifts that the filter took."""
+    noise = [1.0, 0.5, 2.0, 0.7]
+    released, gained = weeks(0.3, noise), []
+
+    def seen(evidence: np.ndarray) -> float:
+        gained.append(drift(evidence))
+        return gained[-1]
+
+    monkeypatch.setattr(kalman, "drift", seen)
+    found, usual = Tracked.first(released[0], noise[0] ** 2), []
+    for each, sd in zip(released[1:], noise[1:]):
+        usual.append(float((found.mean**2).mean()))
+        found = found.measured(each, sd**2)
+    assert min(gained) > 0
+    steps = [part * square for part, square in zip(gained, usual)]
+    # seen from the last week backwards: what a week says of it is off by the drifts since
+    since = [math.fsum(steps[week:]) for week in range(4)]
+    covariance = np.array([[since[max(a, b)] for b in range(4)] for a in range(4)]) + np.diag(noise) ** 2
+    precision = np.linalg.inv(covariance)
+    assert found.variance == pytest.approx(np.full(40, 1 / precision.sum()))
+    assert found.mean == pytest.approx(precision.sum(axis=0) @ np.array(released) / precision.sum())
+
+
+def test_without_noise_it_is_what_was_released() -> None:
+    first = Tracked.first(TRUTH, 0.0)
+    found = first.measured(TRUTH + 1, 0.0)
+    assert found.mean == pytest.approx(TRUTH + 1) and found.variance == pytest.approx(np.zeros(40))
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.0, 1.06])
+def test_growth_of_all_is_no_news_of_one(factor: float) -> None:
+    """Everything grew by one factor, which deviates by 5% as expected: what was known is known of more."""
+    first = Tracked.first(TRUTH, 1e-6)
+    found = first.measured(factor * TRUTH, 1e-6, grows=True)
+    assert found.mean == pytest.approx(factor * TRUTH, rel=1e-4)
+    assert drift(found.evidence) < 1e-4
+    vague = first.measured(factor * TRUTH, 1e8, grows=True)  # a release that tells nothing
+    assert vague.mean == pytest.approx(TRUTH, rel=1e-3)
+
+
+def test_growth_is_what_is_expected_of_it_given_all_entries() -> None:
+    """Oracle: the posterior mean on a grid; what was known, and how badly, counts as the noise does."""
+    rng = np.random.default_rng(8)
+    variance, noise = rng.uniform(0.5, 20.0, 40), rng.uniform(0.5, 20.0, 40)
+    released = 1.1 * TRUTH + rng.normal(0, np.sqrt(variance + noise))
+    factors = np.linspace(0.5, 1.6, 20_001)
+    misses = released - factors[:, None] * TRUTH
+    log = -((factors - 1) ** 2) / (2 * 0.05**2) - (misses**2 / (2 * (variance + noise))).sum(axis=1)
+    likely = np.exp(log - log.max())
+    expected = likely @ factors / likely.sum()
+    assert kalman._growth(TRUTH, released, variance + noise) == pytest.approx(expected, rel=1e-6)
+    still = Tracked(TRUTH, variance, no_evidence() - 1e9 * (DRIFTS > 0))  # nothing drifts
+    found = still.measured(released, noise, grows=True)
+    gain = expected**2 * variance / (expected**2 * variance + noise)
+    assert found.mean == pytest.approx(expected * TRUTH + gain * (released - expected * TRUTH), rel=1e-6)
+
+
+def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:
+    """Half of the normal log likelihood, up to what is common to all drifts."""
+    rng = np.random.default_rng(9)
+    variance, noise, slope = rng.uniform(50, 60, (3, 30))  # known so badly that no drift would settle there
+    surprise, usual = rng.normal(0, 9, 30), 7.0
+    found = learned(np.zeros(len(DRIFTS)), surprise, slope, variance, noise, usual)
+    expected = [
+        norm.logpdf(surprise, scale=np.sqrt(slope**2 * (variance + part * usual) + noise)).sum()
+        for part in DRIFTS
+    ]
+    assert found - found[0] == pytest.approx((np.array(expected) - expected[0]) / 2)
+
+
+def test_growth_is_bounded_and_known_in_proportion() -> None:
+    first = Tracked.first(TRUTH, 1e-9)
+    for factor, taken in ((1e3, 10.0), (-5.0, 0.1)):
+        grown = first.measured(factor * TRUTH, np.full(40, 1e-9), grows=True)
+        assert np.isfinite(grown.mean).all() and (grown.variance >= 0).all()
+        assert kalman._growth(TRUTH, factor * TRUTH, np.full(40, 1e-9)) == taken
+    assert kalman._growth(np.zeros(40), np.full(40, np.nan), np.ones(40)) == 1.0
+    # twice as much, known twice as badly; the release tells nothing more
+    known = Tracked(TRUTH, np.full(40, 0.04), no_evidence() - 1e6 * (DRIFTS > 0))
+    double = known.measured(2 * TRUTH, np.full(40, 1e-12), grows=True)
+    grown = kalman._growth(TRUTH, 2 * TRUTH, np.full(40, 0.04))
+    assert grown == pytest.approx(1.9, abs=0.2)
+    assert double.mean == pytest.approx(2 * TRUTH)
+    unsure = known.measured(2 * TRUTH, np.full(40, 1e4), grows=True)
+    again = kalman._growth(TRUTH, 2 * TRUTH, np.full(40, 0.04 + 1e4))
+    assert unsure.variance == pytest.approx(np.full(40, 1 / (1 / (0.04 * again**2) + 1e-4)))
+
+
+@pytest.mark.parametrize("true_drift", [0.0, 1e-2, 0.1])
+def test_the_drift_is_found(true_drift: float) -> None:
+    """Of a walk with a known variance a week; without any, next to none is found, and errors fall."""
+    usual = float((TRUTH**2).mean())
+    noise = [0.3] * 60
+    released = weeks(math.sqrt(true_drift * usual), noise)
+    found = Tracked.first(released[0], 0.09)
+    for each in released[1:]:
+        found = found.measured(each, 0.09)
+    if true_drift:
+        size = float((found.mean**2).mean()) / usual
+        assert drift(found.evidence) * size == pytest.approx(true_drift, rel=0.6)
+    else:
+        assert drift(found.evidence) < 1e-4
+        assert float(((found.mean - TRUTH) ** 2).mean()) < 0.09 / 10
+
+
+def test_what_is_remembered_of_earlier_weeks_fades() -> None:
+    """A week that tells of no drift or another leaves the likelihoods as they were, but for 3%."""
+    before = np.random.default_rng(7).normal(size=len(DRIFTS))
+    told = learned(before, np.zeros(5), np.zeros(5), np.ones(5), np.ones(5), 1.0)
+    assert told == pytest.approx(0.97 * before)
+    # a large surprise speaks for drift, none against it; a week counts half
+    loud = learned(before, np.full(5, 10.0), np.ones(5), np.full(5, 0.01), np.full(5, 0.01), 1.0)
+    assert drift(loud) > drift(before)
+    calm = learned(no_evidence(), np.zeros(50), np.ones(50), np.full(50, 0.01), np.full(50, 0.01), 1.0)
+    assert drift(calm) < drift(no_evidence())
+
+
+def test_new_entries_are_usual_and_unknown() -> None:
+    seen = np.array([True, True, True, False])
+    found = Tracked(np.array([1.0, 2.0, 6.0, 0.0]), np.zeros(4), no_evidence()).with_new(seen)
+    assert found.mean.tolist() == [1.0, 2.0, 6.0, 2.0]
+    assert found.variance == pytest.approx([0.0, 0.0, 0.0, 41 / 3])
+    for all_alike in (np.ones(4, bool), np.zeros(4, bool)):
+        assert found.with_new(all_alike) is found

@@ -1,0 +1,119 @@
+"""What a gate lets through: what was planned, bounded as planned, and nothing else."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.errors import InputError
+from hushrec.gate import LabelledGate, LocalGate
+from hushrec.privacy import (
+    Accountant,
+    Bound,
+    Bounded,
+    Budget,
+    Gaussian,
+    Plan,
+    RandomizedResponse,
+    Release,
+    counted,
+    positive,
+    signed,
+)
+from hushrec.privacy.testing import SeededNoise
+
+BUDGET = Budget(5, 1e-6)
+
+
+def gate_of(budget: Budget = BUDGET, **changes) -> tuple[LocalGate, Accountant]:
+    """Of one planned release: "sum", of sensitivity 2, of users."""
+    settings = {"mechanism": budget.share(1.0), "sensitivity": 2.0, "unit": budget.unit} | changes
+    release = Release("sum", relation=budget.relation, **settings)
+    accountant = Accountant(budget, noise=SeededNoise(1))
+    return LocalGate(accountant, Plan(budget, [release])), accountant
+
+
+def sum_of(**changes) -> Bounded:
+    return Bounded([1.0, 2.0], **{"bound": counted(2.0)} | changes)
+
+
+def test_what_is_as_planned_is_released_and_charged_as_planned() -> None:
+    gate, accountant = gate_of()
+    assert gate.release("sum", sum_of()).shape == (2,)
+    assert accountant.releases == Plan(BUDGET, [accountant.releases[0]]).releases
+    assert accountant.releases[0].sensitivity == 2.0 and accountant.spent_mu == pytest.approx(BUDGET.mu)
+    # rounding of bound times scale, and no more
+    gate, accountant = gate_of()
+    gate.release("sum", sum_of(bound=counted(2.0 * (1 + 1e-12))))
+    assert accountant.releases[0].sensitivity == 2.0
+
+
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        sum_of(bound=counted(2.0 * (1 + 1e-7))),
+        sum_of(bound=counted(2.0 * (1 - 1e-7))),  # less too: what is planned is what is clipped
+        sum_of(scale=2.0),
+        sum_of(unit="rating"),
+        sum_of(norm="l1"),
+        sum_of(norm="labels"),
+        Bounded([1.0, 2.0], positive(2.0), norm="l1"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_not_as_planned_is_refused_and_costs_nothing(bounded: Bounded, streamed: bool) -> None:
+    gate, accountant = gate_of()
+    with pytest.raises(InputError, match="was planned with sensitivity 2 "):
+        (gate.release_blocks if streamed else gate.release)("sum", bounded)
+    assert not accountant.releases
+
+
+def test_sensitivity_is_that_of_the_plans_relation() -> None:
+    """One value, whose bound is 1 under add-remove and 2 under replace."""
+    for relation, planned in (("add-remove", 1.0), ("replace", 2.0)):
+        gate, accountant = gate_of(Budget(5, 1e-6, relation=relation), sensitivity=planned)
+        gate.release("sum", sum_of(bound=signed(1.0)))
+        assert accountant.releases[0].relation == relation
+        with pytest.raises(InputError, match="bound times scale"):
+            gate_of(Budget(5, 1e-6, relation=relation), sensitivity=3 - planned)[0].release(
+                "sum", sum_of(bound=signed(1.0))
+            )
+
+
+def test_what_is_not_planned_or_says_no_bound_is_refused() -> None:
+    gate, accountant = gate_of()
+    for release in (gate.release, gate.release_blocks):
+        with pytest.raises(InputError, match="'other' is not planned"):
+            release("other", sum_of())
+        for value in (np.ones(2), 7.25, None):
+            with pytest.raises(InputError, match="'sum' is not a Bounded; let") as refused:
+                release("sum", value)
+            assert "7.25" not in str(refused.value)
+    assert gate.is_planned("sum") and not gate.is_planned("other") and not accountant.releases
+
+
+def test_without_privacy_any_bound_will_do_but_not_another_unit() -> None:
+    gate, _ = gate_of(Budget(math.inf, 1e-6))
+    assert not gate.private and gate_of()[0].private
+    assert gate.release("sum", sum_of(bound=Bound(math.inf, math.inf))).tolist() == [1.0, 2.0]
+    with pytest.raises(InputError, match="unit: rating"):
+        gate_of(Budget(math.inf, 1e-6))[0].release("sum", sum_of(unit="rating"))
+
+
+def test_a_part_has_labels_of_its_own() -> None:
+    label = "lists: {}, week 2"
+    flips = RandomizedResponse(0.5)
+    releases = [
+        Release(label.format("sum"), Gaussian(2.0), 3.0, "user", "replace"),
+        Release(label.format("flips"), flips, 2.0, "user", "replace"),
+    ]
+    accountant = Accountant(Budget(5, 1e-6, relation="replace"), noise=SeededNoise(1))
+    whole = LocalGate(accountant, Plan(accountant.budget, releases))
+    part = LabelledGate(LabelledGate(whole, "lists: "), suffix=", week 2")
+    assert part.is_planned("sum") and not part.is_planned("lists: sum, week 2")
+    assert part.private is True and part.noise_sd("sum") == 6.0
+    assert part.flip_probability("flips") == flips.flip_probability(2.0) > flips.flip_probability(1.0)
+    part.release("sum", sum_of(bound=Bound(1.0, 3.0)))
+    blocks = Bounded(iter([np.ones(2)]), counted(2.0), norm="labels")
+    assert len(list(part.release_blocks("flips", blocks))) == 1
+    assert [each.label for each in accountant.releases] == [each.label for each in releases]
