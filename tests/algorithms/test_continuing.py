@@ -236,7 +236,7 @@ def test_a_growing_number_of_users_is_followed():
 
 
 def test_a_week_begins_by_turning_its_directions():
-    """With hardly any budget a week learns nothing: its items are the last ones, in directions of their own."""
+    """With hardly any budget a week learns nothing: it has the last items, in directions of their own."""
     tiny = Season(BUDGET, 10_000, 0.999)
     first = ALS.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
     second = first.continue_training(
