@@ -1,16 +1,17 @@
 """Users in partitions that are asked one question at a time give the model of the whole, byte for byte."""
 
+import contextvars
 import time
 
 import numpy as np
 import pytest
 
-from hushrec import DPALS, Both, InputError, Popular, Ratings, Store, partitioned
+from hushrec import DPALS, Both, HushrecError, InputError, Popular, Ratings, Store, partitioned
 from hushrec.data import store
 from hushrec.evaluation import runs
 from hushrec.kernels import threads
 from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Bounded, Budget, counted
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of
@@ -151,3 +152,58 @@ def test_a_part_is_told_what_concerns_it() -> None:
     for part in (users.ratings, users.lists):
         part.item_weights()
     assert [[call.name for call in each.told] for each in asked] == [["ratings.weigh"], ["lists.scale"]]
+
+
+def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
+    """What is told again comes last, as in memory: a fit uses what was said before it."""
+    rows, asked = ratings_of(hostile_data(np.random.default_rng(5), 9)), []
+    users = PartitionedUsers(Users, rows.domain, lambda question: asked.append(question) or [])
+    users._nobody.first = users._nobody.second = lambda number: None
+    for name, number in (("first", 1), ("second", 2), ("first", 3)):
+        getattr(users, name)(number)
+    users.count()
+    assert [(call.name, call.positional) for call in asked[0].told] == [("second", (2,)), ("first", (3,))]
+
+
+def test_sums_are_added_to_numbers_of_their_own() -> None:
+    """A worker's answer may be read-only, or kept by whoever gave it."""
+    first, second = np.arange(3.0), np.ones(3)
+    first.setflags(write=False)
+    totals = partitioned.add(partitioned.add(None, [first]), [second])
+    assert totals[0].tolist() == [1, 2, 3] and first.tolist() == [0, 1, 2] and second.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="shorter"):
+        partitioned.add(totals, [])
+
+
+@pytest.mark.parametrize("answer", [7.25, Bounded(iter([np.ones(2)]), counted(1.0)), (np.ones(2),)])
+def test_what_cannot_be_added_is_refused(answer) -> None:
+    """A number without a bound, or a stream of blocks."""
+    users = PartitionedUsers(Users, ratings_of({}).domain, lambda question: [])
+    users._nobody.total = lambda: answer
+    with pytest.raises(HushrecError, match="cannot be added over partitions") as refused:
+        users.total()
+    assert "7.25" not in str(refused.value)
+
+
+def test_all_stores_are_looked_at_before_any_is_worked_on(tmp_path) -> None:
+    rows = ratings_of(hostile_data(np.random.default_rng(5), 9))
+    stores = [Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=2) for name in ("a", "b")]
+    numbers = Streaming().each(lambda number, parts, public: (number, len(parts), public), stores, "p")
+    assert numbers == [(0, 2, "p"), (1, 2, "p")]
+    stores[1].partitions()[1].path.write_bytes(b"")
+    with pytest.raises(InputError, match="part-00001.arrow"):
+        Streaming().each(lambda *_: pytest.fail("worked on"), stores, None)
+
+
+def test_a_thread_has_the_settings_of_whoever_trains() -> None:
+    word = contextvars.ContextVar("word", default="none")
+    word.set("hers")
+    rows, seen = ratings_of(hostile_data(np.random.default_rng(5), 9)), []
+
+    def make(some):
+        seen.append(word.get())
+        return Users(some)
+
+    with threads.limit(3):
+        answer_all(make, [lambda: rows] * 6, Question((), Call("count", (), {})))
+    assert seen == ["hers"] * len(seen) and len(seen) > 1

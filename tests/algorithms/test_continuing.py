@@ -8,12 +8,12 @@ import pytest
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import weighted_slopes
 from hushrec.billboard import Billboard
-from hushrec.continuing import _moved
+from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError
 from hushrec.gate import LocalGate
 from hushrec.posterior import adaptive_weights, item_weights
-from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
+from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, epsilon_of
 from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import PairedEigenRec
@@ -235,6 +235,49 @@ def test_a_growing_number_of_users_is_followed():
         assert board.state["numbers"][0] == pytest.approx(rows.n_users, rel=0.1)
 
 
+def test_a_week_that_does_not_fit_spends_nothing_of_it(tmp_path):
+    """The data set's budget was lowered: there is room for some releases of the week, not for all."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("default", Budget(20.0, 1e-6))
+    ledger.open_season("default", SEASON)
+    first = ItemBias().fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
+    both = ALS.fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "none"), noise=SeededNoise(1)))
+    room = BUDGET.mu * math.sqrt(0.5 + 0.3 * 0.5 / 3)
+    ledger.open_dataset("default", Budget(epsilon_of(room, 1e-6), 1e-6))
+    board = Billboard(
+        estimator=both.estimator,
+        domain=both.domain,
+        arrays=dict(both.arrays) | {f"state/{name}": each for name, each in both.state.items()},
+        privacy=first.privacy,
+    )
+    accountant = SeasonAccountant.following(first.privacy, ledger=ledger)
+    with pytest.raises(BudgetError, match="past its budget"):
+        board.continue_training(WEEKS[1], accountant)
+    assert accountant.own == () and ledger.summary("default", 1e-6).charges == 1
+
+
+def test_likes_are_no_ratings_from_0_to_1():
+    """Both have the range (0, 1)."""
+    over_range = Domain(DATA.domain.items, rating_range=(0, 1))
+    zeros = Ratings.from_any((["u"], [DATA.domain.items[0]], [1.0]), over_range)
+    likes = Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items, likes=True), implicit=True)
+    first = ItemBias().fit(zeros, SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    with pytest.raises(InputError, match="keeps its range"):
+        first.continue_training(likes, accountant)
+    assert accountant.own == ()
+
+
+def test_what_a_new_item_begins_with():
+    """Rows of items over another catalogue: those of new items are zero, whatever the first item has."""
+    position = np.array([2, -1, 0])
+    arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "state/item_x", "a/supported")}
+    moved = rows_moved(arrays | {"center": np.ones(3), "history_weight": np.arange(1.0, 4)}, position)
+    for name in arrays:
+        assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
+    assert moved["center"].tolist() == [1, 1, 1] and moved["history_weight"].tolist() == [3, 0, 1]
+
+
 def test_a_week_begins_by_turning_its_directions():
     """With hardly any budget a week learns nothing: it has the last items, in directions of their own."""
     tiny = Season(BUDGET, 10_000, 0.999)
@@ -366,6 +409,13 @@ def test_bad_input_spends_nothing(tmp_path):
             first.continue_training(rows, given)
     with pytest.raises(InputError, match="cannot go on"):
         GlobalMean().fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
+    with pytest.raises(InputError, match="global-mean cannot go on"):
+        GlobalMean().fit(WEEKS[0], Accountant(BUDGET)).continue_training(WEEKS[1], accountant)
+    without = Billboard(
+        estimator=first.estimator, domain=first.domain, arrays=dict(first.arrays), privacy=first.privacy
+    )
+    with pytest.raises(InputError, match="holds no state to go on from"):
+        without.continue_training(WEEKS[1], accountant)
     assert ledger.summary("default", 1e-6).charges == spent
     second = first.continue_training(WEEKS[1], accountant)
     with pytest.raises(BudgetError, match="was run already"):
