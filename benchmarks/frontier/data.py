@@ -53,7 +53,7 @@ class DataSet:
     files : tuple of str
         In HUSHREC_DATA.
     load : callable
-        Reads and splits it.
+        Reads and splits it, by a seed.
     kind : {"ratings", "items"}
         Judged by RMSE, or by Recall@20 and NDCG@20.
     about : str
@@ -69,7 +69,7 @@ class DataSet:
     """
 
     title: str
-    load: Callable[[], Split]
+    load: Callable[[int], Split]
     files: tuple[str, ...] = ()
     kind: str = "ratings"
     about: str = ""
@@ -93,13 +93,13 @@ def available(name: str) -> bool:
 
 @lru_cache(maxsize=2)
 def split(name: str) -> Split:
-    """A data set's split, by its name, ``name@part of the users``, ``name/seed of the split`` (likes),
+    """A data set's split, by its name, ``name@part of the users``, ``name/seed of the split``,
     ``shape:users:items:ratings`` or ``low-rank:users:items``."""
     if name in DATASETS:
-        return DATASETS[name].load()
+        return DATASETS[name].load(0)
     if "/" in name:
         whole, seed = name.split("/")
-        return _likes(DATASETS[whole].files[0], CATALOGUES[whole], int(seed))
+        return DATASETS[whole].load(int(seed))
     if "@" in name:
         whole, part = name.split("@")
         parts = split(whole)
@@ -111,9 +111,9 @@ def split(name: str) -> Split:
     return by_ratings(generated)
 
 
-def by_ratings(ratings: Ratings) -> Split:
+def by_ratings(ratings: Ratings, seed: int = 0) -> Split:
     """80/10/10 of the ratings by their hashes; the test's history is training and validation part."""
-    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=seed)
     return Split(train, train.union(valid), {"rmse": test}, (train, valid))
 
 
@@ -126,30 +126,31 @@ def read(
     return Ratings.from_any((users, items, rescale(values.astype(np.float64))), domain)
 
 
-def _movielens(file: str, n_items: int) -> Split:
-    return by_ratings(read(file, Domain(items=range(1, n_items + 1), rating_range=(1, 5))))
+def _movielens(file: str, n_items: int, seed: int) -> Split:
+    return by_ratings(read(file, Domain(items=range(1, n_items + 1), rating_range=(1, 5))), seed)
 
 
-def _jester() -> Split:
+def _jester(seed: int) -> Split:
     domain = Domain(items=range(1, 101), rating_range=(0, 5))
-    return by_ratings(read("jester-1.parquet", domain, lambda rating: (rating + 10) / 4))
+    return by_ratings(read("jester-1.parquet", domain, lambda rating: (rating + 10) / 4), seed)
 
 
-def _yahoo() -> Split:
+def _yahoo(seed: int) -> Split:
     domain = Domain(items=range(1, 1001), rating_range=(1, 5))
-    parts = by_ratings(read("yahoo-r3.train.parquet", domain))
+    parts = by_ratings(read("yahoo-r3.train.parquet", domain), seed)
     random = read("yahoo-r3.random.parquet", domain)
     return Split(parts.train, parts.history, {**parts.targets, "rmse random": random}, parts.validation)
 
 
-def _of_file(file: str, rating_range: tuple[float, float]) -> Split:
+def _of_file(file: str, rating_range: tuple[float, float], seed: int) -> Split:
     """A catalogue of the file's own items: the data are public."""
     items = pc.unique(pq.read_table(folder() / file, columns=["item"])["item"])  # type: ignore[operator]
-    return by_ratings(read(file, Domain(items=sorted(items.to_pylist()), rating_range=rating_range)))
+    domain = Domain(items=sorted(items.to_pylist()), rating_range=rating_range)
+    return by_ratings(read(file, domain), seed)
 
 
-def _synthetic() -> Split:
-    return by_ratings(dpals_matrix(20_000, 1_000, seed=0).ratings)
+def _synthetic(seed: int) -> Split:
+    return by_ratings(dpals_matrix(20_000, 1_000, seed=0).ratings, seed)
 
 
 def kind_of(name: str) -> str:
@@ -158,7 +159,7 @@ def kind_of(name: str) -> str:
     return known.kind if known else "ratings"
 
 
-def _likes(file: str, n_items: int, seed: int = 0) -> Split:
+def _likes(file: str, n_items: int, seed: int) -> Split:
     """Strong generalisation: a tenth of the users is held out, and folded in from 80% of their likes."""
     table = pq.read_table(folder() / file, columns=["user", "item", "rating"])  # type: ignore[operator]
     likes = table.filter(pc.greater_equal(table["rating"], LIKED))
@@ -180,14 +181,14 @@ _ITEMS = (
 DATASETS: dict[str, DataSet] = {
     "ml-100k": DataSet(
         "MovieLens-100K (943 users, 1,682 items)",
-        lambda: _movielens("ml-100k.parquet", 1682),
+        lambda seed: _movielens("ml-100k.parquet", 1682, seed),
         ("ml-100k.parquet",),
         about=_RATINGS,
         draws=4,
     ),
     "ml-1m": DataSet(
         "MovieLens-1M (6,040 users, catalogue of 3,952)",
-        lambda: _movielens("ml-1m.parquet", 3952),
+        lambda seed: _movielens("ml-1m.parquet", 3952, seed),
         ("ml-1m.parquet",),
         about=_RATINGS,
     ),
@@ -208,21 +209,21 @@ DATASETS: dict[str, DataSet] = {
     ),
     "coat": DataSet(
         "Coat (290 users, 300 items)",
-        lambda: _of_file("small/coat.train.parquet", (1, 5)),
+        lambda seed: _of_file("small/coat.train.parquet", (1, 5), seed),
         ("small/coat.train.parquet",),
         about=_RATINGS,
         draws=4,
     ),
     "flixster": DataSet(
         "Flixster, a part",
-        lambda: _of_file("small/flixster.parquet", (0.5, 5)),
+        lambda seed: _of_file("small/flixster.parquet", (0.5, 5), seed),
         ("small/flixster.parquet",),
         about=_RATINGS,
         draws=4,
     ),
     "restaurant": DataSet(
         "Restaurants (0 to 2)",
-        lambda: _of_file("restaurant.parquet", (0, 2)),
+        lambda seed: _of_file("restaurant.parquet", (0, 2), seed),
         ("restaurant.parquet",),
         about=_RATINGS,
         draws=4,
@@ -236,7 +237,7 @@ DATASETS: dict[str, DataSet] = {
     ),
     "ml-100k-likes": DataSet(
         "Likes of MovieLens-100K",
-        lambda: _likes("ml-100k.parquet", 1682),
+        lambda seed: _likes("ml-100k.parquet", 1682, seed),
         ("ml-100k.parquet",),
         "items",
         _ITEMS,
@@ -244,17 +245,13 @@ DATASETS: dict[str, DataSet] = {
     ),
     "ml-1m-likes": DataSet(
         "Likes of MovieLens-1M",
-        lambda: _likes("ml-1m.parquet", 3952),
+        lambda seed: _likes("ml-1m.parquet", 3952, seed),
         ("ml-1m.parquet",),
         "items",
         _ITEMS,
         metrics=("recall@20", "ndcg@20"),
     ),
 }
-
-
-#: Items of the catalogues of likes.
-CATALOGUES = {"ml-100k-likes": 1682, "ml-1m-likes": 3952}
 
 
 def size(parts: Split) -> float:

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ALS, PrivateALS
-from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.algorithms import ALS, PrivateALS, als
+from hushrec.data import Domain, Ratings, k_folds, realistic, split_ratings
 from hushrec.errors import InputError
+from hushrec.evaluation import evaluate
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
@@ -179,3 +180,23 @@ def test_quality_on_movielens_1m(real_data) -> None:
     train, test = split_ratings(Ratings.read(real_data("ml-1m.parquet"), domain), (0.9, 0.1), seed=0)
     predicted = ALS().fit(train, no_privacy()).predict_pairs(train, test)
     assert math.sqrt(np.mean((predicted - test.matrix.data) ** 2)) <= 0.855
+
+
+@pytest.mark.parametrize(("taste", "noise", "best"), [(0.9, 0.3, 0.6), (0.25, 1.0, 0.86)])
+def test_the_ridge_is_chosen_by_held_out_ratings(
+    taste: float, noise: float, best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strong tastes want a smaller ridge than weak ones; three folds of another seed agree."""
+    ratings = realistic(400, 60, 9000, taste_spread=taste, noise=noise, seed=2)
+    chosen = float(ALS(rank=8).fit(ratings, no_privacy(), seed=0).arrays["regularization"])
+    ridges, errors = {}, {}
+    for part in als._NOISE_PARTS:
+        monkeypatch.setattr(als, "_NOISE_PARTS", (part,))
+        ridges[part] = float(ALS(rank=8).fit(ratings, no_privacy(), seed=0).arrays["regularization"])
+        errors[part] = sum(
+            evaluate(ALS(rank=8).fit(train, no_privacy(), seed=0), train, test)["rmse"].value
+            for train, test in k_folds(ratings, 3, seed=1)
+        )
+        monkeypatch.undo()
+    assert min(errors, key=lambda part: errors[part]) == best
+    assert chosen == ridges[best]
