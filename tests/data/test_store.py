@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hypothesis import given, settings, strategies as st
 from hushrec import Domain, InputError, Ratings, Store
 from hushrec.data import files, preparing, store, textfiles
 from tests.data.hostile_cells import LINES
+from tests.power_cut import Disk
 
 DOMAIN = Domain(("1", "2", "A7", "é", "5"), rating_range=(0.5, 5), max_ratings_per_user=3)
 
@@ -431,6 +433,51 @@ def test_of_two_at_once_neither_harms_the_other(tmp_path, monkeypatch) -> None:
         Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=1)
     assert os.listdir(tmp_path) == ["s"]
     assert_same(Store(tmp_path / "s"), Ratings.from_any(table(10), DOMAIN))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synced")
+def test_a_power_cut_leaves_no_store_or_a_whole_one(tmp_path, monkeypatch) -> None:
+    """All files are on the disk before the manifest is, and it before the folder has its name."""
+    disk, written = Disk(monkeypatch), []
+    write = preparing._write
+
+    def writing(path, content):
+        found = write(path, content)
+        written.append(path.name)
+        others = path.parent.glob("part-*") if path.name == store.MANIFEST else ()
+        assert all(map(disk.on_disk, [path, *others]))
+        return found
+
+    monkeypatch.setattr(preparing, "_write", writing)
+    for _ in range(2):
+        Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=3, force=True)
+    assert written[3] == store.CATALOGUE and written[4] == store.MANIFEST and len(written) == 10
+    assert disk.events[:2] == [("named", "s"), ("safe", "s")] and disk.events[-1] == ("safe", "s")
+
+
+def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
+    """Rows by position, and rows that were picked by hand, which a private training refuses."""
+    whole = Ratings.from_any(table(), DOMAIN)
+    picked = whole.where(np.arange(whole.n_ratings) % 2 == 0)
+    by_position = Ratings.from_any(whole.matrix, DOMAIN)
+    assert picked.hand_picked and by_position.by_position
+    for rows in (whole, picked, by_position):
+        made = Ratings.prepare(rows, tmp_path / "s", DOMAIN, partitions=3, force=True)
+        marks = rows.by_position, rows.hand_picked
+        assert (made.by_position, made.hand_picked) == marks
+        several = made.blocks()
+        assert len(several) >= 3
+        for found in (
+            several[0](),
+            made.ratings(),
+            made.for_users(rows.users[:2]),
+            made.partitions()[1].ratings(),
+        ):
+            assert (found.by_position, found.hand_picked or not rows.hand_picked) == (marks[0], True)
+        parts = store.joined(DOMAIN, [replace(several[0](), hand_picked=False), several[1]()])
+        assert parts.hand_picked == rows.hand_picked
+        parts = store.joined(DOMAIN, [replace(several[0](), by_position=False), several[1]()])
+        assert parts.by_position == rows.by_position
 
 
 def test_preparing_again_gives_the_same_octets(tmp_path) -> None:

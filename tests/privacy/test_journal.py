@@ -1,6 +1,7 @@
 """The journal: a training that is killed anywhere goes on without a draw or a charge too many."""
 
 import json
+import os
 import random
 import resource
 import signal
@@ -21,6 +22,7 @@ from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, 
 from hushrec.privacy.journal import Journal
 from hushrec.users import FittedUsers
 from tests.algorithms.cases import hostile_data, ratings_of
+from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label
 
 BUDGET = Budget(3.0, 1e-6)
@@ -403,6 +405,19 @@ def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
         accountant.release(Bounded(np.zeros(3), counted(1.0)), plan.releases[0].mechanism, "first")
         with pytest.raises(InputError, match="still running"):
             toy(path, resume=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synced")
+def test_a_power_cut_loses_nothing_that_was_used(path, monkeypatch):
+    """The header is on the disk before the first charge, each value before the ledger names it."""
+    disk = Disk(monkeypatch)
+    disk.tell(monkeypatch, Ledger, "charge")
+    disk.tell(monkeypatch, Ledger, "keep")
+    toy(path)
+    assert disk.named_in_vain() == []
+    kinds = [kind for kind, _ in disk.events]
+    assert kinds[:3] == ["named", "safe", "charge"]
+    assert kinds[3:] == ["named", "safe", "keep", "charge"] * (len(LABELS) - 1) + ["named", "safe", "keep"]
 
 
 def test_a_changed_value_is_found(path):
