@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import check_numbers
+from hushrec.checks import Part, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, Round, plan_of
 from hushrec.gate import Gate
@@ -49,14 +49,8 @@ class PrivateSLIM(Estimator):
     name: ClassVar[str] = "private-slim"
     scores: ClassVar[str] = "likes"
 
-    regularization: float = 2.0
-    weights_share: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            regularization=(self.regularization, float, 0, None),
-            weights_share=(self.weights_share, float, 0, 1),
-        )
+    regularization: Positive = 2.0
+    weights_share: Part = 0.1
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         rounds = [

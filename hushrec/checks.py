@@ -1,44 +1,103 @@
-"""Hyper-parameter checks: one sentence that says what is wrong and what to pass."""
+"""Checks of declared parameters: one sentence that says what is wrong and what to pass.
+
+What a number may be is an interval as text, as in ``"(0, 1]"``. The fields of a dataclass have theirs, or
+their words, in their types, and :func:`check_fields` holds it to them::
+
+    rank: Annotated[int, "[0, 900]"] = 8
+    regularization: Positive | None = None
+    start: Literal["random", "spectral"] = "random"
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from hushrec.errors import InputError
 
-if TYPE_CHECKING:
-    from hushrec.data import Ratings, Store
-    from hushrec.privacy import Accountant
-
 #: In there no square of a bound, in whatever units, overflows: an infinite one would pass for no clip.
-CLIPS = (1e-30, 1e30)
+CLIPS = "[1e-30, 1e30]"
+
+Clip = Annotated[float, CLIPS]
+Count = Annotated[int, "[1, inf)"]
+NotNegative = Annotated[float, "[0, inf)"]
+Part = Annotated[float, "(0, 1)"]
+Positive = Annotated[float, "(0, inf)"]
+Share = Annotated[float, "[0, 1]"]
 
 _NUMBERS = (int, float, np.integer, np.floating)
+_ANY = "(-inf, inf)"
 
 
-def check_numbers(**rules: tuple[Any, type, float, float | None]) -> None:
-    """Refuse hyper-parameters of the wrong kind or out of range.
+class _Rule(NamedTuple):
+    """What a field may be: None or not, a kind, an interval or words."""
 
-    Each rule is ``name=(value, int or float, low, high)``: integers lie in [low, high], floats in
-    (low, high], but those named ``*_weight``, ``*_variance``, ``*_damping`` or ``*share`` may equal
-    ``low``; ``high=None`` means no upper end.
-    """
-    for name, (value, kind, low, high) in rules.items():
+    optional: bool
+    kind: Any
+    interval: str
+    words: tuple[Any, ...]
+
+
+def check_fields(settings: Any) -> None:
+    """Refuse a dataclass with a number, a truth or a word that its field's type does not allow."""
+    for name, rule in _rules(settings.__class__).items():
+        value = getattr(settings, name)
+        if value is None and rule.optional:
+            continue
+        if rule.words:
+            check_choice(**{name: (value, rule.words)})
+        elif rule.kind is not bool:
+            check_numbers(**{name: (value, rule.kind, rule.interval)})
+        elif not isinstance(value, bool | np.bool_):
+            raise InputError(
+                f"{name}={shown(value)} is neither True nor False; pass one of them.", parameter=name
+            )
+
+
+@cache
+def _rules(cls: Any) -> dict[str, _Rule]:
+    """By field, for those whose type says what is allowed."""
+    found = {}
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        optional, kinds = NoneType in kinds, tuple(kind for kind in kinds if kind is not NoneType)
+        kind, interval = kinds[0], _ANY
+        if get_origin(kind) is Annotated:
+            kind, interval, *_ = get_args(kind)
+        words = get_args(kind) if get_origin(kind) is Literal else ()
+        if len(kinds) == 1 and (words or kind in (int, float, bool)):
+            found[name] = _Rule(optional, kind, interval, words)
+    return found
+
+
+def check_numbers(**rules: tuple[Any, type, str]) -> None:
+    """Refuse what is no number of a kind or not in an interval: ``name=(value, int or float, interval)``."""
+    for name, (value, kind, interval) in rules.items():
+        low, high = (float(end) for end in interval[1:-1].split(","))
         good = is_number(value, (int, np.integer) if kind is int else _NUMBERS)
-        if good:
-            closed = kind is int or name.endswith(("_weight", "_variance", "_damping", "share"))
-            good = (value >= low if closed else value > low) and (high is None or value <= high)
+        if good and interval != _ANY:
+            good = value >= low if interval[0] == "[" else value > low
+            good = good and (value <= high if interval[-1] == "]" else value < high)
         if not good:
-            noun = "an integer" if kind is int else "a finite number"
-            span = f"{'>=' if kind is int else '>'} {low:g}" + ("" if high is None else f" and <= {high:g}")
-            raise InputError(f"{name}={shown(value)} is out of range; pass {noun} {span}.", parameter=name)
+            noun = "an integer" if kind is int else "a number"
+            above, below = f">= {low:g}" if interval[0] == "[" else f"> {low:g}", f"< {high:g}"
+            if interval == _ANY:
+                span = ", for example 3.5"
+            elif high == math.inf:
+                span = f" {above}"
+            elif interval[0] == "[" and interval[-1] == "]":
+                span = f" from {low:g} to {high:g}"
+            else:
+                span = f" {above} and {f'<= {high:g}' if interval[-1] == ']' else below}"
+            raise InputError(f"{name}={shown(value)} is out of range; pass {noun}{span}.", parameter=name)
 
 
-def check_choice(**rules: tuple[Any, tuple[str, ...]]) -> None:
+def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
     """Refuse a word that is not among the choices."""
     for name, (value, choices) in rules.items():
         if not isinstance(value, str) or value not in choices:
@@ -61,42 +120,6 @@ def check_listed(value: Any, name: str, example: str) -> None:
         )
 
 
-def check_truths(**settings: bool) -> None:
-    """Refuse what is neither True nor False."""
-    for name, value in settings.items():
-        if not isinstance(value, bool | np.bool_):
-            raise InputError(
-                f"{name}={shown(value)} is neither True nor False; pass one of them.", parameter=name
-            )
-
-
-def check_clips(**clips: float | None) -> None:
-    """Refuse a bound that is neither a number in `CLIPS` nor None, which is no clip."""
-    for name, bound in clips.items():
-        if bound is not None:
-            check_within(**{name: (bound, *CLIPS)})
-
-
-def check_within(**rules: tuple[float, float, float]) -> None:
-    """Refuse what is no number in a closed range: ``name=(value, low, high)``."""
-    for name, (value, low, high) in rules.items():
-        if not is_number(value) or not low <= value <= high:
-            raise InputError(
-                f"{name}={shown(value)} is out of range; pass a number from {low:g} to {high:g}.",
-                parameter=name,
-            )
-
-
-def check_threshold(threshold: float | None, name: str = "threshold") -> None:
-    """Refuse what is neither a number nor None."""
-    if threshold is not None and not is_number(threshold):
-        raise InputError(
-            f"{name}={shown(threshold)} is not a number; declare the rating that tells what a user likes, for"
-            f" example {name}=3.5.",
-            parameter=name,
-        )
-
-
 def is_number(value: Any, kinds: tuple[type, ...] = _NUMBERS) -> bool:
     """A finite number of one of these kinds that float64 can hold."""
     if isinstance(value, bool) or not isinstance(value, kinds):
@@ -115,16 +138,3 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer of more digits than Python writes
         text = "a huge integer"
     return text if len(text) <= 60 else text[:60] + "..."
-
-
-def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse ratings in which a user is not one row of her own, chosen without regard to the others."""
-    if not ratings.users_differ:
-        raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
-    if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
-        raise InputError(
-            "These users or ratings were chosen by a rule of your own (where, rows, for_users), in which"
-            " one user may decide what others have; train on all, on parts by split_ratings, leave_k_out or"
-            " strong_generalization, say keyed=True there if each user was chosen by herself alone, or"
-            " declare public data with Accountant(..., data_is_public=True)."
-        )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.billboard import Billboard
-from hushrec.checks import check_kind, check_users
+from hushrec.checks import check_fields, check_kind
 from hushrec.continuing import go_on, rows_moved
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
@@ -66,6 +66,19 @@ class Round(NamedTuple):
     label: str
     share: float
     bound: Bound
+
+
+def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
+    """Refuse ratings in which a user is not one row of her own, chosen without regard to the others."""
+    if not ratings.users_differ:
+        raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
+    if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
+        raise InputError(
+            "These users or ratings were chosen by a rule of your own (where, rows, for_users), in which"
+            " one user may decide what others have; train on all, on parts by split_ratings, leave_k_out or"
+            " strong_generalization, say keyed=True there if each user was chosen by herself alone, or"
+            " declare public data with Accountant(..., data_is_public=True)."
+        )
 
 
 def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: float | None = None) -> Plan:
@@ -157,6 +170,9 @@ class Estimator(Generic[PrivateSide]):
     #: True where its users remember nothing but the last call of each method that returns nothing, so that
     #: they may lie in partitions (:mod:`hushrec.partitioned`).
     streams: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:

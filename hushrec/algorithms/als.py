@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import check_numbers
+from hushrec.checks import Count, NotNegative, Positive, Share
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
@@ -88,30 +87,13 @@ class ALS(Estimator[Ratings]):
 
     name: ClassVar[str] = "als"
 
-    rank: int = 32
-    iterations: int = 15
-    regularization: float | None = None
-    bias_regularization: float | None = None
-    ridge_exponent: float = 0.4
-    unobserved_weight: float = 0.0
-    dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            rank=(self.rank, int, 0, None),
-            iterations=(self.iterations, int, 1, None),
-            regularization=(1.0 if self.regularization is None else self.regularization, float, 0, None),
-            bias_regularization=(
-                1.0 if self.bias_regularization is None else self.bias_regularization,
-                float,
-                0,
-                None,
-            ),
-            ridge_exponent=(self.ridge_exponent, float, 0, 1),
-            unobserved_weight=(self.unobserved_weight, float, 0, None),
-        )
-        if self.dtype not in ("float32", "float64"):
-            raise InputError(f"dtype={self.dtype!r} is not known; pass 'float32' or 'float64'.")
+    rank: Annotated[int, "[0, inf)"] = 32
+    iterations: Count = 15
+    regularization: Positive | None = None
+    bias_regularization: Positive | None = None
+    ridge_exponent: Share = 0.4
+    unobserved_weight: NotNegative = 0.0
+    dtype: Literal["float32", "float64"] = "float32"
 
     @property
     def scores(self) -> str:  # type: ignore[override]

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushrec.checks import CLIPS, check_numbers, check_users, check_within
+from hushrec.checks import Clip, Positive
 from hushrec.data import Domain, Ratings, Store
-from hushrec.estimator import Estimator, Round, UserState, plan_of
+from hushrec.estimator import Estimator, Round, UserState, check_users, plan_of
 from hushrec.gate import Gate, LocalGate
 from hushrec.kalman import Tracked
 from hushrec.kernels.sparse_rows import used_columns
@@ -104,19 +104,12 @@ class ItemBias(Estimator[Users]):
     goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
-    clip: float = 0.45
-    prior_sd: float = 0.25
-    user_regularization: float = 3.0
+    clip: Clip = 0.45
+    prior_sd: Positive = 0.25
+    user_regularization: Positive = 3.0
 
     _WEIGHT_PART: ClassVar[float] = 0.7
     _LEVEL_PART: ClassVar[float] = 0.1
-
-    def __post_init__(self) -> None:
-        check_within(clip=(self.clip, *CLIPS))
-        check_numbers(
-            prior_sd=(self.prior_sd, float, 0, None),
-            user_regularization=(self.user_regularization, float, 0, None),
-        )
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         parts = signed(1.0), positive(self._WEIGHT_PART), LEVEL_BOUND.times(self._LEVEL_PART)

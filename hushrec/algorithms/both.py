@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from hushrec.algorithms.private_als import PrivateALS
 from hushrec.algorithms.private_eigenrec import PrivateEigenRec
-from hushrec.checks import check_numbers, check_threshold
+from hushrec.checks import Part
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, check_planned
@@ -171,7 +171,7 @@ class Both(Estimator[BothUsers]):
     uses_all_kernels: ClassVar[bool] = True
 
     like_from: float | None = None
-    lists_share: float = _LISTS_SHARE
+    lists_share: Part = _LISTS_SHARE
     ratings: Estimator[Any] = field(default_factory=PrivateALS)
     lists: Estimator[Any] = field(default_factory=PrivateEigenRec)
 
@@ -183,12 +183,7 @@ class Both(Estimator[BothUsers]):
             raise InputError(
                 f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
             )
-        check_numbers(lists_share=(self.lists_share, float, 0, 1))
-        if not self.lists_share < 1:
-            raise InputError(
-                "lists_share=1 leaves ratings no budget; pass a part below 1, or train for lists."
-            )
-        check_threshold(self.like_from, "like_from")
+        super().__post_init__()
         lists = cast(Any, self.lists)
         if lists.like_from != self.like_from:  # a clone keeps what it is given, as scikit-learn asks
             object.__setattr__(self, "lists", replace(lists, like_from=self.like_from))

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, lapack
 
-from hushrec.checks import check_numbers, check_threshold
+from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
@@ -59,13 +59,8 @@ class EASE(Estimator[Ratings]):
     name: ClassVar[str] = "ease"
     scores: ClassVar[str] = "likes"
 
-    regularization: float | None = None
+    regularization: Positive | None = None
     like_from: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.regularization is not None:
-            check_numbers(regularization=(self.regularization, float, 0, None))
-        check_threshold(self.like_from, "like_from")
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
-from hushrec.checks import check_threshold
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
@@ -62,10 +61,6 @@ class UserLevelOneBit(PrivateALS):
     link: ClassVar[str] = "logistic"
 
     threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_threshold(self.threshold)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return super().releases(budget, _label_domain(domain), fraction)

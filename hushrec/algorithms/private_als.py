@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from hushrec.algorithms.als_rounds import (
     weighted_slopes,
 )
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
-from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
+from hushrec.checks import Clip, Count, Part, Positive, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
@@ -182,55 +182,29 @@ class PrivateALS(Estimator[FittedUsers]):
     uses_all_kernels: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
 
-    rank: int = 2
+    rank: Annotated[int, "[0, 900]"] = 2
     features: bool = True
-    iterations: int = 0
-    bias_rounds: int = 4
-    factor_prior: float = 0.6
-    user_variance: float = 0.02
-    bias_clip: float | None = 0.67
-    factor_clip: float | None = 0.28
-    factor_clip_decay: float = 0.9
-    user_norm: float | None = 0.7
-    weight_exponent: float = -0.25
-    start: str = "random"
-    start_clip: float | None = 0.4
-    level_share: float = 0.01
-    weights_share: float = 0.26
-    start_share: float = 0.1
-    bias_share: float = 0.4
-    factor_share: float = 0.35
-    gramian_share: float = 0.01
-    n_users: int | None = None
+    iterations: Annotated[int, "[0, inf)"] = 0
+    bias_rounds: Annotated[int, "[0, inf)"] = 4
+    factor_prior: Positive = 0.6
+    user_variance: Positive = 0.02
+    bias_clip: Clip | None = 0.67
+    factor_clip: Clip | None = 0.28
+    factor_clip_decay: Annotated[float, "(0, 1]"] = 0.9
+    user_norm: Clip | None = 0.7
+    weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
+    start: Literal["random", "spectral"] = "random"
+    start_clip: Clip | None = 0.4
+    level_share: Share = 0.01
+    weights_share: Share = 0.26
+    start_share: Share = 0.1
+    bias_share: Share = 0.4
+    factor_share: Share = 0.35
+    gramian_share: Part = 0.01
+    n_users: Count | None = None
 
     def __post_init__(self) -> None:
-        check_numbers(
-            rank=(self.rank, int, 0, 900),
-            iterations=(self.iterations, int, 0, None),
-            bias_rounds=(self.bias_rounds, int, 0, None),
-            factor_prior=(self.factor_prior, float, 0, None),
-            user_variance=(self.user_variance, float, 0, None),
-            factor_clip_decay=(self.factor_clip_decay, float, 0, 1),
-            weights_share=(self.weights_share, float, 0, 1),
-            start_share=(self.start_share, float, 0, 1),
-            level_share=(self.level_share, float, 0, 1),
-            bias_share=(self.bias_share, float, 0, 1),
-            factor_share=(self.factor_share, float, 0, 1),
-            gramian_share=(self.gramian_share, float, 0, 1),
-        )
-        check_within(weight_exponent=(self.weight_exponent, -1, 0))
-        check_clips(
-            bias_clip=self.bias_clip,
-            factor_clip=self.factor_clip,
-            user_norm=self.user_norm,
-            start_clip=self.start_clip,
-        )
-        if self.n_users is not None:
-            check_numbers(n_users=(self.n_users, int, 1, None))
-        check_choice(start=(self.start, ("random", "spectral")))
-        check_truths(features=self.features)
-        if not self.user_variance:
-            raise InputError("user_variance=0 leaves users no factors; pass a number > 0.")
+        super().__post_init__()
         if self.features and (not self.bias_rounds or self.rank < 2):
             raise InputError(
                 "features needs rank >= 2 and bias_rounds >= 1", parameter="features", value=False
@@ -256,7 +230,7 @@ class PrivateALS(Estimator[FittedUsers]):
         PrivateALS
         """
         check_planned(budget, domain)
-        check_numbers(n_users=(n_users, int, 1, None))
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
         few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)
         settings: dict[str, Any] = {

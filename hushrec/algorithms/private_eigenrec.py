@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,7 +40,7 @@ from hushrec.algorithms.likes_taste import (
     relative_weights,
 )
 from hushrec.algorithms.weekly_eigenrec import Kept, week, week_of_pairs, weekly_rounds
-from hushrec.checks import check_numbers, check_threshold, check_within
+from hushrec.checks import Count, Part, Positive, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
@@ -155,40 +155,26 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     goes_on: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
 
-    rank: int = 16
-    iterations: int = 8
-    weight_exponent: float = -0.3
-    support: float = 0.5
-    learned_items: int = 1000
-    popularity_gain: float = 0.7
-    weights_share: float = 0.12
-    share_growth: float = 1.2
-    matrix_share: float = 0.0
-    equalization: float = 0.5
+    rank: Annotated[int, "[0, 900]"] = 16
+    iterations: Count = 8
+    weight_exponent: Annotated[float, "[-1, 0]"] = -0.3
+    support: Positive = 0.5
+    learned_items: Annotated[int, "[1, 4194304]"] = 1000
+    popularity_gain: Annotated[float, "[0.01, 100]"] = 0.7
+    weights_share: Part = 0.12
+    share_growth: Positive = 1.2
+    matrix_share: Annotated[float, "[0, 0.99]"] = 0.0
+    equalization: Share = 0.5
     like_from: float | None = None
-    n_users: int | None = None
+    n_users: Count | None = None
 
     def __post_init__(self) -> None:
-        check_numbers(
-            rank=(self.rank, int, 0, 900),
-            iterations=(self.iterations, int, 1, None),
-            support=(self.support, float, 0, None),
-            learned_items=(self.learned_items, int, 1, 1 << 22),
-            weights_share=(self.weights_share, float, 0, 1),
-            share_growth=(self.share_growth, float, 0, None),
-        )
-        check_within(weight_exponent=(self.weight_exponent, -1, 0), matrix_share=(self.matrix_share, 0, 0.99))
-        check_within(
-            equalization=(self.equalization, 0, 1), popularity_gain=(self.popularity_gain, 0.01, 100)
-        )
-        check_threshold(self.like_from, "like_from")
+        super().__post_init__()
         if self.matrix_share and self.learned_items > MOST_ITEMS:
             raise InputError(
                 f"An item matrix of {self.learned_items:,} items takes more than 1 GiB; set learned_items to"
                 f" at most {MOST_ITEMS:,}, or matrix_share to 0."
             )
-        if self.n_users is not None:
-            check_numbers(n_users=(self.n_users, int, 1, None))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -206,7 +192,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             Fields to set otherwise.
         """
         check_planned(budget, domain)
-        check_numbers(n_users=(n_users, int, 1, None))
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
         signal = min(budget.mu * n_users, 1e9)
         root = math.sqrt(signal)
         affordable = _RANK_PER_ROOT * root - _RANK_LESS

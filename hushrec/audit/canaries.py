@@ -137,7 +137,7 @@ def canaries(
     >>> found.violated
     False
     """
-    check_numbers(n_canaries=(n_canaries, int, 20, None))
+    check_numbers(n_canaries=(n_canaries, int, "[20, inf)"))
     if not budget.private or budget.unit != "user":
         raise InputError("The canaries are users: pass a budget for users with a finite epsilon.")
     everybody = _canaries(n_canaries)

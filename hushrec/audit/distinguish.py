@@ -147,7 +147,7 @@ def distinguish(
     >>> found.violated
     False
     """
-    check_numbers(runs=(runs, int, 10, None))
+    check_numbers(runs=(runs, int, "[10, inf)"))
     if not budget.private:
         raise InputError(
             "An infinite epsilon claims nothing that could be tested; pass a finite one.", parameter="epsilon"

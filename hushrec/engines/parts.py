@@ -206,7 +206,7 @@ def fit(
     >>> model.privacy.private
     True
     """
-    check_numbers(partitions=(partitions, int, 1, None))
+    check_numbers(partitions=(partitions, int, "[1, inf)"))
     if not estimator.exact_arithmetic or not accountant.budget.private:
         raise InputError(f"Partial sums of {estimator.name} are not exact here; train it in one piece.")
     plan = estimator.check(ratings, accountant, seed)

@@ -290,7 +290,7 @@ def compare(
     """
     from hushrec.privacy import Accountant, epsilon_of, total_mu
 
-    check_numbers(draws=(draws, int, 1, None))
+    check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
     settings = dict(settings or {})
     grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)

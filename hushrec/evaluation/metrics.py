@@ -191,7 +191,9 @@ def evaluate(
     >>> 0.1 < found["rmse"].value < 4                            # private: the curator's own
     True
     """
-    check_numbers(k=(k, int, 1, None), resamples=(resamples, int, 0, None), seed=(seed, int, 0, None))
+    check_numbers(
+        k=(k, int, "[1, inf)"), resamples=(resamples, int, "[0, inf)"), seed=(seed, int, "[0, inf)")
+    )
     if relevant_from is not None and not math.isfinite(relevant_from):
         raise InputError(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushrec.checks import check_users
 from hushrec.data.splits import leave_k_out
 from hushrec.errors import InputError
+from hushrec.estimator import check_users
 from hushrec.evaluation.metrics import user_errors
 from hushrec.evaluation.runs import check_run, train
 from hushrec.kernels.fixed_point import spacing, truncated

@@ -111,7 +111,7 @@ def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="lists_share=1 leaves"):
+    with pytest.raises(InputError, match="lists_share=1.0 is out of range"):
         Both(lists_share=1.0)
     with pytest.raises(InputError, match="train for lists"):
         Both.planned(BUDGET, Domain(DOMAIN.items, likes=True), 300)

@@ -131,7 +131,7 @@ def test_no_taste_no_similar_items(run, shop):
         (["--implicit", *RANGE], "Likes have no rating range"),
         ([], "--rating-range is missing"),
         ([*RANGE, "--for", "fun"], "--for 'fun' is not understood: pass one of lists, ratings, both"),
-        ([*RANGE, "--lists-share", "1"], "lists_share=1"),
+        ([*RANGE, "--lists-share", "1"], "--lists-share=1.0 is out of range"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_spent(run, shop, words, says):

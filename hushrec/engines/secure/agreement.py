@@ -18,12 +18,12 @@ from functools import cached_property
 from typing import Any
 
 from hushrec.billboard import Billboard
-from hushrec.checks import check_numbers, check_users
+from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.gate import LARGEST_MULTIPLIER, SecureGate, Total
 from hushrec.engines.secure.graph import FAILURE, Graph, choose_graph, circle
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator
+from hushrec.estimator import Estimator, check_users
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import check, check_name
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
@@ -102,7 +102,7 @@ class Agreement:
                 f"colluding={self.colluding} must be from 0 to {self.fewest - 2}: at least two nodes that"
                 " neither drop out nor collude are needed."
             )
-        check_numbers(nodes_per_user=(self.nodes_per_user, int, 1, self.n_nodes))
+        check_numbers(nodes_per_user=(self.nodes_per_user, int, f"[1, {self.n_nodes}]"))
         if self.keys:
             self._check_keys()
         if self.budget.delta <= FAILURE:

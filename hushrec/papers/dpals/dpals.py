@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.checks import check_choice, check_clips, check_numbers, check_truths, check_within
+from hushrec.checks import Clip, Count, NotNegative, Part, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
@@ -108,45 +108,23 @@ class DPALS(Estimator["SampledUsers"]):
 
     name: ClassVar[str] = "dpals"
 
-    rank: int = 2
-    iterations: int = 3
-    regularization: float = 20.0
-    clipping: str = "rating"
-    clip: float | None = 0.6
-    user_norm: float | None = 0.1
-    sampling: str = "uniform"
-    max_ratings_per_user: int = 50
-    weight_exponent: float = -0.25
-    item_fraction: float = 1.0
-    center: str = "middle"
+    rank: Annotated[int, "[1, 900]"] = 2
+    iterations: Count = 3
+    regularization: Positive = 20.0
+    clipping: Literal["rating", "user"] = "rating"
+    clip: Clip | None = 0.6
+    user_norm: Clip | None = 0.1
+    sampling: Literal["uniform", "tail", "weights"] = "uniform"
+    max_ratings_per_user: Count = 50
+    weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
+    item_fraction: Annotated[float, "(0, 1]"] = 1.0
+    center: Literal["middle", "level", "user"] = "middle"
     orthonormalize: bool = False
-    unobserved_weight: float = 0.0
-    level_share: float = 0.01
-    weights_share: float = 0.05
-    factor_share: float = 0.35
-    gramian_share: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            rank=(self.rank, int, 1, 900),
-            iterations=(self.iterations, int, 1, None),
-            regularization=(self.regularization, float, 0, None),
-            max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),
-            item_fraction=(self.item_fraction, float, 0, 1),
-            unobserved_weight=(self.unobserved_weight, float, 0, None),
-            level_share=(self.level_share, float, 0, 1),
-            weights_share=(self.weights_share, float, 0, 1),
-            factor_share=(self.factor_share, float, 0, 1),
-            gramian_share=(self.gramian_share, float, 0, 1),
-        )
-        check_within(weight_exponent=(self.weight_exponent, -1, 0))
-        check_clips(clip=self.clip, user_norm=self.user_norm)
-        check_truths(orthonormalize=self.orthonormalize)
-        check_choice(
-            clipping=(self.clipping, ("rating", "user")),
-            sampling=(self.sampling, ("uniform", "tail", "weights")),
-            center=(self.center, ("middle", "level", "user")),
-        )
+    unobserved_weight: NotNegative = 0.0
+    level_share: Share = 0.01
+    weights_share: Share = 0.05
+    factor_share: Share = 0.35
+    gramian_share: Part = 0.5
 
     @property
     def scores(self) -> str:  # type: ignore[override]

@@ -16,10 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.private_als import PrivateALS
-from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
+from hushrec.checks import Clip, Count, Part, check_choice
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.errors import InputError
 from hushrec.estimator import Estimator, PrivateSide
 from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import row_sums, with_values
@@ -47,22 +46,16 @@ class CentredEstimator(Estimator[PrivateSide]):
         Part of the budget (of mu squared) for them, in (0, 1).
     """
 
-    max_ratings_per_user: int = 80
+    max_ratings_per_user: Count = 80
     center: str = "user"
-    bias_clip: float = 0.67
-    bias_share: float = 0.5
+    bias_clip: Clip = 0.67
+    bias_share: Part = 0.5
 
     _CENTERS: ClassVar[tuple[str, ...]] = ("user", "biases", "middle")
 
     def __post_init__(self) -> None:
-        check_numbers(
-            max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),
-        )
-        check_within(bias_clip=(self.bias_clip, *CLIPS))
+        super().__post_init__()
         check_choice(center=(self.center, self._CENTERS))
-        check_numbers(bias_share=(self.bias_share, float, 0, 1))
-        if self.bias_share in (0, 1):
-            raise InputError(f"bias_share={self.bias_share!r} is out of range; pass one between 0 and 1.")
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
         """A clip of a row in rating units; None is a norm that no row less her own mean exceeds."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import check_numbers
+from hushrec.checks import Clip, Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import UserState
 from hushrec.gate import Gate
@@ -67,20 +67,16 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     name: ClassVar[str] = "corrective-frank-wolfe"
     uses_user_count: ClassVar[bool] = True
 
-    regularization: float = 10.0
-    iterations: int = 1
-    block: int = 10
-    residual_clip: float | None = 2.0
+    regularization: Positive = 10.0
+    iterations: Count = 1
+    block: Count = 10
+    residual_clip: Clip | None = 2.0
     center: str = "biases"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(regularization=(self.regularization, float, 0, None))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """More for the biases, or a second step, by what users and budget can tell of the items."""
-        check_numbers(n_users=(n_users, int, 1, None))
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
         signal = budget.mu * n_users / domain.n_items
         settings: dict[str, Any] = {
             "iterations": 1 if signal < 30 else 2,

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hushrec.checks import CLIPS, check_choice, check_numbers, check_within
+from hushrec.checks import CLIPS, check_choice, check_numbers
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 from hushrec.estimator import Round, plan_of
@@ -239,10 +239,10 @@ def private_pca(
     matrix.sum_duplicates()
     matrix.data[~np.isfinite(matrix.data)] = 0.0
     check_numbers(
-        components=(components, int, 1, matrix.shape[1]),
-        steps=(steps, int, 1, None),
+        components=(components, int, f"[1, {matrix.shape[1]}]"),
+        steps=(steps, int, "[1, inf)"),
+        row_clip=(row_clip, float, CLIPS),
     )
-    check_within(row_clip=(row_clip, *CLIPS))
     check_choice(method=(method, ("power", "oja")))
     if method == "oja" and components > 1:
         raise InputError("method='oja' finds one component; pass method='power' or components=1.")

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import check_choice, check_clips, check_numbers, check_truths
+from hushrec.checks import Clip, Count, NotNegative, Positive, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import PrivateSide, UserState, exact_plan
 from hushrec.gate import Gate
@@ -70,21 +70,13 @@ class FrankWolfe(CentredEstimator[Ratings]):
     name: ClassVar[str] = "frank-wolfe"
     uses_user_count: ClassVar[bool] = True
 
-    nuclear_norm: float
-    iterations: int = 400
+    nuclear_norm: Positive
+    iterations: Count = 400
     line_search: bool = False
-    max_ratings_per_user: int = 10_000
+    max_ratings_per_user: Count = 10_000
     center: str = "averages"
 
     _CENTERS: ClassVar[tuple[str, ...]] = ("user", "averages", "middle")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            nuclear_norm=(self.nuclear_norm, float, 0, None),
-            iterations=(self.iterations, int, 1, None),
-        )
-        check_truths(line_search=self.line_search)
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -163,31 +155,15 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
     """
 
-    iterations: int = 10
-    residual_clip: float | None = None
-    residual_clip_decay: float = 1.0
-    eigenvector: str = "covariance"
-    inner_steps: int = 4
-    block: int = 1
-    schedule: str = "uniform"
-    schedule_power: float = 1.0
-    failure_probability: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            iterations=(self.iterations, int, 1, None),
-            residual_clip_decay=(self.residual_clip_decay, float, 0, 1),
-            inner_steps=(self.inner_steps, int, 1, None),
-            block=(self.block, int, 1, None),
-            schedule_power=(self.schedule_power, float, -10, 10),
-            failure_probability=(self.failure_probability, float, 0, 0.5),
-        )
-        check_clips(residual_clip=self.residual_clip)
-        check_choice(
-            eigenvector=(self.eigenvector, ("covariance", "oja", "power")),
-            schedule=(self.schedule, ("uniform", "polynomial", "open-ended")),
-        )
+    iterations: Count = 10
+    residual_clip: Clip | None = None
+    residual_clip_decay: Annotated[float, "(0, 1]"] = 1.0
+    eigenvector: Literal["covariance", "oja", "power"] = "covariance"
+    inner_steps: Count = 4
+    block: Count = 1
+    schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
+    schedule_power: Annotated[float, "[-10, 10]"] = 1.0
+    failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
@@ -259,17 +235,9 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     name: ClassVar[str] = "private-frank-wolfe"
     uses_user_count: ClassVar[bool] = True
 
-    nuclear_norm: float
-    row_clip: float | None = None
-    step_damping: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            nuclear_norm=(self.nuclear_norm, float, 0, None),
-            step_damping=(self.step_damping, float, 0, None),
-        )
-        check_clips(row_clip=self.row_clip)
+    nuclear_norm: Positive
+    row_clip: Clip | None = None
+    step_damping: NotNegative = 0.0
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -392,5 +360,5 @@ def replay(
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
     """Of a matrix of rank about ten whose entries are of the size of half the range or less."""
-    check_numbers(n_users=(n_users, int, 1, None))
+    check_numbers(n_users=(n_users, int, "[1, inf)"))
     return 3.0 * math.sqrt(n_users * domain.n_items)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushrec.checks import check_choice, check_clips, check_numbers
+from hushrec.checks import Clip, Count, Part, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import Round, UserState, plan_of
 from hushrec.gate import Gate
@@ -65,21 +65,11 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
 
     name: ClassVar[str] = "private-svd"
 
-    rank: int = 8
-    row_clip: float | None = None
-    scale: str = "ridge"
-    regularization: float = 10.0
-    scale_share: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            rank=(self.rank, int, 1, None),
-            regularization=(self.regularization, float, 0, None),
-            scale_share=(self.scale_share, float, 0, 1),
-        )
-        check_clips(row_clip=self.row_clip)
-        check_choice(scale=(self.scale, ("local", "paid", "ridge")))
+    rank: Count = 8
+    row_clip: Clip | None = None
+    scale: Literal["local", "paid", "ridge"] = "ridge"
+    regularization: Positive = 10.0
+    scale_share: Part = 0.05
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

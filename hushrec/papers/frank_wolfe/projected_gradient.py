@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import check_clips, check_numbers, check_within
+from hushrec.checks import Clip, Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.estimator import PrivateSide, Round, UserState, exact_plan, plan_of
 from hushrec.gate import Gate
@@ -127,24 +127,15 @@ class FullRowUsers(CentredUsers):
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
     """What the plain and the private algorithm share."""
 
-    nuclear_norm: float
-    iterations: int = 10
-    step_size: float = 0.5
-    step_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            nuclear_norm=(self.nuclear_norm, float, 0, None),
-            iterations=(self.iterations, int, 1, None),
-            step_size=(self.step_size, float, 0, 10),
-        )
-        check_within(step_decay=(self.step_decay, 0, 10))
+    nuclear_norm: Positive
+    iterations: Count = 10
+    step_size: Annotated[float, "(0, 10]"] = 0.5
+    step_decay: Annotated[float, "[0, 10]"] = 0.0
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
-        check_numbers(n_users=(n_users, int, 1, None))
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
         return cls(**({"nuclear_norm": math.sqrt(n_users * domain.n_items)} | changes))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -198,8 +189,8 @@ class ProjectedGradient(_ProjectedGradient[Ratings]):
     name: ClassVar[str] = "projected-gradient"
     uses_user_count: ClassVar[bool] = True
 
-    iterations: int = 50
-    max_ratings_per_user: int = 10_000
+    iterations: Count = 50
+    max_ratings_per_user: Count = 10_000
     center: str = "averages"
 
     _CENTERS: ClassVar[tuple[str, ...]] = ("user", "averages", "middle")
@@ -262,11 +253,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     name: ClassVar[str] = "private-projected-gradient"
     uses_user_count: ClassVar[bool] = True
 
-    row_clip: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_clips(row_clip=self.row_clip)
+    row_clip: Clip | None = None
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

@@ -16,12 +16,12 @@ import sqlite3
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.checks import check_choice, check_numbers, check_within
+from hushrec.checks import Count, Positive, check_fields, check_numbers
 from hushrec.errors import HushrecError, InputError
 from hushrec.network.messages import Message, Refusal, check_token, from_json
 from hushrec.papers.masked.completion import (
@@ -33,7 +33,7 @@ from hushrec.papers.masked.masking import column_space, public_key
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.types import Array
 
-_LONGEST_WAIT = 1e7  # seconds, which the system's clock can count
+_WAITS = "[0, 1e7]"  # seconds, which the system's clock can count
 _RANK_ROOM = 30  # beyond the mask's rank, where the rank is estimated
 
 
@@ -69,29 +69,21 @@ class Settings:
     n_items: int
     n_nodes: int
     enough: int
-    wait: float = 5.0
-    mask_rank: int = 10
-    noise_sd: float = 100.0
-    rank: int | None = None
-    solver: str = "am"
-    rounds: int = 1
+    wait: Annotated[float, _WAITS] = 5.0
+    mask_rank: Count = 10
+    noise_sd: Positive = 100.0
+    rank: Count | None = None
+    solver: Literal["am", "nn"] = "am"
+    rounds: Annotated[int, "[1, 2]"] = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         smallest = min(self.n_items, self.enough)
-        check_numbers(
-            enough=(self.enough, int, 2, self.n_nodes),
-            mask_rank=(self.mask_rank, int, 1, None),
-            rounds=(self.rounds, int, 1, 2),
-            noise_sd=(self.noise_sd, float, 0, None),
-        )
-        if self.rank is not None:
-            check_numbers(rank=(self.rank, int, 1, None))
+        check_fields(self)
+        check_numbers(enough=(self.enough, int, f"[2, {self.n_nodes}]"))
         needed = self.mask_rank + (self.rank or 1)
         if needed >= smallest:
             raise InputError(self._room(smallest, needed))
-        check_within(wait=(self.wait, 0, _LONGEST_WAIT))
-        check_choice(solver=(self.solver, ("am", "nn")))
 
     def _room(self, smallest: int, needed: int) -> str:
         """What does not fit, and a combination that does."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import check_choice, check_numbers
+from hushrec.checks import Count, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.estimator import Estimator, Round, UserState, plan_of
@@ -79,31 +79,16 @@ class CleansedSVD(Estimator["CleansedUsers"]):
 
     name: ClassVar[str] = "cleansed-svd"
 
-    rank: int | None = 10
-    prediction: str = "projection"
-    regularization: float = 0.25
-    residual_clamp: float = 0.5
-    item_shrinkage: float = 1.0
-    user_shrinkage: float = 5.0
-    covariance_shrinkage: float = 1.0
-    max_ratings_per_user: int = 80
-    means_share: float = 0.2
-    weights_share: float = 0.3
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            regularization=(self.regularization, float, 0, None),
-            residual_clamp=(self.residual_clamp, float, 0, None),
-            item_shrinkage=(self.item_shrinkage, float, 0, None),
-            user_shrinkage=(self.user_shrinkage, float, 0, None),
-            covariance_shrinkage=(self.covariance_shrinkage, float, 0, None),
-            max_ratings_per_user=(self.max_ratings_per_user, int, 1, None),
-            means_share=(self.means_share, float, 0, 0.5),
-            weights_share=(self.weights_share, float, 0, 0.49),
-        )
-        if self.rank is not None:
-            check_numbers(rank=(self.rank, int, 1, None))
-        check_choice(prediction=(self.prediction, ("projection", "neighbours")))
+    rank: Count | None = 10
+    prediction: Literal["projection", "neighbours"] = "projection"
+    regularization: Positive = 0.25
+    residual_clamp: Positive = 0.5
+    item_shrinkage: Positive = 1.0
+    user_shrinkage: Positive = 5.0
+    covariance_shrinkage: Positive = 1.0
+    max_ratings_per_user: Count = 80
+    means_share: Annotated[float, "[0, 0.5]"] = 0.2
+    weights_share: Annotated[float, "[0, 0.49]"] = 0.3
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         clamp = self.residual_clamp * domain.half_width

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from hushrec.checks import check_choice, check_numbers, check_threshold, check_truths, check_within
+from hushrec.checks import Count, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
@@ -51,7 +51,7 @@ from hushrec.privacy import (
 from hushrec.types import Array
 from hushrec.users import Users, likes
 
-MECHANISMS = ("none", "input", "objective", "gradient", "output", "output-published")
+Mechanism = Literal["none", "input", "objective", "gradient", "output", "output-published"]
 # Weights and sizes were chosen without privacy on the splits of docs/one-bit.md; the rest is limits.
 
 #: Weight of offsets beside factors in the ball, per squared unit.
@@ -148,53 +148,29 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     scores: ClassVar[str] = "log-odds"
 
     threshold: float | None = None
-    mechanism: str = "input"
-    link: str = "logistic"
-    bound: float = 3.0
-    nuclear_norm: float | None = None
-    solver: str = "factored"
-    rank: int = 20
+    mechanism: Mechanism = "input"
+    link: Literal["logistic", "probit"] = "logistic"
+    bound: Positive = 3.0
+    nuclear_norm: Positive | None = None
+    solver: Literal["factored", "dense"] = "factored"
+    rank: Count = 20
     offsets: bool = True
-    weighting: float = 0.5
-    iterations: int = 150
-    tolerance: float = 1e-5
+    weighting: Share = 0.5
+    iterations: Count = 150
+    tolerance: Annotated[float, "(0, 1]"] = 1e-5
     flips: tuple[float, float] | None = None
-    gradient_steps: int = 3
-    clamp: float = 0.5
-    noise: str = "laplace"
-    strong_convexity: float = 4.0
-    output_steps: int = 5
-    entry_epsilon: float | None = None
-    n_users: int | None = None
+    gradient_steps: Count = 3
+    clamp: Positive = 0.5
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    strong_convexity: Positive = 4.0
+    output_steps: Count = 5
+    entry_epsilon: Positive | None = None
+    n_users: Count | None = None
     acknowledge_cost: bool = False
-    regularization: float = 5.0
+    regularization: Positive = 5.0
 
     def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        check_choice(
-            mechanism=(self.mechanism, MECHANISMS),
-            link=(self.link, ("logistic", "probit")),
-            solver=(self.solver, ("factored", "dense")),
-            noise=(self.noise, ("laplace", "gaussian")),
-        )
-        check_numbers(
-            bound=(self.bound, float, 0, None),
-            nuclear_norm=(1.0 if self.nuclear_norm is None else self.nuclear_norm, float, 0, None),
-            rank=(self.rank, int, 1, None),
-            iterations=(self.iterations, int, 1, None),
-            tolerance=(self.tolerance, float, 0, 1),
-            gradient_steps=(self.gradient_steps, int, 1, None),
-            clamp=(self.clamp, float, 0, None),
-            strong_convexity=(self.strong_convexity, float, 0, None),
-            output_steps=(self.output_steps, int, 1, None),
-            regularization=(self.regularization, float, 0, None),
-        )
-        check_within(weighting=(self.weighting, 0, 1))
-        check_truths(offsets=self.offsets, acknowledge_cost=self.acknowledge_cost)
-        if self.entry_epsilon is not None:
-            check_numbers(entry_epsilon=(self.entry_epsilon, float, 0, None))
-        if self.n_users is not None:
-            check_numbers(n_users=(self.n_users, int, 1, None))
+        super().__post_init__()
         if self.flips is not None:
             if self.mechanism not in ("input", "none"):
                 raise InputError(
