@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import itertools
 import logging
+import math
 import os
 import random
 import shutil
@@ -120,7 +121,7 @@ def verdict(good: bool, words: str) -> bool:
 
 
 def speed(store: Store, small: Store) -> list[bool]:
-    """One worker, two, and two threads of one process; what is compiled is compiled before."""
+    """One worker, two, and two threads of one process, the better of two times; compiled before."""
 
     def timed(engine: Dask | None = None) -> tuple[bytes, float]:
         trained(small, engine, FEW)
@@ -130,11 +131,14 @@ def speed(store: Store, small: Store) -> list[bool]:
 
     with threads.limit(2):
         whole, alone = timed()
-    times, same = {}, True
-    for n_workers in (1, 2):
+    times, same = {1: math.inf, 2: math.inf}, True
+    for n_workers in (2, 1, 2, 1):
         with cluster(n_workers) as (_, client):
-            found, times[n_workers] = timed(Dask(client))
+            found, seconds = timed(Dask(client))
+        times[n_workers] = min(times[n_workers], seconds)
         same &= found == whole
+    with threads.limit(2):
+        alone = min(alone, timed()[1])
     ratio, over = times[1] / times[2], times[2] / alone
     return [
         verdict(same, "bytes with 1 and 2 workers are those of one process"),

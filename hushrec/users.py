@@ -111,13 +111,11 @@ class Users:
         """
         domain, matrix = self.domain, self._ratings.matrix
         counts, square = np.diff(matrix.indptr), domain.half_width**2
-        users = np.repeat(np.arange(len(counts)), counts)
-        means = user_means(self._ratings) - domain.midpoint
-        deviations = matrix.data.astype(np.float64) - domain.midpoint - means[users]
-        squares = np.bincount(users, deviations**2, minlength=len(counts))
+        means = user_means(self._ratings)
+        squares = sparse_rows.row_squares(matrix.indptr, matrix.data, means)
         alone = USUAL_SPREAD * square * (counts > 0)
         within = np.minimum(np.where(counts > 1, squares / np.maximum(counts - 1, 1), alone), square)
-        about = np.clip(means**2 - within / np.maximum(counts, 1), -square / 2, square)
+        about = np.clip((means - domain.midpoint) ** 2 - within / np.maximum(counts, 1), -square / 2, square)
         step = spacing(square)
         sums = np.array([truncated(CLIP_MARGIN * values, step).sum() for values in (within, about)])
         return Bounded(sums, SPREADS_BOUND.times(square), scale=1 / square, step=step)

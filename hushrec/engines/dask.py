@@ -10,13 +10,14 @@ exception leaves it; its log, spill folder and dashboard are as private as the s
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.metadata
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from hushrec.data import Store
 from hushrec.data.store import Partition
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import threads
+from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.partitioned import Make, Question, add, answer_all
 from hushrec.privacy.statement import library_version
 from hushrec.types import Array
@@ -32,8 +34,8 @@ from hushrec.types import Array
 #: What a task comes to: partial sums, or a word for what went wrong.
 Found = list[Array] | str
 
-#: Tasks a thread of the cluster, so that an uneven one keeps few waiting; partial sums added at once.
-_TASKS_PER_THREAD, _TOGETHER = 4, 8
+#: Tasks a thread of the cluster, which others take over where it is slow; partial sums added at once.
+_TASKS_PER_THREAD, _TOGETHER = 8, 8
 #: A question is asked again this often, where workers were lost with it although Dask had tried others.
 _TRIES = 5
 #: Longest wait between two tries, in seconds; they double.
@@ -49,6 +51,8 @@ _WORDS = {
 #: After these there is no use in trying again.
 _FINAL = ("version", "nobody")
 _RESUME = " What was charged stays charged, and a training with a ledger can be resumed."
+#: Of glibc's mallopt.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LOG = logging.getLogger("hushrec")
 
 
@@ -129,7 +133,7 @@ class Dask:
             if damage:
                 raise InputError(damage)
 
-    def added(self, work: Callable[..., list[Array] | None], rows: Store, question: Any) -> list[Array]:
+    def added(self, work: Callable[..., list[Array] | None], rows: Store, question: Question) -> list[Array]:
         """The sum of what ``work(blocks, question)`` comes to on all partitions of a store.
 
         Parameters
@@ -137,13 +141,13 @@ class Dask:
         work : callable
             Runs on a worker, on one thread.
         rows : Store
-        question : object
+        question : Question
             Public; shipped once to each worker that needs it.
         """
         tries = 0
         while tries < _TRIES:
             with self._tasks(question) as (submit, shipped):
-                found = self._found(lambda: self._tree(submit, work, rows, shipped))
+                found = self._found(lambda: self._tree(submit, work, rows, shipped, question.size))
             if not isinstance(found, str):
                 return found
             if found in _FINAL:
@@ -218,19 +222,24 @@ class Dask:
                 with contextlib.suppress(Exception):
                     future.release()
 
-    def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any) -> Any:
-        """Tasks that add up partial sums of partitions, some partitions a task."""
+    def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any, size: int) -> Any:
+        """Tasks that add up partial sums of blocks: first those of a thread, where they are, then of all.
+
+        A thread is asked for the same blocks at every question: its worker has them mapped, and its host read
+        them of the disk.
+        """
         if isinstance(shipped, str):
             return shipped
-        hosts, partitions = self._hosts(), len(rows.partitions())
-        count = min(partitions, _TASKS_PER_THREAD * len(hosts))
-        layer = [
-            submit(
-                _work, work, rows, numbers.tolist(), shipped, library_version(),
-                workers=[hosts[place % len(hosts)]], allow_other_workers=True,
-            )
-            for place, numbers in enumerate(np.array_split(np.arange(partitions), count))
-        ]  # fmt: skip
+        workers, layer = self._workers(), []
+        tasks_a_thread = min(max(TABLES_BYTES // max(size, 1), 1), _TASKS_PER_THREAD)
+        for worker, share in zip(workers, np.array_split(np.arange(len(rows.blocks())), len(workers))):
+            there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
+            tasks = [
+                submit(_work, work, rows, numbers.tolist(), shipped, library_version(), **there)
+                for numbers in np.array_split(share, tasks_a_thread)
+                if len(numbers)
+            ]
+            layer += [submit(_added, tasks, **there)] if tasks else []
         while len(layer) > 1:
             starts = range(0, len(layer), _TOGETHER)
             layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
@@ -239,7 +248,7 @@ class Dask:
     def _found(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
         """What tasks come to, or the future; a word where they or the cluster are lost."""
         try:
-            if not self._somebody():
+            if wait and not self._somebody():
                 return "nobody"
             future = submitted()
             return future if isinstance(future, str) or not wait else self._patiently(future)
@@ -251,33 +260,32 @@ class Dask:
         """The result, unless nobody is there to work on it for too long."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
-        while self._somebody():
-            if done.wait(min(1.0, self._silence / 2)):
-                found: Found = future.result(timeout=self._patience)
-                return found
+        while not done.wait(min(1.0, self._silence / 2)):
+            if not self._somebody():
+                return "nobody"
             if self._client.run_on_scheduler(_give_up, silence=self._silence):
                 return "silent"  # what others wait for may never come from it
-        return "nobody"
+        found: Found = future.result(timeout=self._patience)
+        return found
 
     def _somebody(self) -> bool:
         """Whether there is a worker, or comes one while there is patience."""
         until = time.monotonic() + self._patience
-        while not self._hosts():
+        while not self._workers():
             if time.monotonic() > until:
                 return False
             time.sleep(0.1)
         return True
 
-    def _hosts(self) -> list[str]:
-        """The host of each thread of each worker: what was read of the disk lies in the memory of a host."""
+    def _workers(self) -> list[str]:
+        """The address of each thread's worker, those of a host together."""
         if self._client.status != "running":
             return []
         try:
             found = self._client.nthreads()
         except Exception:
             return []
-        hosts = [(address.rpartition(":")[0].rpartition("/")[2], many) for address, many in found.items()]
-        return sorted(host for host, many in hosts for _ in range(many))
+        return [address for address in sorted(found) for _ in range(found[address])]
 
     def _check_versions(self) -> None:
         """Refuse workers with another version of hushrec; those that join later are refused by tasks."""
@@ -316,7 +324,7 @@ async def _give_up(dask_scheduler: Any, silence: float) -> int:
 
     silent = [who for who, each in dask_scheduler.workers.items() if now() - each.last_seen > silence]
     for address in silent:
-        await dask_scheduler.remove_worker(address, stimulus_id=f"hushrec-silent-{now()}", safe=True)
+        await dask_scheduler.remove_worker(address, stimulus_id=f"hushrec-silent-{now()}")
     return len(silent)
 
 
@@ -334,12 +342,11 @@ def _itself(question: Any) -> Any:
 def _work(
     work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], question: Any, version: str
 ) -> Found:
-    """What some partitions come to; nothing that depends on rows leaves but partial sums."""
+    """What some blocks come to; nothing that depends on rows leaves but partial sums."""
 
     def run() -> list[Array]:
-        partitions = rows.partitions()
-        blocks = [block for number in numbers for block in partitions[number].blocks()]
-        return work(blocks, question) or []
+        blocks = rows.blocks()
+        return work([blocks[number] for number in numbers], question) or []
 
     return _guarded(run, version)
 
@@ -362,6 +369,7 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
     """What is run, or a word for what went wrong: why is private, and goes to this worker's log."""
     if version != library_version():
         return "version"
+    _keep_memory()
     try:
         with threads.limit(1), threads.one_blas_thread():
             return run()
@@ -370,6 +378,15 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
     except Exception as error:
         logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
         return "store" if isinstance(error, InputError) else "failed"
+
+
+@cache
+def _keep_memory() -> None:
+    """Keep freed memory for the next block, which needs as much: Dask has glibc give it back at once."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        for parameter, octets in ((_TRIM_THRESHOLD, 1 << 28), (_MMAP_THRESHOLD, 1 << 25)):
+            libc.mallopt(parameter, octets)
 
 
 def _added(parts: list[Found]) -> Found:

@@ -118,6 +118,7 @@ def _others() -> None:
     residuals.added_residuals(*_ENTRY, factors, factors, step=1.0)
     residuals.added_weights(_STARTS, _COLUMNS, np.ones(1), 1)
     sparse_rows.row_sums(_STARTS, _VALUES)
+    sparse_rows.row_squares(_STARTS, _VALUES, np.zeros(1))
     sparse_rows.weight_sums(_STARTS, _COLUMNS, np.ones(1))
 
 

@@ -146,10 +146,13 @@ def _in_parts(
 ) -> None:
     """`_clipped_range` of so many rows at a time that their residuals lie in a near cache."""
     indptr, width = arrays[0], _width(arrays)
+    scratch = [np.empty(0)] * 2
     while start < stop:
         end = int(np.searchsorted(indptr, indptr[start] + ENTRIES, side="right")) - 1
         end = min(max(end, start + 1), stop)
-        scratch = simd.aligned(np.dtype(np.float64), width, int(indptr[end] - indptr[start]))
+        if (size := int(indptr[end] - indptr[start])) > len(scratch[1]):  # new memory costs more than its use
+            size = max(size, min(ENTRIES, int(indptr[stop] - indptr[start])))
+            scratch = simd.aligned(np.dtype(np.float64), width, size)
         _clipped_range(*arrays, *clip, start, end, table, shrink, norms, *scratch)
         start = end
 

@@ -122,6 +122,28 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
     return sums
 
 
+def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float64]:
+    """Sum of the squares of each row's values less its center, as `row_sums`.
+
+    Parameters
+    ----------
+    indptr, values
+        As of `row_sums`.
+    center : (n_rows,) float64 array
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    sums, values = np.empty(len(indptr) - 1), np.ascontiguousarray(values)
+
+    def accumulate(start: int, stop: int) -> None:
+        _square_range(indptr, values, center, start, stop, sums)
+
+    threads.run(accumulate, np.diff(indptr) + 1.0)
+    return sums
+
+
 @simd.compiled
 def _value_sum_range(indptr, values, start, stop, sums):
     for row in range(start, stop):
@@ -133,6 +155,16 @@ def _value_sum_range(indptr, values, start, stop, sums):
         total = simd.pair_sum(lanes)
         for k in range(whole, end):
             total += values[k]
+        sums[row] = total
+
+
+@simd.compiled
+def _square_range(indptr, values, center, start, stop, sums):
+    for row in range(start, stop):
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            deviation = values[k] - center[row]
+            total += deviation * deviation
         sums[row] = total
 
 

@@ -5,6 +5,7 @@ import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from hushrec.errors import InputError
@@ -221,6 +222,7 @@ class PrivacyStatement:
             ) from error
 
 
+@cache
 def library_version() -> str:
     """Return the installed version of hushrec."""
     from importlib.metadata import PackageNotFoundError, version

@@ -21,10 +21,10 @@ class Mortal(ItemBias):
 
     def users(self, ratings: Ratings) -> Users:
         """Of a worker, perhaps its last."""
-        if (folder := os.environ.get(FOLDER)) and os.environ.get(f"{FOLDER}_WORKER"):
+        if (folder := os.environ.get(FOLDER)) and (name := os.environ.get(f"{FOLDER}_WORKER")):
             for way in sorted(Path(folder).iterdir()):
                 try:
-                    way.rename(Path(folder).parent / f"taken-{way.name}-{os.getpid()}")
+                    way.rename(Path(folder).parent / f"taken-{way.name}-{name}")
                 except OSError:  # another one was faster
                     continue
                 if "exit" in way.name:

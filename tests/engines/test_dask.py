@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -223,12 +224,20 @@ def test_without_workers_it_stops_in_a_sentence_and_can_be_resumed(store, tmp_pa
             return release(self, label, bounded)
 
         patch.setattr(LocalGate, "release", leaving)
+        patch.setattr(engine, "_PAUSE", 0.1)
         with pytest.raises(HushrecError, match="No worker is left.*resumed"):
             MODEL.fit(store, Accountant(BUDGET, ledger=ledger), engine=engine.Dask(client, patience=0.3))
     assert ledger.summary("default", 1e-6).charges == 2
     accountant = Accountant(BUDGET, ledger=ledger, resume=True)
     model = MODEL.fit(store, accountant)
     assert ledger.summary("default", 1e-6).charges == len(model.privacy.releases) == len(accountant.releases)
+
+
+def test_a_worker_that_is_silent_is_given_up():
+    """Killed: what only one version of Dask calls it by."""
+    with local(1) as client:
+        assert client.run_on_scheduler(engine._give_up, silence=60) == 0 and len(client.nthreads()) == 1
+        assert client.run_on_scheduler(engine._give_up, silence=-1) == 1 and not client.nthreads()
 
 
 # workers as processes, with Dask's TLS
@@ -239,9 +248,10 @@ class worker:
 
     def __init__(self, scheduler: str, certificates: list[str], deaths: Path) -> None:
         words = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
+        name = uuid.uuid4().hex
         root = Path(__file__).parents[2]
         environment = os.environ | {
-            "PYTHONPATH": str(root), FOLDER: str(deaths), f"{FOLDER}_WORKER": "1", "OMP_NUM_THREADS": "1"
+            "PYTHONPATH": str(root), FOLDER: str(deaths), f"{FOLDER}_WORKER": name, "OMP_NUM_THREADS": "1"
         }  # fmt: skip
         self.process = subprocess.Popen(
             [
@@ -254,6 +264,8 @@ class worker:
                 "1",
                 "--memory-limit",
                 "0",
+                "--name",
+                name,
                 *certificates,
             ],
             cwd=root,
@@ -274,7 +286,7 @@ def certificates_of(security, folder: Path) -> list[str]:
 
 def check_deaths(folder: Path, store, ways: tuple[str, ...], workers: int) -> None:
     """Workers of their own process that die in the middle of a task, one after the other."""
-    whole, deaths = trained(ItemBias(), store), folder / "deaths"
+    whole, deaths, over = trained(ItemBias(), store), folder / "deaths", threading.Event()
     deaths.mkdir()
     security = distributed.Security.temporary()
     with local(0, security=security, protocol="tls://", host="127.0.0.1") as client:
@@ -282,18 +294,31 @@ def check_deaths(folder: Path, store, ways: tuple[str, ...], workers: int) -> No
         scheduler = client.scheduler.address
         assert scheduler.startswith("tls://")
         started = [worker(scheduler, certificates, deaths) for _ in range(workers)]
+        watch = threading.Thread(target=hear_nothing, args=(client, folder, over))
+        watch.start()
         try:
             client.wait_for_workers(workers, timeout=120)
             for number, way in enumerate(ways):
                 (deaths / f"{way}.{number}").touch()
-                assert trained(Mortal(), store, client, silence=15) == whole
+                assert trained(Mortal(), store, client) == whole
                 assert not any(deaths.iterdir())  # somebody died
                 if len(ways) >= workers:
                     started.append(worker(scheduler, certificates, deaths))
         finally:
+            over.set()
+            watch.join()
             for each in started:
                 each.process.kill()
                 each.process.wait()
+
+
+def hear_nothing(client, folder: Path, over: threading.Event) -> None:
+    """Who is stopped is an hour silent for the scheduler, and nobody waits for it."""
+    while not over.wait(0.1):
+        stopped = {path.name.rpartition("-")[2] for path in folder.glob("taken-SIGSTOP*")}
+        for each in list(client.cluster.scheduler.workers.values()) if stopped else ():
+            if str(each.name) in stopped:
+                each.last_seen -= 3600
 
 
 def test_workers_that_die_change_nothing(tmp_path, store):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.kernels.sparse_rows import clipped_rows, row_sums
+from hushrec.kernels.sparse_rows import clipped_rows, row_squares, row_sums
 from tests.kernels.test_symmetric import sparse
 
 
@@ -34,3 +34,14 @@ def test_rows_are_summed_in_float64(dtype, largest) -> None:
         exact = math.fsum(values[start:stop].tolist())
         assert sums[row] == pytest.approx(exact, rel=1e-13, abs=0.0)
         assert sums[row] == row_sums(np.array([0, stop - start]), values[start:stop].copy())[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_squares_about_a_center_are_summed_in_float64(dtype) -> None:
+    rng = np.random.default_rng(4)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 3, 40) * rng.integers(0, 300, 40))])
+    values, center = rng.uniform(-1e20, 1e20, indptr[-1]).astype(dtype), rng.uniform(-1e20, 1e20, 40)
+    squares = row_squares(indptr, values, center)
+    for row, (start, stop) in enumerate(zip(indptr, indptr[1:])):
+        exact = math.fsum((float(value) - center[row]) ** 2 for value in values[start:stop])
+        assert squares[row] == pytest.approx(exact, rel=1e-12, abs=0.0)
