@@ -1,0 +1,193 @@
+"""What users add to sums, against loops over users, items and ratings that follow the docstrings."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.data import Domain, Ratings
+from hushrec.kernels.sweeps import SweepSettings
+from hushrec.users import USUAL_SPREAD, FittedUsers, Users, item_residuals
+
+ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
+WEIGHTS = np.array([0.9, 0.2, 0.5, 1.0, 0.3, 0.7, 0.4])
+SLOPES = np.array([3.0, 1.0, 2.0, 5.0, 0.5, 2.0, 1.0])
+RNG = np.random.default_rng(4)
+#: By user, one of them with a single rating and one with all.
+ROWS = {
+    f"u{number}": {int(j): float(RNG.integers(2, 11)) / 2 for j in RNG.choice(ITEMS, size, replace=False)}
+    for number, size in enumerate((1, 2, 2, 3, 4, 5, 7, 3))
+}
+MODEL = RNG.normal(0, 0.7, (ITEMS, 4))  # three factors, and the bias in the last column
+
+
+def rows() -> Ratings:
+    cells = [(user, f"i{item}", rating) for user, hers in ROWS.items() for item, rating in hers.items()]
+    domain = Domain([f"i{j}" for j in range(ITEMS)], rating_range=(1, 5))
+    return Ratings.from_any(tuple(map(list, zip(*cells))), domain)
+
+
+def fitted(rank: int = 3, weights: np.ndarray | None = WEIGHTS) -> tuple[FittedUsers, np.ndarray]:
+    """Users who know the items' last ``rank`` factors and biases, and the items."""
+    users, items = FittedUsers(rows()), MODEL[:, 3 - rank :].copy()
+    users.weigh(CENTER, weights)
+    users.fit(items, RIDGE)
+    return users, items
+
+
+def own(user: str, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Her factors and offset, by the normal equations, and her residuals at all items."""
+    hers = sorted(ROWS[user])
+    ratings = np.array([ROWS[user][j] for j in hers]) - CENTER - items[hers, -1]
+    design = np.column_stack([items[hers, :-1], np.ones(len(hers))])
+    ridge = np.diag([RIDGE.regularization] * (items.shape[1] - 1) + [RIDGE.bias_regularization])
+    found = np.linalg.solve(design.T @ design + ridge, design.T @ ratings)
+    residuals = np.zeros(ITEMS)
+    residuals[hers] = ratings - design @ found
+    return found, residuals
+
+
+def weighted(user: str, residuals: np.ndarray, weights: np.ndarray | None = WEIGHTS) -> np.ndarray:
+    """Residuals times the items' weights, whose squares add up to 1 over her ratings; or as they are."""
+    if weights is None:
+        return residuals
+    return residuals * weights / math.sqrt(sum(weights[j] ** 2 for j in ROWS[user]))
+
+
+def shortened(row: np.ndarray, bound: float) -> np.ndarray:
+    return row * min(1.0, bound / max(np.linalg.norm(row), 1e-300))
+
+
+def near(expected, bound: float = 1.0):
+    """Fits are in float32, clips leave 2^-22 of a bound."""
+    return pytest.approx(expected, rel=3e-5, abs=3e-5 * min(bound, 1.0))
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, None], ids=["adaptive weights", "none"])
+@pytest.mark.parametrize("clip", [0.05, 0.4, 50.0, math.inf])
+def test_residuals_by_item(clip: float, weights: np.ndarray | None) -> None:
+    users, items = fitted(0, weights)
+    expected = sum(shortened(weighted(user, own(user, items)[1], weights), 1.3 * clip) for user in ROWS)
+    biases = users.item_biases(items, clip, 1.3)
+    assert biases._take()[:, 0] == near(expected, clip)
+    assert biases.sensitivity("add-remove") == near(clip) and biases.sensitivity("replace") == near(2 * clip)
+    users, items = fitted(3, weights)
+    expected = sum(shortened(weighted(user, own(user, items)[1], weights), 1.3 * clip) for user in ROWS)
+    residuals = users.item_residuals(items, clip, 1.3)
+    assert residuals._take() == near(expected, clip) and residuals.sensitivity("replace") == near(2 * clip)
+
+
+@pytest.mark.parametrize("norm", [0.02, 0.3, 2.0, math.inf])
+@pytest.mark.parametrize("clip", [0.003, 0.1, 9.0, math.inf])
+def test_residuals_times_factors(norm: float, clip: float) -> None:
+    """Her factors' part in both sums is less where they are long, and where the product is."""
+    users, items = fitted()
+    spread, unit, sums, gram, unsure = 1.7, 1.3, np.zeros((ITEMS, 3)), np.zeros((3, 3)), 0.0
+    typical = np.linalg.eigvalsh((items[:, :3].T * SLOPES / SLOPES.sum()) @ items[:, :3])
+    for user in ROWS:
+        found, residuals = own(user, items)
+        factors, row = found[:3], weighted(user, residuals)
+        length, size = np.linalg.norm(factors), np.linalg.norm(row)
+        shrink = min(1.0, (norm * spread / length) ** 2, clip * unit / (length * size))
+        sums += shrink * np.outer(row, factors)
+        gram += shrink * np.outer(factors, factors)
+        unsure += np.mean(0.4 / (0.4 + len(ROWS[user]) * typical))
+    first, second = users.item_sums(items, SLOPES, norm, clip, spread, unit)
+    assert first._take() == near(sums, clip) and first.sensitivity("add-remove") == near(clip)
+    packed = second._take()
+    assert packed[:-1] == pytest.approx(gram[np.tril_indices(3)], rel=1e-3, abs=2e-3 * min(norm, 2))
+    assert packed[-1] == near(unsure)
+    assert second.sensitivity("add-remove") == pytest.approx(math.sqrt(2) * norm**2)
+
+
+@pytest.mark.parametrize("most", [0.05, 0.6, 40.0])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_mean_squared_residuals(most: float, rank: int) -> None:
+    users, items = fitted(rank)
+    typical = np.linalg.eigvalsh((items[:, :-1].T * SLOPES / SLOPES.sum()) @ items[:, :-1])
+    expected = 0.0
+    for user, hers in ROWS.items():
+        used = sum(1 - 0.4 / (0.4 + len(hers) * value) for value in typical) + len(hers) / (len(hers) + 2.5)
+        left = max(len(hers) - used, len(hers) / 4, 1)
+        expected += min((own(user, items)[1] ** 2).sum() / left, most)
+    votes = users.residual_variance(items, SLOPES, most)
+    assert votes._take() == near([expected], most) and votes.sensitivity("replace") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("clip", [0.02, 0.3, 3.0])
+def test_outer_products_of_residuals(clip: float) -> None:
+    users, items = fitted(0)
+    rows = np.array([shortened(weighted(user, own(user, items)[1]), 1.7 * clip) for user in ROWS])
+    packed = users.outer_products(items, clip, 1.7)
+    expected = (rows.T @ rows)[np.tril_indices(ITEMS)]
+    assert packed._take() == pytest.approx(expected, rel=1e-3, abs=2e-3 * clip)
+    assert packed.sensitivity("add-remove") == pytest.approx(clip**2)
+    assert packed.weight.tolist() == [
+        1.0 if a == b else math.sqrt(2) for a in range(ITEMS) for b in range(a + 1)
+    ]
+
+
+@pytest.mark.parametrize("clip", [0.03, 0.2, 30.0])
+def test_deviations_and_weights_by_item(clip: float) -> None:
+    """From her own mean, on a range of half width 2; one factor for both."""
+    deviations, weights = np.zeros(ITEMS), np.zeros(ITEMS)
+    for hers in ROWS.values():
+        mean, each = np.mean(list(hers.values())), 1 / math.sqrt(len(hers))
+        size = math.sqrt(sum((each * (rating - mean)) ** 2 for rating in hers.values()))
+        shrink = min(1.0, 2 * clip / size) if size else 1.0
+        for item, rating in hers.items():
+            deviations[item] += shrink * each * (rating - mean)
+            weights[item] += shrink * each
+    first, second = Users(rows()).item_deviations(clip)
+    assert first._take() == near(deviations, clip) and second._take() == near(weights)
+    assert first.sensitivity("replace") == 2.0 and second.sensitivity("add-remove") == 1.0
+
+
+def test_numbers_of_users_and_their_means() -> None:
+    users = Users(rows())
+    means = [np.mean(list(hers.values())) for hers in ROWS.values()]
+    assert users.count()._take().tolist() == [len(ROWS)] and users.count().sensitivity("replace") == 1.0
+    assert users.mean_sum()._take() == near([sum(mean - 3 for mean in means)])
+    assert users.level()._take() == near([sum(mean - 3 for mean in means), len(ROWS)])
+    within = [
+        min(np.var(list(hers.values()), ddof=1), 4.0) if len(hers) > 1 else 4 * USUAL_SPREAD
+        for hers in ROWS.values()
+    ]
+    about = [
+        np.clip((mean - 3) ** 2 - part / len(hers), -2, 4)
+        for mean, part, hers in zip(means, within, ROWS.values())
+    ]
+    assert users.spreads()._take() == near([sum(within), sum(about)])
+    counts = np.zeros(ITEMS)
+    for hers in ROWS.values():
+        counts[list(hers)] += 1 / math.sqrt(len(hers))
+    assert users.item_weights()._take() == near(counts)
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.7, math.inf])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_sums_without_a_step_are_those_with_one(bound: float, rank: int) -> None:
+    matrix, rng = rows().matrix, np.random.default_rng(1)
+    n_users = matrix.shape[0]
+    given = {
+        "weight": rng.uniform(0.3, 1, n_users), "offset": rng.normal(size=n_users),
+        "level": rng.normal(3, 1, ITEMS), "item_weight": WEIGHTS, "reach": rng.uniform(0.1, 3, n_users),
+        "shrink": rng.uniform(0.2, 1, n_users), "bound": bound,
+    }  # fmt: skip
+    tables = rng.normal(size=(n_users, rank)), rng.normal(size=(ITEMS, rank))
+    for without in ((), ("reach",), ("shrink",), ("reach", "shrink", "item_weight", "level", "offset")):
+        some = {name: None if name in without else each for name, each in given.items()}
+        plain, exact = (item_residuals(matrix, *tables, **some, step=step) for step in (0.0, 2.0**-40))
+        assert plain[0] == pytest.approx(exact[0], rel=1e-6, abs=1e-9)
+        assert plain[1] == pytest.approx(exact[1], rel=1e-6)
+
+
+def test_levels_far_from_zero_are_fitted_in_float64() -> None:
+    """Beyond 10,000 float32 would lose the third digit of a residual."""
+    domain = Domain([f"i{j}" for j in range(ITEMS)], rating_range=(1e6, 1e6 + 4))
+    cells = [(user, f"i{j}", 1e6 - 1 + rating) for user, hers in ROWS.items() for j, rating in hers.items()]
+    users = FittedUsers(Ratings.from_any(tuple(map(list, zip(*cells))), domain))
+    users.weigh(1e6 - 1 + CENTER, WEIGHTS)
+    users.fit(MODEL, RIDGE)
+    near_zero, items = fitted()
+    assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-3)
