@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
-from hushrec.data.readers import read_columns
+from hushrec.data.readers import SPLIT, read_columns
 from hushrec.errors import InputError
 
 _WORD_BITS = 63  # an entry's user, item and position fit in one integer, or are sorted the longer way
@@ -26,6 +26,7 @@ class Rows(NamedTuple):
     times: np.ndarray | None = None
     hand_picked: bool = False
     by_position: bool = False
+    splits: tuple[str, ...] = ()
 
 
 class _Entries(NamedTuple):
@@ -51,7 +52,10 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
     del users
     pool.release_unused()
     rows = build(domain, encoded, positions, ratings, times)
-    return rows._replace(hand_picked="hand_picked" in marks, by_position="by_position" in marks)
+    splits = tuple(mark for mark in marks if mark.startswith(SPLIT))
+    return rows._replace(
+        hand_picked="hand_picked" in marks, by_position="by_position" in marks, splits=splits
+    )
 
 
 def check_implicit(domain: Domain) -> None:

@@ -53,6 +53,9 @@ class Ratings:
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying her row, which leaves all others their numbers, and the number of rows is public.
+    splits : tuple of str
+        Public. Purpose and seed of the splits that these ratings are a part of; the same hashes cannot split
+        them again.
 
     Notes
     -----
@@ -91,6 +94,7 @@ class Ratings:
     times: np.ndarray | None = None
     hand_picked: bool = False
     by_position: bool = False
+    splits: tuple[str, ...] = ()
 
     # ---- building
 
@@ -318,9 +322,9 @@ class Ratings:
     def to_arrow(self) -> pa.Table:
         """An Arrow table of user, item, rating and, where known, time, with the ids as given. Private.
 
-        Its metadata keep ``hand_picked`` and ``by_position``, which `from_any` finds there.
+        Its metadata keep ``hand_picked``, ``by_position`` and ``splits``, which `from_any` finds there.
         """
-        marks = " ".join(mark for mark in readers.MARKS if getattr(self, mark))
+        marks = " ".join([*(mark for mark in readers.MARKS if getattr(self, mark)), *self.splits])
         table = {
             "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
             "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
@@ -437,7 +441,8 @@ class Ratings:
 def _marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     """Ratings with every mark of those that they were made of."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in readers.MARKS}
-    return replace(ratings, **marks)
+    splits = dict.fromkeys(split for each in sources for split in each.splits)
+    return replace(ratings, splits=tuple(splits), **marks)
 
 
 def _row_of_each(matrix: sp.csr_array) -> np.ndarray:

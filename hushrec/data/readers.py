@@ -38,6 +38,8 @@ ROLES = tuple(SYNONYMS)
 
 #: What `Ratings` knows of itself beside its rows, kept in the tables that it writes.
 MARKS = ("hand_picked", "by_position")
+#: Before what a split was keyed by; a mark too.
+SPLIT = "split:"
 MARKS_KEY = b"hushrec.ratings"
 
 
@@ -156,8 +158,8 @@ def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit:
 
 def marks_of(schema: pa.Schema) -> tuple[str, ...]:
     """The marks that `Ratings.to_arrow` wrote."""
-    words = (schema.metadata or {}).get(MARKS_KEY, b"").split()
-    return tuple(mark for mark in MARKS if mark.encode() in words)
+    words = (schema.metadata or {}).get(MARKS_KEY, b"").decode(errors="replace").split()
+    return tuple(word for word in words if word in MARKS or word.startswith(SPLIT))
 
 
 def _asked_columns(columns: Any) -> dict[str, Any]:

@@ -1,19 +1,21 @@
 """Training and test parts, each user's chosen by hashes of her own id and items.
 
 Adding or removing a user changes no other user's part, so a part may be trained on privately. What is already
-a part needs another seed to be split again: the same one would choose by the same hashes.
+a part is split again by another seed only, since the same one would choose by the same hashes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushrec.data.ids import is_number
-from hushrec.data.keys import check_count, part_of, parts_of_cells, smallest_per_row, stream_base
+from hushrec.data.keys import check_count, check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
+from hushrec.data.readers import SPLIT
 from hushrec.data.times import NO_TIME, parse_time
 from hushrec.errors import InputError
 
@@ -52,14 +54,14 @@ def split_ratings(
     >>> train.n_ratings + validation.n_ratings + test.n_ratings == ratings.n_ratings
     True
     """
-    _check(ratings)
+    mark = _check(ratings, "ratings", seed)
     if not isinstance(fractions, Iterable):
         raise InputError(f"fractions={fractions!r} is no list; pass one, for example (0.8, 0.2).")
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
     base = stream_base(ratings.user_keys, seed, "split")
     part = parts_of_cells(ratings.matrix.indptr, ratings.matrix.indices, base, fractions)
-    return tuple(ratings.where(part == number, keyed=True) for number in range(len(fractions)))
+    return tuple(_part(ratings, part == number, mark) for number in range(len(fractions)))
 
 
 def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
@@ -76,7 +78,7 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
     >>> len(parts), sum(parts) == ratings.n_ratings
     (3, True)
     """
-    _check(ratings)
+    mark = _check(ratings, "ratings", seed)
     if check_count("k", k) < 2:
         raise InputError(
             "One fold leaves nothing to train on; pass 2 or more, for example 5.", parameter="folds"
@@ -84,7 +86,7 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
     base = stream_base(ratings.user_keys, seed, "split")
     part = parts_of_cells(ratings.matrix.indptr, ratings.matrix.indices, base, [1 / k] * k)
     for number in range(k):
-        yield ratings.where(part != number, keyed=True), ratings.where(part == number, keyed=True)
+        yield _part(ratings, part != number, mark), _part(ratings, part == number, mark)
 
 
 def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ratings]:
@@ -183,7 +185,7 @@ def strong_generalization(
     >>> parts.fold_in.n_users <= ratings.n_users - parts.train.n_users
     True
     """
-    _check(ratings)
+    mark = _check(ratings, "users", seed)
     if not is_number(heldout) or not 0 < heldout < 1:
         raise InputError(f"heldout must be a share strictly between 0 and 1, not {heldout!r}.")
     if not is_number(fold_in) or not 0 < fold_in < 1:
@@ -195,7 +197,7 @@ def strong_generalization(
     n_target = np.floor((1 - fold_in) * lengths + 1e-9).astype(np.int64)
     target = _keyed_choice(judged, n_target, seed, "held-out ratings")
     return HeldOutUsers(
-        ratings.rows(~held, keyed=True),
+        replace(ratings.rows(~held, keyed=True), splits=(*ratings.splits, mark)),
         judged.where(~target, keyed=True),
         judged.where(target, keyed=True),
     )
@@ -207,9 +209,22 @@ def _keyed_choice(ratings: Ratings, counts: np.ndarray, seed: int, purpose: str)
     return smallest_per_row(matrix.indptr, matrix.indices, base, counts.astype(np.int64))
 
 
-def _check(ratings: Ratings) -> None:
+def _part(ratings: Ratings, mask: np.ndarray, mark: str) -> Ratings:
+    return replace(ratings.where(mask, keyed=True), splits=(*ratings.splits, mark))
+
+
+def _check(ratings: Ratings, of: str = "", seed: int = 0) -> str:
+    """What parts are marked with; refused where these ratings are such a part already."""
     if not isinstance(ratings, Ratings):
         raise InputError(
             f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
             " domain)."
         )
+    mark = f"{SPLIT}{of}:{check_seed(seed)}"
+    if mark in ratings.splits:
+        raise InputError(
+            f"These ratings are a part that seed {seed} chose, which would choose by the same hashes again",
+            parameter="seed",
+            value=seed + 1,
+        )
+    return mark

@@ -14,7 +14,7 @@ def files(tmp_path_factory):
     """Paths of ratings (all, train, test), a catalogue, and two models (private and not)."""
     folder = tmp_path_factory.mktemp("files")
     ratings = realistic(200, 40, 2500, seed=1)
-    train, test = split_ratings(ratings, (0.8, 0.2), seed=0)
+    train, test = split_ratings(ratings, (0.8, 0.2), seed=100)
     paths = SimpleNamespace(folder=folder, items=list(ratings.domain.items))
     for name, part in (("ratings", ratings), ("train", train), ("test", test)):
         path = folder / f"{name}.parquet"

@@ -1,11 +1,20 @@
 import math
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from data_oracle import as_dictionary, item_key, item_order, user_base
 from test_sampling import some_ratings
 
-from hushrec.data import Domain, Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
+from hushrec.data import (
+    Domain,
+    Ratings,
+    k_folds,
+    leave_k_out,
+    split_by_time,
+    split_ratings,
+    strong_generalization,
+)
 from hushrec.errors import InputError
 
 
@@ -136,3 +145,35 @@ class TestByTime:
         domain = Domain(["x"], rating_range=(1, 5))
         with pytest.raises(InputError, match="is no date"):
             split_by_time(Ratings.from_any((["a"], ["x"], [1], [5]), domain), "tomorrow")
+
+
+class TestASplitOfAPart:
+    """The seed that chose a part would choose by the same hashes, and leave nothing to test on."""
+
+    @pytest.mark.parametrize(
+        ("first", "then"),
+        [
+            (lambda r: split_ratings(r, (0.8, 0.2), seed=3)[0], lambda r, s: split_ratings(r, seed=s)),
+            (lambda r: split_ratings(r, (0.8, 0.2), seed=3)[1], lambda r, s: list(k_folds(r, 3, seed=s))),
+            (lambda r: next(k_folds(r, 3, seed=3))[0], lambda r, s: split_ratings(r, seed=s)),
+            (
+                lambda r: strong_generalization(r, 0.2, seed=3).train,
+                lambda r, s: strong_generalization(r, 0.2, seed=s),
+            ),
+        ],
+    )
+    def test_the_same_seed_is_refused(self, first, then, tmp_path):
+        part = first(some_ratings())
+        pq.write_table(part.to_arrow(), tmp_path / "part.parquet")
+        read = Ratings.read(tmp_path / "part.parquet", part.domain)
+        both = part.union(first(some_ratings()))
+        for again in (part, read, both, part.rows(np.arange(part.n_users), keyed=True)):
+            with pytest.raises(InputError, match=r"a part that seed 3 chose.*pass seed=4\.") as caught:
+                then(again, 3)
+            assert caught.value.parameter == "seed"
+            assert then(again, 4)
+
+    def test_other_splits_go_on(self):
+        part = split_ratings(some_ratings(), (0.8, 0.2), seed=3)[0]
+        assert strong_generalization(part, 0.2, seed=3).target.n_ratings
+        assert leave_k_out(leave_k_out(part, 1, seed=3)[0], 1, seed=3)[1].n_ratings
