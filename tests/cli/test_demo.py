@@ -8,26 +8,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import demo
 from hushrec.privacy import Budget, Ledger
+from tests.command_line import invoke
 
 ROOT = Path(__file__).parents[2]
 
 
-def demo(tmp_path, *arguments):
-    code = "import sys, benchmarks.demo as d; d.SHAPE = (300, 60, 6000); sys.argv[1:] = eval(sys.argv[1])"
-    return subprocess.run(
-        [sys.executable, "-c", f"{code}; d.main()", repr([str(argument) for argument in arguments])],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HUSHREC_LEDGER": str(tmp_path / "ledger.sqlite")},
-        capture_output=True,
-        text=True,
-    )
-
-
-def ending(done):
+def ending(printed):
     """What is printed after the bar, where all that is public and the model's list must stand."""
-    assert done.returncode == 0, done.stderr
-    end = done.stdout[done.stdout.index("=" * 80) :]
+    end = printed[printed.index("=" * 80) :]
     places = [end.index(words) for words in ("PRIVACY STATEMENT", "(the model)", "rank  item")]
     assert places == sorted(places)
     assert "\n  10  " in end  # ten recommendations
@@ -36,7 +26,17 @@ def ending(done):
 
 @pytest.mark.full  # `make demo` runs it on more data
 def test_generated_data(tmp_path):
-    end = ending(demo(tmp_path))
+    code = "import benchmarks.demo as d; d.SHAPE = (300, 60, 6000); d.main()"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HUSHREC_LEDGER": str(tmp_path / "ledger.sqlite"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    end = ending(done.stdout)
     assert (
         end.index("item-bias, epsilon 5") < end.index("global-mean, epsilon 5") < end.index("als, no privacy")
     )
@@ -45,14 +45,29 @@ def test_generated_data(tmp_path):
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
-def test_a_file_of_ones_own_is_charged_for_one_model(files, tmp_path):
+def test_a_file_of_ones_own_is_charged_for_one_model(files, tmp_path, monkeypatch, capsys):
+    """Its commands in this process: another takes two seconds to load each time."""
     table = pq.read_table(files.ratings).rename_columns(["who", "what", "stars"])
     pq.write_table(table, tmp_path / "own.parquet")
+
+    def run(*words, quiet=False, fails=False):
+        print("$ hushrec", *words)
+        done = invoke(*words)
+        assert done.exit_code == 0 or fails, done.stderr
+        print("" if quiet else done.stdout)
+        return done.stdout
+
     own = ["--ratings", tmp_path / "own.parquet", "--catalogue", files.catalogue, "--rating-range", "1", "5"]
-    done = demo(tmp_path, *own, "--columns", "user=who,item=what,rating=stars", "--dataset", "shop")
-    end = ending(done)
-    said = done.stdout.index("One model will be charged: epsilon = 5 at delta = 1e-06 (unit: user")
-    assert said < done.stdout.index("$ hushrec train")
+    own += ["--columns", "user=who,item=what,rating=stars", "--dataset", "shop"]
+    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(sys, "argv", ["demo", *map(str, own)])
+    monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.chdir(tmp_path)
+    demo.main()
+    printed = capsys.readouterr().out
+    end = ending(printed)
+    said = printed.index("One model will be charged: epsilon = 5 at delta = 1e-06 (unit: user")
+    assert said < printed.index("$ hushrec train")
     assert 'data set "shop" charged epsilon = 5 ' in end[end.index("ledger show") :]
     summary = Ledger(tmp_path / "ledger.sqlite").summary("shop", 1e-6)
     assert summary.mu == pytest.approx(Budget(5, 1e-6).mu)
