@@ -1,5 +1,6 @@
 """``hushrec season open``."""
 
+import shlex
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -52,4 +53,7 @@ def season_open(
     found = {"ledger": str(book.path), **book.season(dataset, season.name).to_dict()}
     found |= {"plan": season.plan(), "promised_together": show.seasons_together(others)[0]}
     text = [f'Season "{season.name}" of data set "{dataset}" is open: {season.budget}.', *planned(season)]
+    names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
+    budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
+    text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     show.result(as_json, found, *text, *show.seasons_together(others)[1], f"Ledger: {book.path}")

@@ -82,8 +82,8 @@ def train(
     out
         Where the model goes, as in --out model.hush.
     season
-        The model is the first of a season that hushrec season open declared: it spends week 0's part of
-        that budget, and hushrec retrain goes on from it.
+        The model is the first of a season that hushrec season open declared, with the --dataset, --epsilon
+        and --delta of that: it spends week 0's part of the budget, and hushrec retrain goes on from it.
     """
     from hushrec.evaluation.runs import check_run, train as run
 

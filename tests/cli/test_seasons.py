@@ -1,6 +1,7 @@
 """Seasons on the command line: four weeks of a shop, and every wrong turn (issue 17)."""
 
 import json
+import shlex
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -64,6 +65,15 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     shown = json.loads(done("season", "show", *shop.ledger, "--json"))
     assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
     assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
+
+
+def test_the_first_week_is_the_line_that_is_printed(shop):
+    opened = done("season", "open", *shop.budget, "--dataset", "my shop", "--weeks", "4", *shop.ledger)
+    line = next(each for each in opened.splitlines() if "hushrec train" in each)
+    words = shlex.split(line.partition("hushrec ")[2].replace("RATINGS", "ratings.parquet"))
+    dots = words.index("...")
+    words[dots : dots + 1] = [*shop.domain, *shop.ledger, "--model", "item-bias"]
+    assert "week 0 of season '1'" in done(*words)
 
 
 def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
