@@ -204,21 +204,26 @@ def timing(report: Report) -> None:
 def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) -> None:
     """Everything walks, and items come."""
     ours, whole, scratch, never = ([] for _ in range(4))
+    kept_ours, kept_never = [], []
     for draw in range(draws):
         season, ways = Ways(5.0, planned_changing, CHANGING), Ways(5.0, planned_ratings)
-        once, curves = None, list[dict[int, float]](({}, {}, {}, {}))
-        for week, world in enumerate(DriftingWorld(*sizes, weeks=WEEKS, seed=draw)):
+        once, curves = None, list[dict[int, float]](({}, {}, {}, {}, {}, {}))
+        year_of_ratings = DriftingWorld(*sizes, weeks=WEEKS, seed=draw)
+        for week, world in enumerate(year_of_ratings):
             model = season.week(world.train, draw)
             if week == 0:
                 once = ways.scratch(world.train, draw, 1.0)
             if week not in judged:
                 continue
             assert once is not None
-            models = [model, ways.scratch(world.train, draw, 1.0), ways.scratch(world.train, draw)]
-            for curve, each in zip(curves, [*models, _wider(once, world.train.domain)]):
-                curve[week] = rmse(each, world.train, world.test) - world.truth
-        for kept, curve in zip((ours, whole, scratch, never), curves):
-            kept.append(curve)
+            old, window, all_kept = _wider(once, world.train.domain), world.train, year_of_ratings.kept(world)
+            judged_by = [(model, window), (ways.scratch(window, draw, 1.0), window)]
+            judged_by += [(ways.scratch(window, draw), window), (old, window)]
+            judged_by += [(model, all_kept), (old, all_kept)]
+            for curve, (each, history) in zip(curves, judged_by):
+                curve[week] = rmse(each, history, world.test) - world.truth
+        for found, curve in zip((ours, whole, scratch, never, kept_ours, kept_never), curves):
+            found.append(curve)
     means = [
         year(report.curve("drift", way, found))
         for way, found in (
@@ -231,6 +236,8 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
     report.line("drift: excess RMSE over that of scratch with composition, year", means[0] / means[1], 0.25)
     report.line("drift: excess RMSE over that of never again, year", means[0] / means[2], 1 / 3)
     print(f"       drift: the same of the whole budget every week: {means[3] / means[2]:.4f}", flush=True)
+    kept = [sum(map(year, found)) for found in (kept_ours, kept_never)]
+    print(f"       drift: ours, where users keep all that they rated: {kept[0] / kept[1]:.4f}", flush=True)
 
 
 def year(curve: dict[int, float]) -> float:

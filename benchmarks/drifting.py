@@ -2,7 +2,8 @@
 
 Users stay. Over the year each of an item's biases, log popularities and factors gains half of its initial
 variance, and a fifth of the items come new, one after the other. A user rates some items each week, by that
-week's truth; the rows of a week are those of the last weeks, which is the declared window.
+week's truth; the rows of a week are those of the last weeks, which is the declared window. What she rated
+before stays with her.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ class DriftingWorld:
     seed: int = 0
     _rng: Any = field(init=False)
     _past: list[tuple[Array, Array, Array]] = field(init=False, default_factory=list)
+    _latest: Array = field(init=False)
 
     def __post_init__(self) -> None:
         rng = self._rng = np.random.default_rng(self.seed)
+        self._latest = np.zeros((self.n_users, self.n_items))
         self._bias = 0.5 * rng.standard_normal(self.n_items)
         self._log_popularity = rng.standard_normal(self.n_items)
         self._spectrum = 0.5 / math.sqrt(self.rank)
@@ -74,11 +77,11 @@ class DriftingWorld:
 
     def __iter__(self) -> Any:
         for _ in range(self.window - 1):  # before the season
-            self._past.append(self._rated(0))
+            self._remember(0)
         for week in range(self.weeks):
             if week:
                 self._walk()
-            self._past.append(self._rated(week))
+            self._remember(week)
             self._past = self._past[-self.window :]
             columns = [
                 np.concatenate(each) for each in zip(*reversed(self._past))
@@ -88,6 +91,17 @@ class DriftingWorld:
             test = self._ratings(users, items, ratings, week)
             wanted = self._score(users, items) - ratings
             yield Week(train, test, math.sqrt(float((wanted**2).mean())))
+
+    def kept(self, week: Week) -> Ratings:
+        """All that users rated until this week, which is the last one that was made."""
+        domain = week.train.domain
+        return Ratings.from_any(sp.csr_array(self._latest[:, : domain.n_items]), domain)
+
+    def _remember(self, week: int) -> None:
+        """A week's ratings; of several of an item by a user the first counts."""
+        users, items, ratings = rated = self._rated(week)
+        self._past.append(rated)
+        self._latest[users[::-1], items[::-1]] = ratings[::-1]
 
     def _walk(self) -> None:
         step = math.sqrt(self.drift / (self.weeks - 1))
