@@ -44,6 +44,11 @@ MODEL = PrivateALS(rank=12, bias_rounds=4, iterations=4, features=False)
 SPEEDUP, OVERHEAD = 1.7, 1.15
 #: What speed is measured with: as many questions of each kind as it takes.
 FEW = PrivateALS(rank=12, bias_rounds=2, iterations=2, features=False)
+#: Whoever waits takes over what another has not begun at once, not within a second.
+SETTINGS = {
+    "distributed.worker.memory.terminate": False,
+    "distributed.scheduler.work-stealing-interval": "50ms",
+}
 #: No limit on how often a task may lose its worker. Who is silent is given up by the engine, not by Dask.
 FAULTS = {
     "distributed.comm.timeouts.connect": "2s",
@@ -101,7 +106,7 @@ def trained(store: Store, engine: Dask | None = None, model: PrivateALS = MODEL)
 @contextlib.contextmanager
 def cluster(n_workers: int, **settings: Any) -> Iterator[tuple[LocalCluster, Client]]:
     """Worker processes of one thread each, on this machine alone."""
-    with dask.config.set({"distributed.worker.memory.terminate": False, **settings}):
+    with dask.config.set({**SETTINGS, **settings}):
         local = LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
