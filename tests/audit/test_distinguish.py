@@ -75,7 +75,7 @@ def test_one_release(name, relation, epsilon, record_property):
 
 @pytest.mark.parametrize("case", ADAPTIVE, ids=lambda case: case.name)
 def test_many_releases(case, record_property):
-    result = audit(case, Budget(10.0, 1e-6), 60)
+    result = audit(case, Budget(10.0, 1e-6), 20)
     note(result, record_property)
     assert not result.violated, result.text()
     assert result.pair_mu <= result.claimed_mu * (1 + 1e-9)

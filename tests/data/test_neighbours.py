@@ -139,8 +139,8 @@ FORMS = ["lists", "object arrays", "pandas", "pandas category", "polars objects"
 
 @pytest.mark.parametrize("form", FORMS)
 def test_fuzz_of_cells(form, record_property):
-    fuzz_cells(form, 400, form)
-    record_property("fuzzed", 400)
+    fuzz_cells(form, 200, form)
+    record_property("fuzzed", 200)
 
 
 @pytest.mark.full
@@ -206,8 +206,8 @@ class TestTextFiles:
             assert {key: rows[key] for key in order} == expected
 
     def test_fuzz_of_lines(self, tmp_path, monkeypatch, record_property):
-        self.fuzz_lines(tmp_path, monkeypatch, 400, 5)
-        record_property("fuzzed", 400)
+        self.fuzz_lines(tmp_path, monkeypatch, 200, 5)
+        record_property("fuzzed", 200)
 
     @pytest.mark.full
     def test_fuzz_of_lines_at_length(self, tmp_path, monkeypatch, record_property):

@@ -235,7 +235,7 @@ def tables(draw):
     return plain, cells
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 def test_against_a_dictionary(table):
     plain, cells = table

@@ -22,13 +22,13 @@ def wait_for_round(connection: Connection, round: int, seconds: float) -> None:
         time.sleep(0.1)
 
 
-def main() -> None:
-    url, folder, node, rounds = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+def take_part(url: str, folder: Path, node: str, rounds: int, *crash: str) -> None:
+    """Submit what lies in the folder, round by round, and write the completed column beside it."""
     connection = Connection(url, patience=120)
     path = folder / f"{node}.key"
     key = client.PrivateKey.load(path) if path.exists() else client.PrivateKey.create(path, node, "catalogue")
     data = np.load(folder / f"{node}.npz")
-    if sys.argv[5:] == ["crash"]:
+    if crash:
         connection.post = lambda *arguments, **more: os._exit(9)
     for round in range(1, rounds + 1):
         wait_for_round(connection, round, 120)
@@ -36,4 +36,5 @@ def main() -> None:
     np.save(folder / f"{node}.npy", client.fetch(connection, key))
 
 
-main()
+if __name__ == "__main__":
+    take_part(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), *sys.argv[5:])

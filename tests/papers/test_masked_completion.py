@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from hushrec.papers.masked import client, server as servers
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
 from tests.command_line import invoke
+from tests.papers.node_process import take_part
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
@@ -80,8 +82,12 @@ def submit_all(url, tmp_path, names, matrix, seen):
     return keys
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
+@pytest.mark.parametrize(
+    ("rounds", "alone"),
+    [(2, 4), *(pytest.param(rounds, N_NODES, marks=pytest.mark.full) for rounds in (1, 2))],
+)
+def test_ten_nodes_a_crash_and_a_killed_server(tmp_path, rounds, alone):
+    """So many of the nodes are processes; the others share one, a thread each."""
     matrix, seen = matrix_and_cells()
     names = [f"n{row}" for row in range(N_NODES)]
     for row, name in enumerate(names):
@@ -90,7 +96,7 @@ def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
     try:
         with server_process(tmp_path / "store.sqlite", rounds=rounds) as (process, url):
             crashed = start_node(url, tmp_path, names[0], rounds, "crash")
-            nodes = [start_node(url, tmp_path, name, rounds) for name in names[1:5]]
+            nodes = [start_node(url, tmp_path, name, rounds) for name in names[1 : alone // 2]]
             assert crashed.wait(timeout=90) == 9
             assert (tmp_path / "n0.key").exists()
             watcher = Connection(url)
@@ -99,8 +105,11 @@ def test_ten_node_processes_a_crash_and_a_killed_server(tmp_path, rounds):
             process.wait()
         port = int(url.rpartition(":")[2])
         with server_process(tmp_path / "store.sqlite", port, rounds=rounds) as (process, url):
-            nodes += [start_node(url, tmp_path, name, rounds) for name in [names[0], *names[5:]]]
-            assert [node.wait(timeout=180) for node in nodes] == [0] * N_NODES
+            last = N_NODES - alone // 2
+            nodes += [start_node(url, tmp_path, name, rounds) for name in [names[0], *names[last:]]]
+            with ThreadPoolExecutor(N_NODES) as pool:
+                list(pool.map(lambda name: take_part(url, tmp_path, name, rounds), names[alone // 2 : last]))
+            assert [node.wait(timeout=180) for node in nodes] == [0] * alone
     finally:
         for node in nodes:
             node.kill()
