@@ -18,6 +18,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ def real(name: str) -> Ratings | None:
         if not available(name):
             return None
         parts = split(name)
-        return parts.history.union(parts.targets["rmse"])
+        return replace(parts.history.union(parts.targets["rmse"]), splits=())  # all parts together
     file, (low, high) = SMALL[name]
     if (home := folder()) is None or not (home / file).exists():
         return None
