@@ -30,6 +30,26 @@ def together(*parts):
     return whole
 
 
+class TestKFolds:
+    def test_a_hash_of_user_and_item_decides(self):
+        """Every rating is in one test part, which is told by its own hash: whoever else is there."""
+        ratings = some_ratings()
+        folds = list(k_folds(ratings, 3, seed=7))
+        assert together(*(test for _, test in folds)) == as_dictionary(ratings)
+        for number, (train, test) in enumerate(folds):
+            assert together(train, test) == as_dictionary(ratings)
+            assert not train.hand_picked and not test.hand_picked
+            for user, own in as_dictionary(test).items():
+                assert all(int(3 * item_key(user, item, 7, "split") / 2**64) == number for item in own)
+        other = list(k_folds(ratings, 3, seed=8))
+        assert as_dictionary(other[0][1]) != as_dictionary(folds[0][1])
+
+    @pytest.mark.parametrize("k", [0, 1, 2.5, True])
+    def test_a_wrong_number_is_refused(self, k):
+        with pytest.raises(InputError):
+            next(k_folds(some_ratings(), k, seed=0))
+
+
 class TestSplitRatings:
     def test_parts_are_the_whole(self):
         ratings = some_ratings()
@@ -90,6 +110,13 @@ class TestLeaveKOut:
         for user, own in full.items():
             chosen = item_order(user, own, 4, "leave-k-out")[:k] if len(own) > k else []
             assert set(held.get(user, {})) == set(chosen)
+
+    def test_who_has_just_as_many_keeps_them(self):
+        domain = Domain(range(9), rating_range=(1, 5))
+        ratings = Ratings.from_any(([7, 7, 8, 8, 8], [0, 1, 2, 3, 4], [5.0] * 5), domain)
+        train, test = leave_k_out(ratings, 2, seed=4)
+        assert [len(own) for own in as_dictionary(train).values()] == [2, 1]
+        assert train.n_ratings + test.n_ratings == 5 and list(as_dictionary(test)) == ["8"]
 
     @pytest.mark.parametrize("bad", [0, -1, 1.5, None, True])
     def test_bad_k(self, bad):

@@ -53,8 +53,9 @@ def test_stream_is_aes_in_counter_mode():
     blocks = Cipher(algorithms.AES(seed), modes.ECB()).encryptor().update(bytes(31) + b"\x01")
     np.testing.assert_array_equal(stream(seed, 4), np.frombuffer(blocks, "<u8"))
     np.testing.assert_array_equal(stream(seed, 3), stream(seed, 4)[:3])
-    long = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 10_001))
-    np.testing.assert_array_equal(stream(seed, 10_001), np.frombuffer(long, "<u8"))
+    for size in (10_001, masks._PIECE // 8, masks._PIECE // 4 + 3):  # in pieces, too
+        long = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * size))
+        np.testing.assert_array_equal(stream(seed, size), np.frombuffer(long, "<u8"))
     words = np.arange(10_001, dtype=np.uint64)
     masks.add_stream(words, seed)
     masks.add_stream(words, seed, negative=True)
@@ -83,6 +84,10 @@ def test_shares_lie_on_a_random_polynomial():
         assert any(values)
     assert len(set(values)) == 1 and not any(differences(values))
     assert masks.split(bytes(32), 3, 2) != masks.split(bytes(32), 3, 2)
+    # coefficients are drawn one by one: with two alike, one share less than the threshold would be enough
+    one, two = (int.from_bytes(share, "little") for share in masks.split(bytes(32), 2, 3))
+    second = (two - 2 * one) * pow(2, -1, masks.PRIME) % masks.PRIME
+    assert 0 != second != (one - second) % masks.PRIME != 0
 
 
 def test_few_shares_tell_nothing():
@@ -112,6 +117,14 @@ def test_sealed_shares_are_bound_to_their_way():
             masks.unseal(key, number, sender, receiver, sealed)
     with pytest.raises(InputError):
         masks.unseal(key, 3, "a", "b", bytes([sealed[0] ^ 1]) + sealed[1:])
+
+
+def test_what_must_be_fresh_is_drawn_anew():
+    """Each equal by a chance below 2^-90."""
+    key = masks.new_secret()
+    assert masks.new_secret() != key
+    first, second = (masks.seal(key, 3, "a", "b", b"share") for _ in range(2))
+    assert first != second and first[:12] != second[:12]
 
 
 def test_prime_is_prime():

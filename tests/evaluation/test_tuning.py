@@ -59,6 +59,22 @@ def test_the_winner_is_the_better_one(monkeypatch):
     assert evaluate(model, history, held_out, resamples=0)["rmse"].value < 1.0
 
 
+def test_what_judges_a_run_was_not_trained_on(monkeypatch):
+    """Oracle: three of each user's ratings, by the split itself."""
+    ratings = RATINGS.rows(slice(0, 100), keyed=True)
+    history, held_out = leave_k_out(ratings, 3, seed=4)
+    trained, judged = [], []
+    train, score = tuning.train, tuning._score
+    monkeypatch.setattr(
+        tuning, "train", lambda *args, **given: trained.append(args[1]) or train(*args, **given)
+    )
+    monkeypatch.setattr(tuning, "_score", lambda *args: judged.append(args[1:3]) or score(*args))
+    tune(ratings, "item-bias", [{}], Accountant(BUDGET), mean_runs=1.5, seed=4)
+    for rows, wanted in [(trained[0], history), (judged[0][0], history), (judged[0][1], held_out)]:
+        assert (rows.matrix != wanted.matrix).nnz == 0 and rows.user_texts.equals(wanted.user_texts)
+    assert len(trained) == len(judged)
+
+
 @pytest.mark.parametrize("model", ["item-bias", "private-als"])
 def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
     """A7: within a run, the releases fit its budget and use it up. Killed: no share left for the score."""

@@ -1,6 +1,7 @@
 """The journal: a training that is killed anywhere goes on without a draw or a charge too many."""
 
 import json
+import math
 import os
 import random
 import resource
@@ -18,7 +19,17 @@ from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.evaluation import runs
 from hushrec.gate import LocalGate
 from hushrec.papers.dpals import DPALS
-from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, RepeatAndSelect, counted
+from hushrec.privacy import (
+    Accountant,
+    Bounded,
+    Budget,
+    Ledger,
+    Plan,
+    Release,
+    RepeatAndSelect,
+    counted,
+    epsilon_of,
+)
 from hushrec.privacy.journal import Journal
 from hushrec.users import FittedUsers
 from tests.algorithms.cases import hostile_data, ratings_of
@@ -332,6 +343,47 @@ def test_what_another_training_of_the_accountant_released_was_not_lost(path, mon
             kept = connection.execute("SELECT COUNT(*) FROM journal").fetchone()[0]
         assert kept == (0 if finished or labels[0] == "blocks" else 1)  # the other one's
     assert drawn == ["second"] + ["last"] * (not finished) and not files(path)
+
+
+def begun(path, labels=("first", "second", "blocks"), size=3) -> None:
+    """A training that says nothing of what it will release, killed after some releases."""
+    accountant = Accountant(BUDGET, ledger=Ledger(path))
+    with pytest.raises(Killed), accountant.training(None):
+        for label in labels:
+            accountant.release(Bounded(np.zeros(size), counted(1.0)), BUDGET.share(0.25), label)
+        raise Killed
+
+
+@pytest.mark.parametrize(
+    "bounded, law, words",
+    [
+        (Bounded(np.zeros(3), counted(1.0)), BUDGET.share(0.2), "or with other noise"),
+        (Bounded(np.zeros(3), counted(2.0)), BUDGET.share(0.25), "or with other noise"),
+        (Bounded(np.zeros(4), counted(1.0)), BUDGET.share(0.25), "another shape in the journal"),
+        (Bounded(np.zeros((3, 1)), counted(1.0)), BUDGET.share(0.25), "another shape in the journal"),
+    ],
+)
+def test_another_release_of_the_same_name_is_not_taken_from_the_journal(path, bounded, law, words):
+    begun(path)
+    resumed = Accountant(BUDGET, ledger=Ledger(path), resume=True)
+    with pytest.raises(InputError, match=words), resumed.training(None):
+        resumed.release(bounded, law, "first")
+    assert resumed.releases == () and charges(path).total() == 3
+
+
+def test_what_is_yet_to_be_charged_is_looked_at_from_where_the_training_is(path):
+    """Two of three kept releases are left, and then one that does not fit the data set's budget any more."""
+    begun(path)
+    ledger = Ledger(path)
+    ledger.open_dataset("default", Budget(epsilon_of(BUDGET.mu * math.sqrt(0.8), 1e-6), 1e-6))
+    resumed = Accountant(BUDGET, ledger=ledger, resume=True)
+    with resumed.training(None):
+        resumed.release(Bounded(np.zeros(3), counted(1.0)), BUDGET.share(0.25), "first")
+        coming = plan_of().releases[1:]
+        resumed.check(Plan(BUDGET, coming[:2]))
+        with pytest.raises(BudgetError, match="past its budget"):
+            resumed.check(Plan(BUDGET, coming))
+    assert charges(path).total() == 3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -186,6 +187,15 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
         SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(_plan(SEASON))
 
 
+def test_a_charge_of_the_same_week_with_another_hash_is_not_this_models(ledger):
+    """The same run in a ledger that went another way: its last charge is not the one of the model."""
+    first = week(ledger)
+    changed = replace(first, week=replace(first.week, charge="0" * 64))
+    with pytest.raises(InputError, match="is not in the ledger"):
+        SeasonAccountant(SEASON, changed, ledger=ledger).check(_plan(SEASON))
+    SeasonAccountant(SEASON, first, ledger=ledger).check(_plan(SEASON))
+
+
 def test_models_of_another_season_or_data_set_are_refused(ledger):
     first = week(ledger)
     second = Season(BUDGET, 4, 0.4, "2")
@@ -225,6 +235,11 @@ def test_seasons_add_up_in_words(ledger):
     ledger.open_season("default", other, add_up=True)
     both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
     assert together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
+    # what is reserved for failures is taken off delta, and where nothing is left nothing is promised
+    reserved = [Budget(2.0, 1e-6, failure=3e-7), Budget(1.0, 1e-6, failure=2e-7)]
+    mu = math.hypot(reserved[0].mu, reserved[1].mu)
+    assert together(reserved, 1e-6) == pytest.approx(epsilon_of(mu, 5e-7)) and together(reserved, 1e-6) > both
+    assert together(reserved, 5e-7) == math.inf
     accountant = SeasonAccountant(other, ledger=ledger)
     spend(accountant)
     assert f"epsilon = {both:.6g}" in " ".join(accountant.statement().text().split())

@@ -33,6 +33,16 @@ def make(
     return accountant.statement(public=public)
 
 
+def test_all_runs_are_told_at_the_delta_that_was_declared_for_them(tmp_path):
+    """Not at the run's own, under which they would come to another epsilon."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("shop", Budget(3.0, 1e-5))
+    found = make(ledger=ledger, dataset="shop").ledger
+    mu = Budget(1.0, 1e-6).mu
+    assert found.delta == 1e-5 and found.epsilon == pytest.approx(epsilon_of(mu, 1e-5))
+    assert make(ledger=ledger, dataset="other").ledger.delta == 1e-6
+
+
 def statements(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("with budget", Budget(2.0, 1e-6))
