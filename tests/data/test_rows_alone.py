@@ -226,6 +226,27 @@ def test_ids_of_equal_text_are_of_equal_content(one, other):
         assert one == other
 
 
+TABLE = pd.DataFrame({"user": ["alice@example.org"] * 2, "item": ["i-secret"] * 2, "rating": [4.25, 4.25]})
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: Ratings.from_any((TABLE.user, TABLE.item, None), DOMAIN),
+        lambda: Ratings.from_any(TABLE[["user", "item"]], DOMAIN),
+        lambda: Popular().fit(TABLE, Accountant(Budget(1, 1e-6))),
+        lambda: Popular().fit(TABLE.to_dict("list"), Accountant(Budget(1, 1e-6))),
+        lambda: Ratings.from_any(TABLE, DOMAIN).for_users(TABLE.user),
+        lambda: Ratings.from_any(TABLE.user, DOMAIN),
+    ],
+    ids=["no ratings", "no column of ratings", "a frame", "columns", "one id twice", "one column"],
+)
+def test_a_refusal_shows_no_cell(refused):
+    with pytest.raises(InputError) as error:
+        refused()
+    assert not any(cell in str(error.value) for cell in ("alice", "secret", "4.25"))
+
+
 def _bytes_of(value):
     try:
         text = value.decode() if isinstance(value, bytes) else value

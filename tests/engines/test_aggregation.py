@@ -312,6 +312,14 @@ def test_nodes_add_up_to_the_central_run(case):
         np.testing.assert_array_equal(sums[label], np.concatenate(values))
 
 
+def test_sessions_and_tokens_are_drawn_anew():
+    """Equal by a chance below 2^-90."""
+    servers = [server.AggregationServer(agreed()) for _ in range(2)]
+    assert servers[0].session != servers[1].session and len(set(servers[0].session)) > 4
+    members = [client.Member(None, agreed(), name, SeededNoise(1)) for name in ("n1", "n2")]
+    assert members[0]._token != members[1]._token and len(set(members[0]._token)) > 4
+
+
 def test_the_circle_of_nodes_is_drawn_anew(monkeypatch):
     """Who can place a node beside colluding ones opens its sum: no seed, no order of enrolment decides."""
     orders = []
