@@ -33,7 +33,8 @@ from benchmarks.frontier.data import available, folder, read as read_ratings, sp
 from benchmarks.frontier.tables import write_part
 from hushrec.algorithms import ALS, Estimator, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
-from hushrec.evaluation.expected_loss import COLUMNS, TABLE, UNIT, Estimate, expected_loss, users_needed
+from hushrec.evaluation.expected_loss import COLUMNS, TABLE, UNIT, expected_loss, users_needed
+from hushrec.evaluation.intervals import Estimate
 from hushrec.evaluation.taste import expected_taste
 from hushrec.privacy import Accountant, Budget
 from hushrec.registry import ESTIMATORS, best

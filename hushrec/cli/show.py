@@ -344,12 +344,12 @@ def audit(found: Any, plot: Path | None, as_json: bool) -> None:
 
 def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
     """What several seasons of a data set promise together; nothing where there is one."""
-    from hushrec.privacy.season import together
+    from hushrec.privacy.season import epsilon_together
 
     if len(seasons) < 2:
         return None, []
     budget = seasons[-1].season.budget
-    epsilon = together([each.season.budget for each in seasons], budget.delta)
+    epsilon = epsilon_together([each.season.budget for each in seasons], budget.delta)
     text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
     return {"epsilon": epsilon, "delta": budget.delta}, paragraph(text)
 

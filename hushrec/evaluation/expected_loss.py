@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.errors import InputError
+from hushrec.evaluation.intervals import Estimate
 from hushrec.privacy import Budget
 from hushrec.types import Array
 
@@ -53,17 +54,10 @@ _USERS = np.logspace(3, 6, 61)
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """An expected figure and the interval that the tastes and seeds of the generated data span."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class ExpectedLoss:
     """Expected test RMSE of models, in units of the rating range.
+
+    The intervals are those that the tastes and seeds of the generated data span.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ Figures = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its confidence interval.
+    """A figure and its interval: of confidence where it was measured, of what to expect where not.
 
     Attributes
     ----------

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.errors import InputError
-from hushrec.evaluation.expected_loss import Estimate, expected_loss
+from hushrec.evaluation.expected_loss import expected_loss
+from hushrec.evaluation.intervals import Estimate
 from hushrec.privacy import Budget, Season, epsilon_of
 
 #: Smallest epsilon for which an error is looked up.

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-LINKS = ("logistic", "probit")
 #: Largest second derivative of a cell's loss in x, over all x (for labels that were not flipped).
 CURVATURE = {"logistic": 0.25, "probit": 1.0}
 

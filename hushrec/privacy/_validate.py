@@ -48,7 +48,7 @@ def number(name: str, value: Any, advice: str) -> float:
     return result
 
 
-def positive(name: str, value: Any, advice: str) -> float:
+def positive_number(name: str, value: Any, advice: str) -> float:
     """Return `value` as a finite float greater than 0."""
     result = number(name, value, advice)
     if not 0 < result < math.inf:

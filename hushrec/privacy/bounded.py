@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.errors import InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, positive as positive_number
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, positive_number
 
 NORMS = ("l2", "l1", "labels")
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive, shown
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive_number, shown
 from hushrec.privacy.accounting import (
     ROUNDING,
     SMALLEST_DELTA,
@@ -112,7 +112,7 @@ class Budget:
 
         Rounded so that shares whose fractions add up to 1 fit into the budget together.
         """
-        part = positive("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
+        part = positive_number("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
         if part > 1:
             raise InputError(
                 f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."

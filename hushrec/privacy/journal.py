@@ -66,11 +66,6 @@ class Journal:
             if resume:
                 self._take_up()
 
-    @property
-    def releases_kept(self) -> int:
-        """How many releases need neither noise nor charge."""
-        return len(self._kept)
-
     def bind(self, binding: dict[str, Any]) -> None:
         """Say more of what the training is of, once the first releases have told."""
         self._depth += 1

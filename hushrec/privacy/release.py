@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, name, positive, shown
+from hushrec.privacy._validate import RELATIONS, UNITS, choice, name, positive_number, shown
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
@@ -54,7 +54,7 @@ class Release:
                 f"mechanism must be a Gaussian, Laplace or RandomizedResponse, not {shown(self.mechanism)}."
             )
         advice = "pass the bound on one unit's change of the value, from declared constants"
-        object.__setattr__(self, "sensitivity", positive("sensitivity", self.sensitivity, advice))
+        object.__setattr__(self, "sensitivity", positive_number("sensitivity", self.sensitivity, advice))
         choice("unit", self.unit, UNITS)
         choice("relation", self.relation, RELATIONS)
         if self.mu < math.inf and not SMALLEST_NOISE < self.noise_sd < math.inf:

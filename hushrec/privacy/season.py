@@ -174,7 +174,7 @@ class Week:
         return cls(season, number, name("dataset", entry["dataset"]), run, charge)
 
 
-def together(budgets: Iterable[Budget], delta: float) -> float:
+def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
     """Epsilon at `delta` of seasons together, for whoever is in all of them: mu squared adds up."""
     budgets = tuple(budgets)
     left = delta - math.fsum(budget.failure for budget in budgets)

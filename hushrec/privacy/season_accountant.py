@@ -11,7 +11,7 @@ from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.release import Plan, Release, check_fit
-from hushrec.privacy.season import LEAVING, Season, Week, together
+from hushrec.privacy.season import LEAVING, Season, Week, epsilon_together
 from hushrec.privacy.statement import PrivacyStatement
 
 
@@ -135,7 +135,7 @@ class SeasonAccountant(Accountant):
         if self._others:
             budgets = [self.budget, *(each.budget for each in self._others)]
             names = ", ".join(f'"{each.name}"' for each in self._others)
-            both = self.budget.spell(together(budgets, self.budget.delta))
+            both = self.budget.spell(epsilon_together(budgets, self.budget.delta))
             notes += (f"Whoever is also in season {names} of this data set is promised {both} together.",)
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
 

@@ -11,7 +11,7 @@ from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost
 from hushrec.privacy.ledger_file import Charge, Dataset, LedgerFile
 from hushrec.privacy.release import Release
-from hushrec.privacy.season import Season, SeasonSummary, Week, together
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
 
 class SeasonBook(LedgerFile):
@@ -49,7 +49,7 @@ class SeasonBook(LedgerFile):
                     " name."
                 )
             if known and not add_up:
-                both = together([*(each.season.budget for each in known), budget], budget.delta)
+                both = epsilon_together([*(each.season.budget for each in known), budget], budget.delta)
                 raise BudgetError(
                     f'Data set "{dataset}" has had {len(known)} season{"s" * (len(known) > 1)}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"

@@ -6,11 +6,11 @@ from scipy import optimize
 from scipy.special import expit, ndtr
 
 from hushrec.kernels import one_bit
-from hushrec.kernels.one_bit import LINKS, likelihood
+from hushrec.kernels.one_bit import CURVATURE, likelihood
 
 
 @pytest.mark.parametrize("flips", [(0.0, 0.0), (0.1, 0.3), (0.0, 0.2)])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", CURVATURE)
 def test_loss_and_slope(link, flips):
     x = np.linspace(-4, 4, 41)
     h = expit(x) if link == "logistic" else ndtr(x)
@@ -23,14 +23,14 @@ def test_loss_and_slope(link, flips):
         assert slope == pytest.approx((change[0] - change[1]) / (2 * step), rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", CURVATURE)
 def test_tails_are_finite(link):
     x = np.array([-40.0, 40.0])
     loss, slope = likelihood(x, np.array([1.0, 0.0]), link)
     assert np.isfinite(loss).all() and np.isfinite(slope).all() and (np.abs(slope) > 0.99).all()
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", CURVATURE)
 def test_curvature_is_the_largest(link):
     x = np.linspace(-30, 30, 60001)
     slopes = likelihood(x, np.ones(len(x)), link)[1]
@@ -42,7 +42,7 @@ def test_a_radius_lost_to_rounding_leaves_nothing():
     assert np.maximum(values - one_bit.soft_threshold_for(values, 1e-3), 0).sum() == 0
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", CURVATURE)
 def test_a_users_own_regression(link):
     rng = np.random.default_rng(0)
     factors, offset, ridge = rng.standard_normal((12, 3)), rng.standard_normal(12), np.array([1.0, 2.0, 0.5])

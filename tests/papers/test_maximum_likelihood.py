@@ -7,7 +7,7 @@ from scipy import optimize
 from scipy.sparse.linalg import svds
 from scipy.special import expit
 
-from hushrec.kernels.one_bit import LINKS, likelihood, soft_threshold_for
+from hushrec.kernels.one_bit import CURVATURE, likelihood, soft_threshold_for
 from hushrec.papers.one_bit import maximum_likelihood
 from hushrec.papers.one_bit.maximum_likelihood import Projection, project_nuclear
 
@@ -106,7 +106,7 @@ def test_dense_solver_agrees_with_a_conic_solver(key):
     assert np.linalg.svd(solution.point, compute_uv=False).sum() <= radius * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", CURVATURE)
 def test_factored_solver_agrees_with_the_dense_one_where_no_entry_is_at_the_bound(link):
     cells, shape = problem(4, 15, 25)
     radius = 6.0

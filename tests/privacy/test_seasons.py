@@ -26,7 +26,7 @@ from hushrec.privacy import (
     counted,
     epsilon_of,
 )
-from hushrec.privacy.season import LEAVING, together
+from hushrec.privacy.season import LEAVING, epsilon_together
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
@@ -234,12 +234,13 @@ def test_seasons_add_up_in_words(ledger):
     other = Season(Budget(1.0, 1e-6), 3, name="next")
     ledger.open_season("default", other, add_up=True)
     both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
-    assert together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
+    assert epsilon_together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
     # what is reserved for failures is taken off delta, and where nothing is left nothing is promised
     reserved = [Budget(2.0, 1e-6, failure=3e-7), Budget(1.0, 1e-6, failure=2e-7)]
     mu = math.hypot(reserved[0].mu, reserved[1].mu)
-    assert together(reserved, 1e-6) == pytest.approx(epsilon_of(mu, 5e-7)) and together(reserved, 1e-6) > both
-    assert together(reserved, 5e-7) == math.inf
+    found = epsilon_together(reserved, 1e-6)
+    assert found == pytest.approx(epsilon_of(mu, 5e-7)) and found > both
+    assert epsilon_together(reserved, 5e-7) == math.inf
     accountant = SeasonAccountant(other, ledger=ledger)
     spend(accountant)
     assert f"epsilon = {both:.6g}" in " ".join(accountant.statement().text().split())
