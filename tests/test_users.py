@@ -7,6 +7,7 @@ import pytest
 
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
+from hushrec.privacy import Bounded
 from hushrec.users import USUAL_SPREAD, FittedUsers, Users, item_residuals
 
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
@@ -18,6 +19,7 @@ ROWS = {
     f"u{number}": {int(j): float(RNG.integers(2, 11)) / 2 for j in RNG.choice(ITEMS, size, replace=False)}
     for number, size in enumerate((1, 2, 2, 3, 4, 5, 7, 3))
 }
+ROWS["u8"] = {0: 1.0, 1: 5.0}  # both ends of the range
 MODEL = RNG.normal(0, 0.7, (ITEMS, 4))  # three factors, and the bias in the last column
 
 
@@ -61,6 +63,24 @@ def shortened(row: np.ndarray, bound: float) -> np.ndarray:
 def near(expected, bound: float = 1.0):
     """Fits are in float32, clips leave 2^-22 of a bound."""
     return pytest.approx(expected, rel=3e-5, abs=3e-5 * min(bound, 1.0))
+
+
+def on_its_grid(bounded: Bounded) -> bool:
+    """All numbers are multiples of the declared step, and not of twice that."""
+    steps = bounded._take() / np.where(bounded.step > 0, bounded.step, 1.0)
+    return bool((steps == np.rint(steps)).all() and (steps % 2).any())
+
+
+def test_sums_are_on_the_grid_that_they_declare() -> None:
+    users, items = fitted()
+    sums = [*users.item_sums(items, SLOPES, 0.3, 0.1, 1.7, 1.3), *users.item_deviations(0.2)]
+    sums += [
+        users.item_residuals(items, 0.4, 1.3),
+        users.outer_products(items, 0.3, 1.7),
+    ]
+    sums += [fitted(0)[0].item_biases(fitted(0)[1], 0.4, 1.3), users.spreads()]
+    assert all(on_its_grid(each) for each in sums)
+    assert any(on_its_grid(users.residual_variance(items, SLOPES, most)) for most in (0.5, 0.6, 0.7, 0.8))
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, None], ids=["adaptive weights", "none"])

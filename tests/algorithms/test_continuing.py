@@ -12,7 +12,7 @@ from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError
 from hushrec.gate import LocalGate
-from hushrec.posterior import adaptive_weights, item_weights
+from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, epsilon_of
 from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
@@ -276,6 +276,47 @@ def test_what_a_new_item_begins_with():
     for name in arrays:
         assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
     assert moved["center"].tolist() == [1, 1, 1] and moved["history_weight"].tolist() == [3, 0, 1]
+
+
+def test_weeks_of_item_pairs_are_a_mean_by_precision():
+    """Oracle: the weighted mean of all released matrices, and of all numbers of users."""
+    model = MODELS["private-eigenrec, pairs"]
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    accountant, released = SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), {}
+
+    class Recorder(LocalGate):
+        def release(self, label, bounded):
+            released[label] = super().release(label, bounded)
+            return released[label].copy()
+
+    gate = Recorder(accountant, model.weekly_releases(BUDGET, DATA.domain, accountant.part()))
+    last = _moved(first, DATA.domain, False)
+    found = model.go_on(model.users(WEEKS[1]), gate, last)
+    label = "item sums, or the item matrix"
+    precisions = [float(last["state/pairs_precision"]), gate.noise_sd(label) ** -2]
+    assert found["state/pairs_precision"] == pytest.approx(sum(precisions))
+    mean = np.average([last["state/pairs"], released[label]], axis=0, weights=precisions)
+    assert found["state/pairs"] == pytest.approx(mean)
+    before = float(last["state/users"][0])
+    trusted = (0.05 * before) ** 2 / ((0.05 * before) ** 2 + gate.noise_sd("number of users") ** 2)
+    count = before + trusted * (float(released["number of users"][0]) - before)
+    assert found["state/users"].tolist() == pytest.approx([count, 0.0])
+    for name in ("learned_items", "state/item_weights", "state/item_scale", "state/item_first", "supported"):
+        assert np.array_equal(found[name], last[name])
+
+
+def test_a_week_without_iterations_has_features_of_what_it_released():
+    """The first factor is how far biases are known, times them; the second the log weight."""
+    first = MODELS["private-als, biases alone"].fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    board = first.continue_training(WEEKS[1], SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+    state = board.state
+    sd = math.sqrt(state["item_weights_variance"].mean())
+    weights, _ = item_weights(state["item_weights"], sd)
+    known = 1 - state["item_bias_variance"] / state["numbers"][5]
+    assert board.item_factors[:, 0] == pytest.approx(known * standardised(board.item_bias, weights), rel=1e-4)
+    popularity = standardised(np.log(weights), weights) * visible_part(state["item_weights"], sd)
+    assert board.item_factors[:, 1] == pytest.approx(popularity, rel=1e-4, abs=1e-6)
+    assert not np.allclose(board.item_factors, first.item_factors)
 
 
 def test_a_week_begins_by_turning_its_directions():

@@ -1,6 +1,8 @@
 """Partitions of the users give the model of the whole, byte for byte."""
 
+import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -100,6 +102,49 @@ def test_a_draw_that_fails_within_a_stream_ends_the_training(partitions) -> None
         assert not each.is_alive()
     assert isinstance(meeting.failure, HushrecError) and "alice" not in str(meeting.failure)
     assert len(seen) == partitions and not any((block == 7.0 * partitions).any() for block in seen)
+
+
+class Inexact(ItemBias):
+    exact_arithmetic = False
+
+
+@pytest.mark.parametrize(
+    "estimator, budget",
+    [(ItemBias(), Budget(math.inf, 1e-6)), (Inexact(), Budget(1, 1e-6))],
+)
+def test_sums_that_are_not_exact_are_refused(estimator, budget) -> None:
+    accountant = Accountant(budget)
+    with pytest.raises(InputError, match="not exact here; train it in one piece"):
+        parts.fit(estimator, ratings_of(hostile_data(np.random.default_rng(5), 9)), accountant, partitions=2)
+    assert not accountant.releases
+
+
+@pytest.mark.parametrize("labels", [("sums", "other"), ("other", "sums")])
+def test_partitions_that_come_to_different_releases_release_nothing(labels) -> None:
+    budget = Budget(3, 1e-6)
+    releases = [Release(label, budget.share(0.5), 1.0, "user", "add-remove") for label in sorted(labels)]
+    plan = Plan(budget, releases)
+    accountant = Accountant(budget, noise=SeededNoise(1))
+    meeting = parts.Meeting(LocalGate(accountant, plan), 2)
+
+    def make(part: int) -> dict:
+        gate = parts.PartGate(plan, partial(meeting.exchange, part))
+        return {"sum": gate.release(labels[part], Bounded(np.ones(2), counted(1.0)))}
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda part: parts._persistently(meeting, partial(make, part)), range(2)))
+    assert found == [{}, {}] and "came to different releases" in str(meeting.failure)
+    assert not accountant.releases
+
+
+def test_a_partition_hands_over_nothing_that_was_not_planned() -> None:
+    budget, handed = Budget(3, 1e-6), []
+    plan = Plan(budget, [Release("sums", budget.share(1.0), 1.0, "user", "add-remove")])
+    gate = parts.PartGate(plan, lambda number, step: handed.append(step) or step.value)
+    for release in (gate.release, gate.release_blocks):
+        with pytest.raises(InputError, match="planned with sensitivity 1 "):
+            release("sums", Bounded(np.ones(2), counted(2.0)))
+    assert not handed
 
 
 def test_releases_are_charged_once() -> None:
