@@ -46,7 +46,7 @@ def serve(
     models
         Model files.
     demo
-        Show the page at the root: a visitor's ratings stay in her browser.
+        Show the page at the root: a visitor's ratings stay in the browser.
     workers
         Processes, each with the models in its memory.
     host

@@ -52,7 +52,7 @@ _RATINGS = Field(
             {"type": "object", "additionalProperties": {"type": "number"}},
             {"type": "array", "items": {"oneOf": [_ID, _PAIR]}},
         ],
-        "description": "Her own ratings: an object from item to rating, pairs, or the ids of what she likes.",
+        "description": "One user's ratings: an object from item to rating, pairs, or the ids of liked items.",
     },
     needed=True,
 )
@@ -70,7 +70,7 @@ _MODEL = Field(
 _SEEN = Field(
     lambda value: isinstance(value, bool),
     "true or false",
-    {"type": "boolean", "default": True, "description": "Leave out the items in her ratings."},
+    {"type": "boolean", "default": True, "description": "Leave out the items that are rated in the request."},
     default=True,
 )
 _ONLY = Field(
@@ -118,7 +118,10 @@ def openapi() -> dict[str, Any]:
     text = {"type": "string"}
     scored = _object(items=_array(_object(item=text, score={"type": "number"})), model=text, digest=text)
     answers = {
-        "/v1/recommend": ("The best items for one user, from her own ratings, which are not kept", scored),
+        "/v1/recommend": (
+            "The best items for one user, from the ratings in the request, which are not kept",
+            scored,
+        ),
         "/v1/predict": ("Predicted scores of some items for one user", scored),
         "/v1/similar": ("Items that the same people like", scored),
     }
