@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
+from hushrec.cli import show
 from hushrec.cli.files import file_names
 from hushrec.cli.show import plain
 from hushrec.cli.tune import value_of
 from hushrec.evaluation.expected_loss import TYPICAL_SPREAD
-from hushrec.privacy import Ledger
+from hushrec.privacy import Budget, Gaussian, Ledger, Plan, Release, epsilon_of
 
 
 def parsed(result):
@@ -270,6 +271,24 @@ def test_plan_is_what_train_charges(run, files, relation):
     assert sum(entry["share"] for entry in planned["releases"]) == pytest.approx(1)
     text = run("plan", *options).stdout
     assert "sensitivity" in text and f"relation: {relation}" in text
+
+
+def test_numbers_of_a_plan_are_those_of_its_releases():
+    """Oracle: sd, mu and shares by hand, of two releases that cost 0.3 and 0.4 together 0.5."""
+    budget = Budget(epsilon_of(0.5, 1e-5), 1e-5, relation="replace")
+    releases = [
+        Release("first", Gaussian(1 / 0.3), 2.0, "user", "replace"),
+        Release("second", Gaussian(1 / 0.4), 0.5, "user", "replace"),
+    ]
+    found = show.planned_dict(Plan(budget, releases))
+    assert (found["epsilon"], found["delta"], found["relation"]) == (budget.epsilon, 1e-5, "replace")
+    assert found["mu"] == budget.mu and found["planned_mu"] == pytest.approx(0.5)
+    assert found["planned_epsilon"] == pytest.approx(budget.epsilon, rel=1e-6)
+    assert [each["share"] for each in found["releases"]] == pytest.approx([0.36, 0.64])
+    lines = [line.split() for line in show.plan_table(Plan(budget, releases)).splitlines()]
+    assert ["first", "Gaussian", "2", "6.667", "0.3", "36.0%"] in lines
+    assert ["second", "Gaussian", "0.5", "1.25", "0.4", "64.0%"] in lines
+    assert f"epsilon = {show.short(found['planned_epsilon'])} at delta = 1e-05" in " ".join(lines[-1])
 
 
 def test_plan_by_sizes_alone_tells_the_expected_error(run):
