@@ -238,13 +238,26 @@ TABLE = pd.DataFrame({"user": ["alice@example.org"] * 2, "item": ["i-secret"] * 
         lambda: Popular().fit(TABLE.to_dict("list"), Accountant(Budget(1, 1e-6))),
         lambda: Ratings.from_any(TABLE, DOMAIN).for_users(TABLE.user),
         lambda: Ratings.from_any(TABLE.user, DOMAIN),
+        lambda: Ratings.from_any(
+            (TABLE.user, TABLE.item, pd.Series([datetime.timedelta(424242)] * 2)), DOMAIN
+        ),
+        lambda: Ratings.from_any((np.array([424242] * 2, "m8[D]"), TABLE.item, TABLE.rating), DOMAIN),
     ],
-    ids=["no ratings", "no column of ratings", "a frame", "columns", "one id twice", "one column"],
+    ids=[
+        "no ratings",
+        "no column of ratings",
+        "a frame",
+        "columns",
+        "one id twice",
+        "one column",
+        "durations",
+        "durations as ids",
+    ],
 )
 def test_a_refusal_shows_no_cell(refused):
     with pytest.raises(InputError) as error:
         refused()
-    assert not any(cell in str(error.value) for cell in ("alice", "secret", "4.25"))
+    assert not any(cell in str(error.value) for cell in ("alice", "secret", "4.25", "424242"))
 
 
 def _bytes_of(value):
