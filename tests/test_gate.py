@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from hushrec.engines.secure.gate import SecureGate
 from hushrec.errors import InputError
 from hushrec.gate import LabelledGate, LocalGate
 from hushrec.privacy import (
@@ -99,6 +100,32 @@ def test_without_privacy_any_bound_will_do_but_not_another_unit() -> None:
     assert gate.release("sum", sum_of(bound=Bound(math.inf, math.inf))).tolist() == [1.0, 2.0]
     with pytest.raises(InputError, match="unit: rating"):
         gate_of(Budget(math.inf, 1e-6))[0].release("sum", sum_of(unit="rating"))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_node_sends_nothing_that_is_not_planned_or_not_exact(streamed: bool) -> None:
+    """What leaves a node is integers in units of every entry's step, bounded as planned."""
+    sent: list[str] = []
+    plan = Plan(BUDGET, [Release("sum", BUDGET.share(1.0), 2.0, "user", "add-remove")])
+    gate = SecureGate(plan, 3, lambda index, label, integers, *_: sent.append(label) or integers)
+    release = gate.release_blocks if streamed else gate.release
+
+    def value(**changes) -> Bounded:
+        values = np.array([1.0, 2.0])
+        given = {"bound": counted(2.0), "step": 0.5} | changes
+        return Bounded(iter([values]) if streamed else values, **given)
+
+    for wrong in (value(bound=counted(2.1)), value(scale=2.0), value(unit="rating"), value(norm="l1")):
+        with pytest.raises(InputError, match="was planned with sensitivity 2 "):
+            release("sum", wrong)
+    with pytest.raises(InputError, match="'other' is not planned"):
+        release("other", value())
+    for step in (0.0, [0.5, 0.0]):
+        with pytest.raises(InputError, match="no exact sum"):
+            release("sum", value(step=step))
+    assert not sent
+    found = release("sum", value())
+    assert np.concatenate(list(found) if streamed else [found]).tolist() == [1.0, 2.0] and sent == ["sum"]
 
 
 def test_what_is_released_together_keeps_unit_scales_and_steps() -> None:
