@@ -250,6 +250,6 @@ class LedgerFile(Single):
         except (sqlite3.Error, OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LedgerError(
-                f"The ledger {self.path} could not be used ({reason}), so nothing was released; check the "
-                "file and its folder."
+                f"The ledger {self.path} could not be used ({reason}), so nothing more was released; check "
+                "the file and its folder. A training that had begun goes on with --resume."
             ) from error

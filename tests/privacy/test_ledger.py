@@ -379,6 +379,15 @@ def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
         release_once(ledger)
 
 
+def test_a_disk_that_fills_takes_nothing_of_what_was_released(path):
+    """Killed: a training that stopped in the middle is told that nothing was released."""
+    ledger = Ledger(path)
+    ledger.charge("default", "run", share(0.1))
+    with pytest.raises(LedgerError, match=r"nothing more was released.*--resume"), ledger._errors():
+        raise sqlite3.OperationalError("database or disk is full")
+    assert ledger.summary("default", 1e-6).charges == 1
+
+
 TAMPERING = [
     "UPDATE charges SET mu = mu / 2 WHERE id = 2",
     "UPDATE charges SET dataset = 'other' WHERE id = 2",
