@@ -292,7 +292,7 @@ def test_who_was_told_another_total_shares_no_mask(tmp_path):
 
 def test_only_registered_nodes_enrol():
     """Killed: a name without its key, somebody else's enrolment with a token of one's own."""
-    aggregation = server.AggregationServer(AGREED)
+    aggregation = server.AggregationServer(AGREED, enrolment=1.0, hold=0.1)
     stranger = identity.Identity(bytes([9]) * 32)
     with pytest.raises(InputError, match="another key for node 'n0'"):
         client.Member(None, AGREED, "n0", None, identity=stranger)

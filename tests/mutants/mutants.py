@@ -109,7 +109,7 @@ from tests.algorithms import (
 from tests.algorithms.cases import CASES, Case
 from tests.data import test_domain, test_rows_alone, test_times
 from tests.endtoend import test_end_to_end
-from tests.engines import test_aggregation, test_node_ledger, test_parts as test_engine_parts
+from tests.engines import test_aggregation, test_member, test_node_ledger, test_parts as test_engine_parts
 from tests.evaluation import test_parts, test_runs
 from tests.kernels import test_one_bit as test_one_bit_kernels, test_residuals
 from tests.privacy import (
@@ -1276,7 +1276,7 @@ MUTANTS = [
     Mutant(
         "a server's list of survivors believed",
         set_to(secure_client.Member, "_agree_on", survivors_believed),
-        Killer(test_node_ledger.test_no_overspend_in_a_sample_of_attacks, {}, ("tmp_path",)),
+        Killer(test_member.test_a_neighbour_without_a_signature_is_refused),
     ),
     Mutant(
         "a name taken without its key",

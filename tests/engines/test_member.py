@@ -1,0 +1,155 @@
+"""What a node refuses by itself: each lie of a server alone, everything else being right."""
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import PrivateALS
+from hushrec.data import realistic
+from hushrec.engines.secure.agreement import Agreement
+from hushrec.engines.secure.graph import Graph
+from hushrec.engines.secure.messages import Agreed, Envelopes, Masked, Prepared, Quorum, Sum, Survivors
+from hushrec.errors import HushrecError
+from hushrec.privacy import Budget
+from hushrec.privacy.testing import SeededNoise
+
+client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
+identity = pytest.importorskip("hushrec.engines.secure.identity", exc_type=ImportError)
+masks = client.masks
+
+NAMES = [f"n{node}" for node in range(5)]
+IDENTITIES = {name: identity.Identity(bytes([node]) * 32) for node, name in enumerate(NAMES)}
+DOMAIN = realistic(20, 12, 120, seed=3).domain
+SESSION, INDEX = "session", 0
+
+
+def agreed(keys):
+    model = PrivateALS(rank=2, iterations=1, bias_rounds=1, n_users=20)
+    return Agreement(
+        estimator=model, budget=Budget(5.0, 1e-6), domain=DOMAIN, n_nodes=5, dropouts=0.2, keys=keys
+    )
+
+
+SIGNED, UNSIGNED = agreed({name: one.public for name, one in IDENTITIES.items()}), agreed({})
+
+
+class Lies:
+    """A connection that answers each kind of message with what a test makes of the right answer."""
+
+    def __init__(self, **answers):
+        self.answers, self.sent = answers, []
+
+    def post(self, message, kind, *path, token):
+        self.sent.append(message)
+        return self.answers[type(message).__name__]
+
+
+def member(agreement, connection):
+    made = client.Member(connection, agreement, "n0", SeededNoise(0), identity=IDENTITIES["n0"])
+    made._session, made._names = SESSION, tuple(agreement.neighbours["n0"]) if agreement.keys else ("n1",)
+    return made
+
+
+def words(name, *said):
+    return IDENTITIES[name].sign(SIGNED.fingerprint, SESSION, *map(str, said))
+
+
+def survivors(everybody=NAMES, met=None):
+    """What neighbours signed: with whom they share masks, by default with all."""
+    met = {name: "1" * len(SIGNED.neighbours[name]) for name in NAMES} | (met or {})
+    signatures = {name: words(name, "masked", INDEX, name, met[name]) for name in NAMES}
+    return Survivors((), (), tuple(everybody), met, signatures)
+
+
+def quorum(signers=NAMES, everybody=NAMES):
+    return Quorum({name: words(name, "agreed", INDEX, *sorted(everybody)) for name in signers})
+
+
+def ask(told, signed):
+    connection = Lies(Agreed=signed)
+    held = dict.fromkeys(SIGNED.neighbours["n0"], b"share")
+    return member(SIGNED, connection)._agree_on(told, INDEX, held), connection.sent
+
+
+def test_an_honest_server_is_believed():
+    (alive, dropped), sent = ask(survivors(), quorum())
+    assert alive == list(SIGNED.neighbours["n0"]) and dropped == []
+    assert [type(message) for message in sent] == [Agreed]
+    lost = SIGNED.neighbours["n0"][0]
+    rest = [name for name in NAMES if name != lost]
+    (alive, dropped), _ = ask(survivors(rest), quorum(rest, rest))
+    assert dropped == [lost] and lost not in alive
+
+
+def bits(name, other):
+    """Who says that they share no mask with one neighbour."""
+    return "".join("01"[each != other] for each in SIGNED.neighbours[name])
+
+
+NEIGHBOUR = SIGNED.neighbours["n0"][0]
+OTHER = next(name for name in SIGNED.neighbours[NEIGHBOUR] if name != "n0")
+FEW = ["n0", *NAMES[-SIGNED.fewest + 2 :]]
+
+
+@pytest.mark.parametrize(
+    ("told", "signed", "words"),
+    [
+        (survivors([*NAMES, "ghost"]), quorum(everybody=[*NAMES, "ghost"]), "not registered, or not this"),
+        (survivors(NAMES[1:]), quorum(NAMES[1:], NAMES[1:]), "not registered, or not this one"),
+        (survivors(FEW), quorum(FEW, FEW), "fewer nodes than was agreed"),
+        (survivors(met={NEIGHBOUR: bits(NEIGHBOUR, OTHER)}), quorum(), "shares no mask with a neighbour"),
+        (survivors(met={NEIGHBOUR: bits(NEIGHBOUR, "n0")}), quorum(), "shares no mask with a neighbour"),
+        (survivors(met={NEIGHBOUR: ""}), quorum(), "shares no mask with a neighbour"),
+        (survivors(), quorum(NAMES[: SIGNED.quorum - 1]), "Too few nodes agree"),
+        (survivors(), quorum(everybody=NAMES[:-1]), "is not signed by it"),
+        (survivors(), Quorum(dict.fromkeys(NAMES, b"")), "is not signed by it"),
+    ],
+)
+def test_each_lie_alone_is_refused(told, signed, words):
+    with pytest.raises(HushrecError, match=words):
+        ask(told, signed)
+
+
+def test_a_neighbour_without_a_signature_is_refused():
+    told = survivors()
+    for forged in (b"", told.signatures[OTHER]):
+        with pytest.raises(HushrecError, match=f"'{NEIGHBOUR}' is not signed by it"):
+            ask(Survivors((), (), tuple(NAMES), told.met, told.signatures | {NEIGHBOUR: forged}), quorum())
+
+
+@pytest.mark.parametrize(
+    ("alive", "dropped", "refused"),
+    [
+        (("n1",), (), None),
+        (("n1",), ("n1",), "would open a node's contribution"),
+        (("n1", "n2"), (), "would open a node's contribution"),
+        (("n1",), ("n2",), "would open a node's contribution"),
+        ((), ("n1",), "Too few neighbours"),
+    ],
+)
+def test_shares_of_a_node_open_one_secret_only(alive, dropped, refused, monkeypatch):
+    """Both would open its sum; of a node that sent no shares there are none to give."""
+    mine, theirs = masks.new_secret(), masks.new_secret()
+    public = masks.public_part
+    envelope = masks.pair_keys(theirs, "n1", {"n0": public(mine)}, "hushrec envelope", SESSION)["n0"]
+    shares = [masks.split(masks.new_secret(), 1, 1)[0] for _ in range(2)]
+    sealed = masks.seal(envelope, INDEX, "n1", "n0", b"".join(shares))
+    connection = Lies(
+        Prepared=Envelopes({"n1": public(masks.new_secret())}, {"n1": sealed}),
+        Masked=Survivors(alive, dropped),
+        Unmasking=Sum(np.zeros(3, dtype=np.uint64)),
+    )
+    node = member(UNSIGNED, connection)
+    node._names = ("n1", "n2") if "n2" in (*alive, *dropped) else ("n1",)
+    node._sealing = masks.pair_keys(
+        mine, "n0", {name: public(theirs) for name in node._names}, "hushrec envelope", SESSION
+    )
+    monkeypatch.setitem(UNSIGNED.__dict__, "graph", Graph(1, 1))
+    zeros = np.zeros(3, dtype=np.uint64), np.ones(3), np.ones(3)
+    if refused is None:
+        assert node._add(INDEX, "label", *zeros).tolist() == [0, 0, 0]
+        unmasking = connection.sent[-1]
+        assert unmasking.seeds == {"n1": shares[0]} and not unmasking.keys
+        return
+    with pytest.raises(HushrecError, match=refused):
+        node._add(INDEX, "label", *zeros)
+    assert {type(message) for message in connection.sent} == {Prepared, Masked}
