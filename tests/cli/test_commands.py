@@ -542,3 +542,16 @@ def test_a_weak_promise_is_warned_of(run, files):
 
     assert "epsilon = 1000 promises next to nothing" in said("1000")
     assert said("20") == said("inf") == ""
+
+
+def test_what_is_expected_is_printed_line_by_line(run):
+    """Error of each model in percent of the range and on the scale: the numbers of the JSON answer."""
+    line = ["plan", "--epsilon", "5", "--delta", "1e-6", "--users", "3000", "--items", "300"]
+    line += ["--rating-range", "1", "5"]
+    expected = json.loads(run(*line, "--json").stdout)["expected"]["rmse_in_rating_ranges"]
+    printed = run(*line).stdout.splitlines()
+    names = ("no privacy", "both", "item-bias", "each user's own mean, no model")
+    for name, label in zip(names, ("non_private", "private_als", "item_bias", "user_mean")):
+        value, low, high = (expected[label][end] for end in ("value", "low", "high"))
+        words = [f"{100 * value:.1f}%", f"({100 * low:.1f}%", "to", f"{100 * high:.1f}%)", f"{4 * value:.3f}"]
+        assert [row for row in printed if row.startswith(f"{name} ") and row.split()[-5:] == words]
