@@ -26,7 +26,6 @@ _NO_BIASES = {"bias_rounds": 0, "features": False}
 OFF: dict[str, dict[str, Any] | str] = {
     "biases first": _NO_BIASES,
     "one clip a user (a clip a rating, same noise)": "rating clip",
-    "one clip a user (a clip a rating, twice the bound and noise)": "rating clip, twice as wide",
     "units of the released spread": "units declared",
     "residual variance released anew": "residual variance declared",
     "spread of the biases fitted": "bias spread declared",

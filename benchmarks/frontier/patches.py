@@ -44,39 +44,33 @@ def no_projection() -> AbstractContextManager[Any]:
     return stack
 
 
-def rating_clip(wider: float) -> Callable[[], AbstractContextManager[Any]]:
-    """Clip every residual instead of a user's whole contribution; bounds ``wider`` times as large.
+def _rating_clip(
+    self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float
+) -> tuple[Array, Array]:
+    """Clip every residual instead of a user's whole contribution.
 
     With weights whose squares add up to 1 and users within their norm, residuals clipped to
-    ``bound / user_norm`` keep the contribution within the bound. The noise is that of the declared bound.
+    ``clip / user_norm`` keep the contribution within the bound.
     """
-
-    def item_sums(
-        self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float
-    ) -> tuple[Array, Array]:
-        matrix, own, model = self._rows.matrix, BiasedFactors(users), BiasedFactors(items)
-        factors = own.factors.astype(np.float64)
-        lengths = norms(factors)
-        if math.isfinite(user_norm):
-            factors = factors * np.minimum(1.0, user_norm / np.maximum(lengths, 1e-300))[:, None]
-        cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
-        fitted = np.einsum("ij,ij->i", own.factors[cells], model.factors[matrix.indices])
-        residual = matrix.data - self._center - own.biases[cells] - model.biases[matrix.indices] - fitted
-        bound = clip / (user_norm if math.isfinite(user_norm) else 1.0)
-        weight = self._user_weight[cells] * self._item_weight[matrix.indices]  # type: ignore[index]
-        values = weight * np.clip(residual, -bound, bound)
-        sums = np.column_stack(
-            [
-                np.bincount(matrix.indices, values * factors[cells, k], minlength=len(items))
-                for k in range(factors.shape[1])
-            ]
-        )
-        return sums, gramian(factors, (self._user_weight > 0).astype(np.float64))
-
-    def wide(self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float) -> Any:
-        return item_sums(self, items, users, user_norm, wider * clip)
-
-    return lambda: mock.patch.object(FittedUsers, "_residual_sums", wide)
+    matrix, own, model = self._rows.matrix, BiasedFactors(users), BiasedFactors(items)
+    factors = own.factors.astype(np.float64)
+    factors = factors if factors.shape[1] else np.ones((len(factors), 1))  # a constant stands for them
+    lengths = norms(factors)
+    if math.isfinite(user_norm):
+        factors = factors * np.minimum(1.0, user_norm / np.maximum(lengths, 1e-300))[:, None]
+    cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
+    fitted = np.einsum("ij,ij->i", own.factors[cells], model.factors[matrix.indices])
+    residual = matrix.data - self._center - own.biases[cells] - model.biases[matrix.indices] - fitted
+    bound = clip / (user_norm if math.isfinite(user_norm) else 1.0)
+    weight = self._user_weight[cells] * self._item_weight[matrix.indices]  # type: ignore[index]
+    values = weight * np.clip(residual, -bound, bound)
+    sums = np.column_stack(
+        [
+            np.bincount(matrix.indices, values * factors[cells, k], minlength=len(items))
+            for k in range(factors.shape[1])
+        ]
+    )
+    return sums, gramian(factors, (self._user_weight > 0).astype(np.float64))
 
 
 def _replaced(name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -124,8 +118,7 @@ _LEVEL = private_als.PrivateALS._level
 
 PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no projection": no_projection,
-    "rating clip": rating_clip(1.0),
-    "rating clip, twice as wide": rating_clip(2.0),
+    "rating clip": lambda: mock.patch.object(FittedUsers, "_residual_sums", _rating_clip),
     "no Wiener gain": _no_gain,
     "no popularity": _replaced("regression", _no_popularity),
     "bias spread declared": _replaced("likely_scale", lambda *given: 1.0),
