@@ -165,7 +165,7 @@ class ALS(Estimator[Ratings]):
 
     def _noise_part(self, ratings: Ratings, seed: int) -> float:
         """The part of the noise that does best on held-out tenths, where ratings are not too many."""
-        if not 0 < ratings.n_ratings <= _MOST_TRIED:
+        if not (self.rank and 0 < ratings.n_ratings <= _MOST_TRIED):
             return _NOISE_PART
         tenth = np.random.default_rng(seed).integers(10, size=ratings.n_ratings)
         errors = dict.fromkeys(_NOISE_PARTS, 0.0)

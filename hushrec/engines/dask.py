@@ -383,7 +383,7 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
 @cache
 def _keep_memory() -> None:
     """Keep freed memory for the next block, which needs as much: Dask has glibc give it back at once."""
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # other systems have other libraries
         libc = ctypes.CDLL(None)
         for parameter, octets in ((_TRIM_THRESHOLD, 1 << 28), (_MMAP_THRESHOLD, 1 << 25)):
             libc.mallopt(parameter, octets)

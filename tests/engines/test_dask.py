@@ -328,3 +328,14 @@ def test_workers_that_die_change_nothing(tmp_path, store):
 @pytest.mark.full
 def test_workers_that_die_again_and_again_change_nothing(tmp_path, store):
     check_deaths(tmp_path, store, WAYS * 6 + WAYS[:2], 2)
+
+
+@pytest.mark.parametrize("refusal", [OSError, TypeError])
+def test_a_system_without_glibc_works_too(refusal, monkeypatch):
+    """Windows has no library of the process to be asked for."""
+
+    def refuse(name):
+        raise refusal
+
+    monkeypatch.setattr(engine.ctypes, "CDLL", refuse)
+    engine._keep_memory.__wrapped__()
