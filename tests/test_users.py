@@ -211,3 +211,44 @@ def test_levels_far_from_zero_are_fitted_in_float64() -> None:
     users.fit(MODEL, RIDGE)
     near_zero, items = fitted()
     assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-3)
+
+
+def test_who_has_no_rating_adds_to_no_sum() -> None:
+    """What is left of a user after items that are not frequent, say, may be nothing."""
+    given = rows()
+    cells = given.matrix.tocoo()
+    more = Ratings.from_any(
+        ([0, 99, *(10 + cells.row)], [f"i{j}" for j in (2, 5, *cells.col)], [5.0, 4.0, *cells.data]),
+        given.domain,
+    )
+    mask = ~np.isin(np.repeat(more.users, np.diff(more.matrix.indptr)).astype(int), [0, 99])
+    more, alike = more.where(mask, drop_empty=False, keyed=True), []
+    assert more.n_users == len(ROWS) + 2 and not np.diff(more.matrix.indptr).all()
+    for ratings in (given, more):
+        alike.append([])
+        for weights in (WEIGHTS, None):
+            users, items = FittedUsers(ratings), MODEL.copy()
+            users.weigh(CENTER, weights)
+            users.fit(items, RIDGE)
+            alike[-1] += [
+                users.item_weights(),
+                *users.item_deviations(0.2),
+                users.item_residuals(items, 0.4, 1.3),
+                *users.item_sums(items, SLOPES, 0.3, 0.1, 1.7, 1.3),
+                users.residual_variance(items, SLOPES, 0.6),
+                users.outer_products(items, 0.3, 1.7),
+            ]
+    for without, with_them in zip(*alike, strict=True):
+        assert without._take().tobytes() == with_them._take().tobytes()
+    within = [FittedUsers(ratings).spreads()._take()[0] for ratings in (given, more)]
+    assert within[0] == within[1]
+
+
+def test_the_squares_of_a_users_weights_add_up_to_one() -> None:
+    """To the margin that clips keep, in float64: what float32 rounds up would be more than a user's bound."""
+    users = FittedUsers(rows())
+    users.weigh(CENTER, WEIGHTS)
+    squares = [sum(WEIGHTS[j] ** 2 for j in hers) for hers in ROWS.values()]
+    assert users._user_weight == pytest.approx((1 - 2.0**-22) / np.sqrt(squares), rel=1e-14)
+    users.weigh(CENTER, None)
+    assert users._user_weight.tolist() == [1.0] * len(ROWS)

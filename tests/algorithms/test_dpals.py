@@ -1,10 +1,13 @@
 """DPALS against a slow twin that is given the noise of the run, and its options at work."""
 
+import math
+
 import numpy as np
 import pytest
 
 from hushrec.data import realistic
 from hushrec.errors import InputError
+from hushrec.kernels import sweeps
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import full, run, small, start
@@ -45,6 +48,15 @@ def test_it_matches_a_slow_twin() -> None:
             projected = (vectors * np.maximum(values, 0)) @ vectors.T
             items[item] = np.linalg.solve(projected + ridge * np.eye(rank), sums[item])
     np.testing.assert_allclose(model.item_factors, items, rtol=2e-4, atol=2e-5)
+
+
+def test_the_statistics_of_all_items_are_solved_in_any_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed: the first block of items alone, which in small catalogues are all."""
+    model = DPALS(rank=2, iterations=2, user_norm=0.3, clip=0.4)
+    whole = model.fit(small(), Accountant(Budget(math.inf, 1e-5)))
+    for room in (1, 100):
+        monkeypatch.setattr(sweeps, "_BLOCK_BYTES", room)
+        assert model.fit(small(), Accountant(Budget(math.inf, 1e-5))).to_bytes() == whole.to_bytes()
 
 
 def test_rare_items_fall_back_to_the_level() -> None:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import PrivateALS
+from hushrec.algorithms import ALS, EASE, PrivateALS
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
+from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import RecordingNoise
 from tests.algorithms.cases import CASES, DOMAIN, Case, InformedALS, hostile_data, ratings_of
@@ -191,3 +192,17 @@ def test_a_release_without_a_share_is_refused_in_words() -> None:
     with pytest.raises(InputError, match="'start' gets no part of the budget"):
         estimator.fit(RATINGS, accountant)
     assert accountant.releases == ()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [ALS(rank=2), EASE(), FrankWolfe(nuclear_norm=5.0), ProjectedGradient(nuclear_norm=5.0, iterations=2)],
+    ids=lambda each: each.name,
+)
+def test_an_exact_model_goes_through_the_gate_as_one(estimator) -> None:
+    """Killed: exact values that no accountant saw, behind a statement that lists nothing."""
+    accountant = Accountant(Budget(math.inf, 1e-6))
+    model = estimator.fit(RATINGS, accountant)
+    assert [release.label for release in accountant.releases] == ["exact model"]
+    assert [release.label for release in model.privacy.releases] == ["exact model"]
+    assert "NOT PRIVATE" in model.privacy.text()

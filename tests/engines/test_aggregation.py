@@ -25,7 +25,7 @@ from hushrec.engines.secure.messages import (
     Unmasking,
 )
 from hushrec.errors import HushrecError, InputError
-from hushrec.network.messages import from_json
+from hushrec.network.messages import Refusal, from_json
 from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
@@ -318,6 +318,17 @@ def test_sessions_and_tokens_are_drawn_anew():
     assert servers[0].session != servers[1].session and len(set(servers[0].session)) > 4
     members = [client.Member(None, agreed(), name, SeededNoise(1)) for name in ("n1", "n2")]
     assert members[0]._token != members[1]._token and len(set(members[0]._token)) > 4
+
+
+def test_a_release_that_is_not_planned_is_no_page():
+    aggregation = server.AggregationServer(agreed())
+    aggregation._tokens["n0"] = "t" * 32
+    last = len(agreed().plan.releases) - 1
+    for text in (str(last + 1), "-1", "", "x", "1.0", "1" * 9, "0" * 10):
+        with pytest.raises(Refusal) as refusal:
+            aggregation.answer("GET", ["total", text, "n0"], "t" * 32, b"")
+        assert refusal.value.status == 404
+    assert aggregation._index(str(last)) == last
 
 
 def test_the_circle_of_nodes_is_drawn_anew(monkeypatch):

@@ -1,5 +1,6 @@
 """A store trained on a Dask cluster: the bytes of one process, whoever dies, and nothing said of rows."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
 from hushrec.gate import LocalGate
+from hushrec.partitioned import Question
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import hostile_data, ratings_of
@@ -238,6 +240,63 @@ def test_a_worker_that_is_silent_is_given_up():
     with local(1) as client:
         assert client.run_on_scheduler(engine._give_up, silence=60) == 0 and len(client.nthreads()) == 1
         assert client.run_on_scheduler(engine._give_up, silence=-1) == 1 and not client.nthreads()
+
+
+class Scripted(engine.Dask):
+    """A cluster that answers with prepared words or sums, and counts how often it was asked."""
+
+    def __init__(self, answers):
+        self.answers, self.asked = iter(answers), 0
+
+    @contextlib.contextmanager
+    def _tasks(self, public):
+        self.asked += 1
+        yield (lambda *_, **__: None), [public]
+
+    def _found(self, submitted, wait=True):
+        return next(self.answers) if wait else None
+
+
+TRIES = [
+    (["failed", "lost", "memory", "store", "sum"], None, 5, [4.0]),
+    (["silent"] * 20 + ["sum"], None, 21, []),  # who was silent was given up, others do the work
+    (["lost", "silent", "lost", "sum"], None, 4, [2.0, 4.0]),
+    (["failed"] * 5 + ["sum"], "A worker failed", 5, []),
+    (["lost"] * 5 + ["sum"], "lost again and again", 5, [2.0, 4.0, 8.0, 16.0, 16.0]),
+    (["version", "sum"], "another version", 1, []),
+    (["failed", "nobody", "sum"], "No worker is left", 2, []),
+]
+
+
+@pytest.mark.parametrize("answers, words, asked, pauses", TRIES)
+@pytest.mark.parametrize("question", ["sum", "each"])
+def test_what_is_asked_again_and_how_often(answers, words, asked, pauses, question, store, monkeypatch):
+    """Killed: a final word that is asked again, a silent worker that counts as a failed task."""
+    waited, total = [], [np.ones(3)]
+    monkeypatch.setattr(engine.time, "sleep", waited.append)
+    cluster = Scripted(total if word == "sum" else word for word in answers)
+    one = type("", (), {"partitions": lambda self: [None]})()
+
+    def ask():
+        if question == "sum":
+            return cluster.added(None, store, Question((), None, 24))
+        return cluster.each(None, (one,), None)
+
+    if words is None:
+        found = ask()
+        assert found is total if question == "sum" else found == total
+    else:
+        with pytest.raises(HushrecError, match=words) as error:
+            ask()
+        assert ("can be resumed" in str(error.value)) == (question == "sum")
+    assert cluster.asked == asked and waited == pauses
+
+
+def test_partitions_that_are_done_are_not_asked_for_again(store):
+    """Of three partitions the second is lost once: it alone is asked for again, and the order is kept."""
+    cluster = Scripted([["a"], "failed", ["c"], ["b"]])
+    three = type("", (), {"partitions": lambda self: [None] * 3})()
+    assert cluster.each(None, (three,), None) == ["a", "b", "c"] and cluster.asked == 2
 
 
 # workers as processes, with Dask's TLS

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.kernels.sparse_rows import clipped_rows, row_squares, row_sums
+from hushrec.kernels.sparse_rows import clipped_rows, row_squares, row_sums, weight_sums
 from tests.kernels.test_symmetric import sparse
 
 
@@ -45,3 +45,12 @@ def test_squares_about_a_center_are_summed_in_float64(dtype) -> None:
     for row, (start, stop) in enumerate(zip(indptr, indptr[1:])):
         exact = math.fsum((float(value) - center[row]) ** 2 for value in values[start:stop])
         assert squares[row] == pytest.approx(exact, rel=1e-12, abs=0.0)
+
+
+def test_weights_of_a_row_are_summed_to_the_last_bit() -> None:
+    """Fixed-point weights of 28 bits, which float32 has no room for; other types are converted."""
+    matrix = sparse(3, 500)
+    weights = np.random.default_rng(5).integers(1, 2**28, matrix.shape[1]) * 2.0**-28
+    expected = (matrix.toarray() != 0) @ weights
+    sums = weight_sums(matrix.indptr, matrix.indices, weights)
+    assert sums.dtype == np.float64 and (sums == expected).all()

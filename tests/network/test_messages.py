@@ -86,6 +86,16 @@ def test_a_task_without_a_finite_noise_is_refused(sd):
         from_json(Task, raw)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 1])
+def test_numbers_that_are_not_finite_are_refused_wherever_they_are(value, place):
+    """Killed: a check of float32 arrays alone, or of the first array, whose message looks no further."""
+    keys = [np.eye(3), np.eye(3)]
+    keys[place][2, 1] = value
+    with pytest.raises(InputError, match="not finite"):
+        from_json(Task, Task("ab", tuple(keys), 10.0, 2, True).to_json())
+
+
 @pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"{", b"null", b"[" * 100_000, b'{"error": 3}'])
 def test_no_json_is_refused(raw):
     with pytest.raises(InputError):

@@ -1,6 +1,7 @@
 """A4: noise is an exact sample of the rounded ideal law, and what breaks float noise does not break it."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import mpmath
@@ -244,6 +245,20 @@ def test_few_draws_are_undecided(name, slow_draws):
     for scale in (2.0**24, 2.0**25 - 1):
         draw(name, 1_000_000, scale=scale)
     assert len(slow_draws) < 20  # 1e-5
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    "value, scale", [(0.3, 0.0), (-7.7, 0.0), (math.inf, 0.0), (math.inf, 2.0**24), (-math.inf, 3.0)]
+)
+def test_what_gets_no_noise_stays_as_it_is(name, value, scale):
+    """Killed: 0.3 rounded to the grid because somebody else's entry has noise, an infinity that raises."""
+    law, words = law_of(name), [w % 2**64 for w in range(7, 10**6, 10007)]
+    assert draw_exactly(value, scale, 0, law, iter(words)) == value
+    values = np.array([value, 0.5])
+    scales = np.array([scale, 2.0**24])
+    sampler.add_noise(values, scales, np.zeros(2, np.int32), law, stream_cipher().random_raw, UNDECIDED)
+    assert values[0] == value and values[1] == round(values[1])
 
 
 def test_a_source_that_runs_out_of_words_is_asked_for_more():
