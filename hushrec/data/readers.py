@@ -188,8 +188,8 @@ def _of_matrix(users: Any, matrix: Any, domain: Domain | None, implicit: bool) -
     check_sparse(matrix)
     if matrix.ndim != 2 or (domain is not None and matrix.shape[1] != domain.n_items):
         raise InputError(
-            f"The matrix has the shape {matrix.shape}; it needs a row for each user and a column for each"
-            " item of the catalogue, in the same order."
+            "The matrix needs a row for each user and a column for each item of the catalogue, in the same"
+            f" order; it has {matrix.shape[-1]} columns."
         )
     rows = encode_ids(range(matrix.shape[0]) if users is None else users)
     if len(rows) != matrix.shape[0]:
