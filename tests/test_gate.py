@@ -154,3 +154,37 @@ def test_a_part_has_labels_of_its_own() -> None:
     blocks = Bounded(iter([np.ones(2)]), counted(2.0), norm="labels")
     assert len(list(part.release_blocks("flips", blocks))) == 1
     assert [each.label for each in accountant.releases] == [each.label for each in releases]
+
+
+@pytest.mark.parametrize("epsilon", [5.0, math.inf])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_a_node_sends_is_integers_and_its_share_of_the_noise(streamed: bool, epsilon: float) -> None:
+    """Oracle: by hand, in units of each entry's weight; the noise of one node is 2^20 steps or more."""
+    budget, sent, honest = Budget(epsilon, 1e-6), [], 3
+    values = np.array([[3.0, 0.5], [-2.25, 0.125], [0.0, 7.0]])
+    weight, step = np.array([1.0, 1e-7]), np.array([0.25, 2.0**-40])
+    plan = Plan(budget, [Release(name, budget.share(0.5), 2.0, "user", "add-remove") for name in ("a", "b")])
+
+    def total(index, label, integers, noise_sd, steps):
+        sent.append((index, label, integers.view(np.int64).copy(), noise_sd, steps))
+        return (2 * integers.view(np.int64) + 1).view(np.uint64)
+
+    gate = SecureGate(plan, honest, total)
+    given = {"bound": counted(8.0), "scale": 0.25, "weight": weight, "step": step}
+    if streamed:
+        blocks = list(gate.release_blocks("b", Bounded(iter([values[:1], values[1:]]), **given)))
+        assert [len(block) for block in blocks] == [1, 2]
+        found = np.concatenate(blocks)
+    else:
+        found = gate.release("b", Bounded(values, **given))
+    [(index, label, integers, noise_sd, steps)] = sent
+    assert (index, label) == (1, "b") and len(integers) == 6
+    assert (np.frexp(steps)[0] == 0.5).all() and (np.tile(step, 3) % steps == 0).all()
+    assert (integers * steps).reshape(3, 2).tolist() == values.tolist()
+    sd = plan.releases[1].noise_sd / math.sqrt(honest) / (0.25 * weight) if math.isfinite(epsilon) else 0.0
+    assert (noise_sd * steps).reshape(3, 2) == pytest.approx(np.broadcast_to(sd, (3, 2)), rel=1e-12)
+    if math.isfinite(epsilon):
+        assert (noise_sd >= 2**20).all() and (steps[::2] < 0.25).all() and (steps[1::2] == 2.0**-40).all()
+    else:
+        assert (steps == np.tile(step, 3)).all()
+    assert found.tolist() == ((2 * integers + 1) * steps).reshape(3, 2).tolist()

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from hushrec.algorithms.private_als import PrivateALS
 from hushrec.algorithms.private_eigenrec import PrivateEigenRec
-from hushrec.checks import Part
+from hushrec.checks import Part, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, check_planned
@@ -200,6 +200,7 @@ class Both(Estimator[BothUsers]):
             Fields to set otherwise.
         """
         check_planned(budget, domain)
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
         low, high = _FACTORS_BEGIN

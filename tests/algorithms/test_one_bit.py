@@ -34,7 +34,7 @@ def budget(epsilon: float, delta: float = 1e-6) -> Budget:
 
 def estimator(name: str, **changes) -> OneBitCompletion:
     settings = {"rank": 2, "iterations": 5, "threshold": 3.5} | MECHANISMS[name] | changes
-    return OneBitCompletion(mechanism=name.split(",")[0], **settings)
+    return OneBitCompletion(**{"mechanism": name.split(",")[0]} | settings)
 
 
 def cells(n_users: int = 6, n_items: int = 5) -> list[tuple[int, int]]:
@@ -480,3 +480,11 @@ def test_the_statement_claims_exact_sums_only_of_labels():
         statement = estimator(mechanism).complete(ratings, Accountant(budget(4.0))).privacy
         assert statement.exact_arithmetic == exact
         assert ("sums: exact integers" in statement.text()) == exact
+
+
+def test_labels_without_privacy_are_released_as_such():
+    """Killed: exact labels that no accountant saw."""
+    accountant = Accountant(budget(math.inf))
+    done = estimator("input", mechanism="none").complete(rated([0, 1] * 10), accountant)
+    assert [each.label for each in accountant.releases] == ["labels"]
+    assert [each.label for each in done.privacy.releases] == ["labels"] and not done.privacy.private

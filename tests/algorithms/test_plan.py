@@ -206,3 +206,11 @@ def test_an_exact_model_goes_through_the_gate_as_one(estimator) -> None:
     assert [release.label for release in accountant.releases] == ["exact model"]
     assert [release.label for release in model.privacy.releases] == ["exact model"]
     assert "NOT PRIVATE" in model.privacy.text()
+
+
+@pytest.mark.parametrize("n_users", [0, -1, 2.5, math.nan, True, "5", None])
+@pytest.mark.parametrize("cls", [cls for cls in ESTIMATORS if cls.uses_user_count], ids=lambda cls: cls.name)
+def test_a_number_of_users_that_is_none_is_refused_by_its_name(cls, n_users) -> None:
+    budget = Budget(1.0, 1e-6, unit=cls.units[0], relation="replace")
+    with pytest.raises(InputError, match="n_users=.* is out of range; pass an integer >= 1"):
+        cls.planned(budget, DOMAIN, n_users)

@@ -1,5 +1,7 @@
 """What a node refuses by itself: each lie of a server alone, everything else being right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,16 @@ from hushrec.algorithms import PrivateALS
 from hushrec.data import realistic
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.engines.secure.graph import Graph
-from hushrec.engines.secure.messages import Agreed, Envelopes, Masked, Prepared, Quorum, Sum, Survivors
+from hushrec.engines.secure.messages import (
+    Agreed,
+    Envelopes,
+    Masked,
+    Neighbours,
+    Prepared,
+    Quorum,
+    Sum,
+    Survivors,
+)
 from hushrec.errors import HushrecError
 from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
@@ -153,3 +164,27 @@ def test_shares_of_a_node_open_one_secret_only(alive, dropped, refused, monkeypa
     with pytest.raises(HushrecError, match=refused):
         node._add(INDEX, "label", *zeros)
     assert {type(message) for message in connection.sent} == {Prepared, Masked}
+
+
+def enrol(keys, neighbours):
+    made = client.Member(Lies(Enrolment=neighbours), keys, "n0", SeededNoise(0), identity=IDENTITIES["n0"])
+    made.enrol()
+    return made
+
+
+@pytest.mark.parametrize("agreement", [SIGNED, UNSIGNED], ids=["signed", "unsigned"])
+def test_a_server_of_another_agreement_or_with_other_neighbours_is_refused(agreement):
+    others = {name: masks.public_part(bytes([7]) * 32) for name in NAMES[1:]}
+    right = Neighbours(SESSION, agreement.fingerprint, tuple(others), others)
+    assert set(enrol(agreement, right)._names) == set(others)
+    with pytest.raises(HushrecError, match="another agreement than this node's"):
+        enrol(agreement, replace(right, agreement="0" * 64))
+    few = {name: key for name, key in others.items() if name != "n3"}
+    twice = {"n0": others["n1"], **few}  # itself for one of the others
+    for told in (few, twice):
+        lie = Neighbours(SESSION, agreement.fingerprint, tuple(told), told)
+        if agreement.keys:  # who its neighbours are it knows by itself
+            assert set(enrol(agreement, lie)._names) == set(others)
+        else:
+            with pytest.raises(HushrecError, match="another number of neighbours"):
+                enrol(agreement, lie)

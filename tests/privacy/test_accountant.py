@@ -3,6 +3,7 @@
 import math
 import threading
 from multiprocessing import get_context
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -111,6 +112,18 @@ def test_a_budget_refuses_what_does_not_fit():
             accountant.release(user(0.0), mechanism, "c")
     assert [release.label for release in accountant.releases] == ["a"]
     accountant.release(user(0.0), BUDGET.share(0.5), "d")
+
+
+def test_a_refusal_says_what_the_total_would_be():
+    """In epsilon at the budget's delta, by the analytic Gaussian formula (Balle and Wang 2018)."""
+    accountant = Accountant(BUDGET)
+    accountant.release(user(0.0), Gaussian(8.0), "a")
+    with pytest.raises(BudgetError, match="bring the total to epsilon = ") as refused:
+        accountant.check(Plan(BUDGET, [Release("b", Gaussian(2.0), 1.0, "user", "add-remove")]))
+    epsilon, mu = float(str(refused.value).split("epsilon = ")[1].split()[0]), math.hypot(1 / 8, 1 / 2)
+    normal = NormalDist().cdf
+    delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+    assert delta == pytest.approx(1e-6, rel=1e-4)
 
 
 def test_what_is_left_of_a_budget():

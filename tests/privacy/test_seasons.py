@@ -9,6 +9,7 @@ import sqlite3
 import time
 from dataclasses import replace
 from multiprocessing import get_context
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -326,3 +327,18 @@ def test_kills_over_weeks(tmp_path, kills):
         assert square <= season.mu(number) ** 2 * (1 + 1e-9)
     assert math.fsum(spent.values()) <= BUDGET.mu**2 * (1 + 1e-9)
     assert Ledger(path).season("default", "1").begun == len(spent)
+
+
+def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
+    """By the analytic Gaussian formula (Balle and Wang 2018), at what a reserve leaves of delta."""
+    normal = NormalDist().cdf
+    for failure in (0.0, 9e-7):
+        season = Season(Budget(2.0, 1e-6, failure=failure), 4, 0.4)
+        plan = season.plan()
+        assert [row["weeks"] for row in plan] == ["week 0", "weeks 1-3"]
+        for row, part in zip(plan, (0.4, 0.2)):
+            mu = season.budget.mu * math.sqrt(part)
+            assert (row["part"], row["mu"], row["noise"]) == pytest.approx((part, mu, 1 / mu))
+            epsilon = row["epsilon_alone"]
+            delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+            assert delta == pytest.approx(1e-6 - failure, rel=1e-4)
