@@ -8,7 +8,7 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Bounded
-from hushrec.users import USUAL_SPREAD, FittedUsers, Users, item_residuals
+from hushrec.users import USUAL_SPREAD, FittedUsers, Users, item_residuals, likes
 
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
 WEIGHTS = np.array([0.9, 0.2, 0.5, 1.0, 0.3, 0.7, 0.4])
@@ -252,3 +252,12 @@ def test_the_squares_of_a_users_weights_add_up_to_one() -> None:
     assert users._user_weight == pytest.approx((1 - 2.0**-22) / np.sqrt(squares), rel=1e-14)
     users.weigh(CENTER, None)
     assert users._user_weight.tolist() == [1.0] * len(ROWS)
+
+
+def test_likes_are_ones_among_zeros_in_float64() -> None:
+    """Above the threshold alone, in the places of all ratings: what is released of them keeps its type."""
+    for threshold, least in ((2.5, 2.5), (None, 3.0), (4.0, 4.0)):
+        found = likes(rows(), threshold)
+        assert found.data.dtype == np.float64
+        wanted = [float(hers[item] > least) for hers in ROWS.values() for item in sorted(hers)]
+        assert found.data.tolist() == wanted

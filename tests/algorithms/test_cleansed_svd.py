@@ -141,3 +141,17 @@ def test_one_user_moves_the_item_means_by_no_more_than_declared(rating_range) ->
         again = replay(estimator, plan, Ratings.from_any((*nobody,), domain), 1, calls)
         moved.append(moves(calls, again, releases)["item means"])
     assert 0.99 < max(moved) <= 1
+
+
+def test_item_sums_of_a_narrow_range_far_from_zero_are_those_of_float64() -> None:
+    """Where float32 has no half the middle of the range is off by as much; oracle: exact fractions."""
+    low = float(2**24)
+    domain = Domain(["a", "b"], rating_range=(low, low + 7))
+    rows = [("u", "a", low + 6), ("u", "b", low + 2), ("v", "b", low + 4), ("w", "a", low)]
+    ratings = Ratings.from_any((*map(list, zip(*rows)),), domain)
+    users = CleansedSVD(max_ratings_per_user=5).users(ratings)
+    users.sample(0)
+    sums = users.item_means()._take()
+    each = 1 / math.sqrt(2)
+    expected = [2.5 * each - 3.5, -1.5 * each + 0.5, each + 1, each + 1]
+    assert sums == pytest.approx(expected, abs=1e-6)

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.matrices import dpals_matrix
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
+from hushrec.algorithms.als_rounds import Level
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
@@ -251,3 +252,29 @@ def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
         PrivateALS().fit(ratings, accountant)
     assert accountant.releases == ()
     PrivateALS().fit(ratings, Accountant(Budget(math.inf, 1e-6)))
+
+
+def test_a_spectral_start_takes_no_notice_of_sums_of_squares() -> None:
+    """Oracle: eigenvectors of the released matrix less its diagonal, which holds the users' noise too."""
+    rng, n_items, rank = np.random.default_rng(3), 12, 3
+    half = rng.normal(size=(n_items, rank)) * [3.0, 2.0, 1.0]
+    matrix = half @ half.T + np.diag(100 * rng.random(n_items))
+    model = PrivateALS(rank=rank, iterations=1, start="spectral", features=False)
+
+    class Told:
+        @staticmethod
+        def release(label, bounded):
+            assert label == "start"
+            return matrix[np.tril_indices(n_items)]
+
+    class Asked:
+        @staticmethod
+        def outer_products(items, clip, spread):
+            return clip, spread
+
+    items = np.column_stack([rng.normal(size=n_items)])
+    found = model._start(Asked, items, Level(3.0, 10.0, 1.0, 1.0, 1.0), np.zeros((n_items, 0)), Told, 0)
+    values, vectors = np.linalg.eigh(matrix - np.diag(np.diag(matrix)))
+    expected = vectors[:, ::-1][:, :rank] * math.sqrt(n_items) * model.factor_prior
+    assert found[:, -1].tolist() == items[:, 0].tolist()
+    assert np.abs((found[:, :rank] * expected).sum(axis=0)) == pytest.approx((expected**2).sum(axis=0))

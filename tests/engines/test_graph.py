@@ -88,9 +88,7 @@ def test_what_does_not_fit_says_what_would() -> None:
         choose_graph(*case)
 
 
-@pytest.mark.parametrize(
-    "case", [(10, 5, 4, 20), (6, 2, 4, 20), (4, 2, 2, 20), (4, 2, 1, 20), (4, 1, 3, 20)], ids=str
-)
+@pytest.mark.parametrize("case", [(4, 2, 1, 20), (4, 1, 3, 20)], ids=str)
 def test_what_would_do_is_the_least_change(case) -> None:
     """One node fewer than is suggested would not do, nor one more who drops out or colludes."""
     with pytest.raises(InputError) as refused:

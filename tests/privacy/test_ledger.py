@@ -31,6 +31,7 @@ from hushrec.privacy import (
     counted,
     default_path,
     epsilon_of,
+    schema,
 )
 from hushrec.privacy.ledger import LedgerSummary
 
@@ -215,6 +216,43 @@ def test_an_older_ledger_that_was_changed_is_refused_and_left(path, tampering):
     for _ in range(2):
         with pytest.raises(LedgerError, match="hash chain"):
             Ledger(path)
+
+
+def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):
+    """Beside that of a release itself; oracle: the rows of the file."""
+    ledger, half = Ledger(path), 4e-7
+    ledger.open_dataset("d", Budget(8.0, 1e-6, failure=9e-7))
+    chosen = Release("b", RepeatAndSelect(0.1, 1e-7, 2.0), 1.0, "user", "add-remove")
+    for run, step, release in (("r", 0, share(0.1)), ("r", 1, chosen), ("s", 0, chosen)):
+        ledger.charge("d", run, release, step=step, failure=half if run == "r" else 3e-7)
+    with sqlite3.connect(path) as connection:
+        found = [row[0] for row in connection.execute("SELECT failure FROM charges ORDER BY id")]
+    connection.close()
+    assert found == pytest.approx([half, 1e-7, 4e-7])
+    for ask in (
+        ledger.check,
+        lambda dataset, releases, failure: ledger.charge(dataset, "t", *releases, failure=failure),
+    ):
+        with pytest.raises(BudgetError, match="Chances of failure"):
+            ask("d", [share(0.1)], failure=1e-8)
+        with pytest.raises(BudgetError, match="Chances of failure"):
+            ask("d", [chosen], failure=0.0)
+    ledger.charge("d", "r", share(0.1), step=2, failure=half)  # the run has charged it
+    summary = ledger.summary("d")
+    assert (summary.charges, summary.runs, summary.delta) == (4, 2, 1e-6)
+
+
+def test_epsilon_of_selections_that_leave_no_delta_is_told_at_more_of_it(path):
+    """Without a budget; and never at a delta of 1."""
+    ledger = Ledger(path)
+    for dataset, delta in (("small", 1e-6), ("large", 0.6)):
+        chosen = Release("a", RepeatAndSelect(0.1, delta, 2.0), 1.0, "user", "add-remove")
+        ledger.charge(dataset, "r", chosen)
+        ledger.charge(dataset, "r", share(0.1))
+    assert ledger.summary("small", 1e-6).delta == 2e-6 and ledger.summary("small", 1e-6).epsilon < math.inf
+    assert ledger.summary("small", 1e-5).delta == 1e-5
+    assert ledger.summary("large", 0.6).delta == 0.6 and ledger.summary("large", 0.6).epsilon == math.inf
+    assert ledger.summary("large", 0.6).runs == 1 and ledger.summary("large", 0.6).charges == 2
 
 
 @pytest.mark.parametrize("version", [1, 2, 5])
@@ -657,3 +695,18 @@ def test_what_is_left_of_a_budget(path):
     assert f"what is left of it is epsilon = {left:g}" in ledger.left("shop")
     ledger.charge("other", "run", share(0.25))
     assert ledger.left("other") is None
+
+
+def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypatch):
+    """Killed: an empty ledger that takes the place of one that another process created meanwhile."""
+    create, first = schema.create, []
+
+    def slowly(connection):
+        if not first:
+            first.append(path)
+            release_once(Ledger(path))  # another process is quicker
+        create(connection)
+
+    monkeypatch.setattr(schema, "create", slowly)
+    assert Ledger(path).summary("default", 1e-6).charges == 1
+    assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []

@@ -342,3 +342,21 @@ def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
             epsilon = row["epsilon_alone"]
             delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
             assert delta == pytest.approx(1e-6 - failure, rel=1e-4)
+
+
+def test_what_a_ledger_says_of_a_season_is_what_was_charged(ledger):
+    """As text and as JSON: mu of the charges, and epsilon that the analytic formula gives at it."""
+    first = week(ledger)
+    week(ledger, first, share=0.5)
+    found, mu = ledger.season("default", "1"), BUDGET.mu * math.sqrt(0.4 + 0.2 / 2)
+    said = found.to_dict()
+    assert (said["name"], said["weeks"], said["first_share"]) == ("1", 4, 0.4)
+    assert (said["dataset"], said["closed"], said["begun"]) == ("default", False, 2)
+    assert said["budget"] == {
+        "epsilon": 2.0, "delta": 1e-6, "unit": "user", "relation": "add-remove", "mu": BUDGET.mu
+    }  # fmt: skip
+    assert said["charged"]["charges"] == 2 and said["charged"]["mu"] == pytest.approx(mu)
+    epsilon, normal = said["charged"]["epsilon"], NormalDist().cdf
+    delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+    assert delta == pytest.approx(1e-6, rel=1e-4)
+    assert "is open: 2 of 4 weeks were run and charged " + BUDGET.spell(epsilon) in str(found)
