@@ -32,9 +32,12 @@ from hushrec.users import user_means
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on
 #: validation ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
 _NOISE_PART = 0.72
-#: What is tried where ratings are not too many, and the rounds of a try: more rounds chose the same on
-#: validation ratings of ML-100K, coat, Yahoo! R3 and Jester (which is best with the first).
-_NOISE_PARTS, _TRIED_ROUNDS, _MOST_TRIED = (0.6, _NOISE_PART, 0.86), 6, 2_000_000
+_RANK = 32
+#: Ranks and parts that are tried where ratings are not too many, and the rounds of a try: more rounds chose
+#: the same on validation ratings of ML-100K, coat, Yahoo! R3 and Jester (which is best with the first). Few
+#: factors are best where there are no more, as on generated ratings of 400 and 1,000 items.
+_TRIED = ((_RANK, 0.6), (_RANK, _NOISE_PART), (_RANK, 0.86), (8, 0.5), (8, 0.6))
+_TRIED_ROUNDS, _MOST_TRIED = 6, 5_000_000
 #: Ratings that a choice is judged by at least, where there are as many: fewer would choose by chance.
 _JUDGED = 20_000
 # No study chose the others: safeguards, and rounds after which nothing moves.
@@ -53,16 +56,17 @@ class ALS(Estimator[Ratings]):
 
     Parameters
     ----------
-    rank : int
-        Number of factors, >= 0 (0 leaves offsets and biases).
+    rank : int or None
+        Number of factors, >= 0 (0 leaves offsets and biases). None takes 32, or whichever of 8 and 32 is
+        better on held-out tenths where these choose the ridge too; 32 for likes.
     iterations : int
         Sweeps over users and items, >= 1.
     regularization : float or None
         Ridge on the factors of a user or an item with the mean number of ratings, > 0. None chooses it from
         the ratings: their noise, a part of what biases leave, times the sum of the roots of the mean number
         of ratings a user and an item has, where noise stops looking like a factor (Candes and Plan 2010),
-        and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72, or with two million
-        ratings and fewer the best of 0.6, 0.72 and 0.86 on held-out tenths. 20 for likes.
+        and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72, or with five million
+        ratings and fewer the best of a few from 0.5 to 0.86 on held-out tenths. 20 for likes.
     bias_regularization : float or None
         Ridge on user offsets and item biases, > 0. None chooses both from the ratings: variance of a rating
         over that of the users' levels, and over that of the items'.
@@ -87,7 +91,7 @@ class ALS(Estimator[Ratings]):
 
     name: ClassVar[str] = "als"
 
-    rank: Annotated[int, "[0, inf)"] = 32
+    rank: Annotated[int, "[0, inf)"] | None = None
     iterations: Count = 15
     regularization: Positive | None = None
     bias_regularization: Positive | None = None
@@ -111,14 +115,15 @@ class ALS(Estimator[Ratings]):
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Alternate the two half sweeps from a random start."""
         if self.scores == "likes":
-            items = initial_items(ratings.domain.n_items, self.rank, seed, self.dtype)
+            rank = _RANK if self.rank is None else self.rank
+            items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
             center, ridge, offset_ridge = 0.0, self.regularization or 20.0, 5.0
             for _ in range(self.iterations):
                 users = half_sweep(csr(ratings.matrix), center, items, self._of_likes(ridge))
                 items = half_sweep(csr(ratings.transposed), center, users, self._of_likes(ridge))
         else:
-            part = self._noise_part(ratings, seed) if self.regularization is None else _NOISE_PART
-            center, _, items, ridge, offset_ridge = self._of_ratings(ratings, part, self.iterations, seed)
+            chosen = self._chosen(ratings, seed)
+            center, _, items, ridge, offset_ridge = self._of_ratings(ratings, chosen, self.iterations, seed)
         released = BiasedFactors(gate.release("exact model", Bounded(items, Bound(math.inf, math.inf))))
         return {
             "center": np.float64(center),
@@ -145,8 +150,9 @@ class ALS(Estimator[Ratings]):
         users = BiasedFactors(solved)
         return UserState(offset=users.biases, factors=users.factors)
 
-    def _of_ratings(self, ratings: Ratings, part: float, iterations: int, seed: int) -> _Solved:
-        items = initial_items(ratings.domain.n_items, self.rank, seed, self.dtype)
+    def _of_ratings(self, ratings: Ratings, tried: _Tried, iterations: int, seed: int) -> _Solved:
+        rank, part = tried
+        items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
         center = mean_of_user_means(user_means(ratings), ratings.domain)
         start = _biases_first(ratings, center, self.bias_regularization)
         ridge, noise = self._regularization(ratings, part * start.noise), start.noise
@@ -163,18 +169,20 @@ class ALS(Estimator[Ratings]):
             items = by_item.solve(center, users, ridge * by_item.per_count)
         return _Solved(center, users, items, ridge * by_user.per_count, start.offset_ridge)
 
-    def _noise_part(self, ratings: Ratings, seed: int) -> float:
-        """The part of the noise that does best on held-out tenths, where ratings are not too many."""
-        if not (self.rank and 0 < ratings.n_ratings <= _MOST_TRIED):
-            return _NOISE_PART
+    def _chosen(self, ratings: Ratings, seed: int) -> _Tried:
+        """Rank and part of the noise that do best on held-out tenths, where ratings are not too many."""
+        rank = _RANK if self.rank is None else self.rank
+        if rank == 0 or self.regularization is not None or not 0 < ratings.n_ratings <= _MOST_TRIED:
+            return rank, _NOISE_PART
+        tries = _TRIED if self.rank is None else [(rank, part) for most, part in _TRIED if most == _RANK]
+        errors = dict.fromkeys(tries, 0.0)
         tenth = np.random.default_rng(seed).integers(10, size=ratings.n_ratings)
-        errors = dict.fromkeys(_NOISE_PARTS, 0.0)
         for number in range(min(10, math.ceil(10 * _JUDGED / ratings.n_ratings))):
             train, test = (ratings.where(p, drop_empty=False) for p in (tenth != number, tenth == number))
-            for part in _NOISE_PARTS:
-                tried = self._of_ratings(train, part, min(_TRIED_ROUNDS, self.iterations), seed)
-                errors[part] += _left(test, tried.center, tried.users, tried.items) ** 2
-        return min(errors, key=lambda part: errors[part])
+            for tried in errors:
+                solved = self._of_ratings(train, tried, min(_TRIED_ROUNDS, self.iterations), seed)
+                errors[tried] += _left(test, solved.center, solved.users, solved.items) ** 2
+        return min(errors, key=errors.__getitem__)
 
     def _regularization(self, ratings: Ratings, noise: float) -> float:
         if self.regularization is not None:
@@ -192,6 +200,9 @@ class ALS(Estimator[Ratings]):
             bias_regularization=None,
             unobserved_weight=self.unobserved_weight,
         )
+
+
+_Tried = tuple[int, float]
 
 
 class _Solved(NamedTuple):

@@ -1,6 +1,7 @@
 """ALS against a slow NumPy twin, and against DPALS without privacy."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,21 +183,32 @@ def test_quality_on_movielens_1m(real_data) -> None:
     assert math.sqrt(np.mean((predicted - test.matrix.data) ** 2)) <= 0.855
 
 
-@pytest.mark.parametrize(("taste", "noise", "best"), [(0.9, 0.3, 0.6), (0.25, 1.0, 0.86)])
-def test_the_ridge_is_chosen_by_held_out_ratings(
-    taste: float, noise: float, best: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rank", "data", "best"),
+    [
+        (8, {"n_users": 400, "n_items": 60, "n_ratings": 9000, "taste_spread": 0.9, "noise": 0.3}, 0.6),
+        (8, {"n_users": 400, "n_items": 60, "n_ratings": 9000, "taste_spread": 0.25, "noise": 1.0}, 0.86),
+        (None, {"n_users": 1500, "n_items": 200, "n_ratings": 60_000}, (8, 0.6)),
+        (None, {"n_users": 300, "n_items": 100, "n_ratings": 2500, "taste_spread": 0.25}, (32, 0.86)),
+    ],
+)
+def test_ridge_and_rank_are_chosen_by_held_out_ratings(
+    rank: int | None, data: dict, best: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strong tastes want a smaller ridge than weak ones; three folds of another seed agree."""
-    ratings = realistic(400, 60, 9000, taste_spread=taste, noise=noise, seed=2)
-    chosen = float(ALS(rank=8).fit(ratings, no_privacy(), seed=0).arrays["regularization"])
-    ridges, errors = {}, {}
-    for part in als._NOISE_PARTS:
-        monkeypatch.setattr(als, "_NOISE_PARTS", (part,))
-        ridges[part] = float(ALS(rank=8).fit(ratings, no_privacy(), seed=0).arrays["regularization"])
-        errors[part] = sum(
-            evaluate(ALS(rank=8).fit(train, no_privacy(), seed=0), train, test)["rmse"].value
+    """Strong tastes want a smaller ridge than weak ones, many ratings of few tastes a small rank; three folds
+    of another seed agree."""
+    ratings = realistic(**data, seed=2)
+    made = ALS(rank=rank).fit(ratings, no_privacy(), seed=0).arrays
+    fitted, errors = {}, {}
+    for most, part in als._TRIED if rank is None else als._TRIED[:3]:
+        monkeypatch.setattr(als, "_TRIED", ((most, part),))
+        choice = part if rank else (most, part)
+        fitted[choice] = ALS(rank=rank).fit(ratings, no_privacy(), seed=0).arrays
+        errors[choice] = sum(
+            evaluate(ALS(rank=rank).fit(train, no_privacy(), seed=0), train, test)["rmse"].value
             for train, test in k_folds(ratings, 3, seed=1)
         )
         monkeypatch.undo()
-    assert min(errors, key=lambda part: errors[part]) == best
-    assert chosen == ridges[best]
+    assert min(errors, key=lambda choice: errors[choice]) == best
+    assert made["regularization"] == fitted[best]["regularization"]
+    assert made["item_factors"].shape == fitted[best]["item_factors"].shape
