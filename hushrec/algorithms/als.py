@@ -36,7 +36,7 @@ _RANK = 32
 #: Ranks and parts that are tried where ratings are not too many, and the rounds of a try: more rounds chose
 #: the same on validation ratings of ML-100K, coat, Yahoo! R3 and Jester (which is best with the first). Few
 #: factors are best where there are no more, as on generated ratings of 400 and 1,000 items.
-_TRIED = ((_RANK, 0.6), (_RANK, _NOISE_PART), (_RANK, 0.86), (8, 0.5), (8, 0.6))
+_TRIED = ((_RANK, 0.6), (_RANK, _NOISE_PART), (_RANK, 0.86), (8, 0.5))
 _TRIED_ROUNDS, _MOST_TRIED = 6, 5_000_000
 #: Ratings that a choice is judged by at least, where there are as many: fewer would choose by chance.
 _JUDGED = 20_000

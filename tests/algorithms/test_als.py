@@ -188,8 +188,8 @@ def test_quality_on_movielens_1m(real_data) -> None:
     [
         (8, {"n_users": 400, "n_items": 60, "n_ratings": 9000, "taste_spread": 0.9, "noise": 0.3}, 0.6),
         (8, {"n_users": 400, "n_items": 60, "n_ratings": 9000, "taste_spread": 0.25, "noise": 1.0}, 0.86),
-        (None, {"n_users": 1500, "n_items": 200, "n_ratings": 60_000}, (8, 0.6)),
-        (None, {"n_users": 300, "n_items": 100, "n_ratings": 2500, "taste_spread": 0.25}, (32, 0.86)),
+        (None, {"n_users": 600, "n_items": 60, "n_ratings": 14_000, "noise": 0.5}, (8, 0.5)),
+        (None, {"n_users": 200, "n_items": 60, "n_ratings": 1500, "taste_spread": 0.25}, (32, 0.86)),
     ],
 )
 def test_ridge_and_rank_are_chosen_by_held_out_ratings(
