@@ -66,3 +66,31 @@ def test_nobody(tmp_path) -> None:
     nobody = ROWS.rows(np.zeros(0, int), keyed=True)
     (file,) = write_lists(MODEL, nobody, tmp_path / "lists")
     assert pq.read_table(file).num_rows == 0
+
+
+class Engine:
+    """A cluster in this process, one of whose workers was given up with its draft half written."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def each(self, function, stores, public) -> list:
+        self.asked += 1
+        folder = public[1]
+        (folder / "part-00001.parquet.0badf00d.tmp").write_bytes(b"PAR1")
+        (store,) = stores
+        return [function(n, [part], public) for n, part in enumerate(store.partitions())]
+
+
+def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path) -> None:
+    store = Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
+    engine = Engine()
+    files = write_lists(MODEL, store, tmp_path / "lists", 4, engine=engine)
+    names = [f"part-0000{number}.parquet" for number in range(3)]
+    assert engine.asked == 1 and files == [tmp_path / "lists" / name for name in names]
+    assert sorted(os.listdir(tmp_path / "lists")) == names
+    wanted = MODEL.recommend_batch(ROWS, 4)
+    assert rows_of(pa.concat_tables([pq.read_table(file) for file in files])) == rows_of(wanted)
+    with pytest.raises(InputError, match="An engine works on a store"):
+        write_lists(MODEL, ROWS, tmp_path / "other", engine=engine)
+    assert engine.asked == 1 and not (tmp_path / "other").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -122,3 +123,42 @@ def test_what_is_wrong_is_one_sentence(run, files, stored, tmp_path, words, says
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
     assert says in result.stderr
     assert charges(run) == 0 and os.listdir() == [] and sorted(os.listdir(stored)) == before
+
+
+def change_one_rating(path):
+    """In the file as it lies: it is read as before, only the digest tells of it."""
+    with pa.memory_map(path) as file:
+        ratings = pa.ipc.open_file(file).get_batch(0).column("ratings").values.field("rating")
+        codes = ratings.buffers()[1].to_pybytes()[: len(ratings)]
+    with open(path, "r+b", buffering=0) as file:
+        place = file.read().index(codes)
+        file.seek(place)
+        file.write(bytes([1 - codes[0]]))  # codes are by first appearance: this is 0
+    assert codes[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", "MODEL", "STORE", "--user", "USER"],
+        ["recommend", "MODEL", "STORE", "--all-users", "--out", "l.private.parquet"],
+        ["evaluate", "MODEL", "STORE", "STORE"],
+        ["train", "STORE", "--model", "item-bias", "--epsilon", "inf", "--out", "m.hush"],
+        ["split", "STORE", "--test-share", "0.2", "--out-dir", "parts"],
+    ],
+    ids=" ".join,
+)
+def test_a_store_with_one_rating_changed_is_not_read(run, files, stored, words):
+    user = hushrec.Store(stored).partitions()[1].ratings().users[0]
+    change_one_rating(os.path.join(stored, "part-00001.arrow"))
+    named = {"MODEL": files.model, "STORE": stored, "USER": str(user)}
+    result = run(*(named.get(word, word) for word in words))
+    assert result.exit_code == 2 and "'part-00001.arrow'" in result.stderr, result.stdout
+    assert os.listdir() == [] and result.stdout == ""
+
+
+def test_a_store_with_one_rating_changed_would_be_read(run, files, stored):
+    """The test above is of the digest alone."""
+    before = hushrec.Store(stored).partitions()[1].ratings().matrix
+    change_one_rating(os.path.join(stored, "part-00001.arrow"))
+    assert (hushrec.Store(stored).partitions()[1].ratings().matrix != before).nnz == 1

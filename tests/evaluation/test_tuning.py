@@ -183,3 +183,18 @@ def test_commands(tmp_path, monkeypatch):
     assert invoke("ledger", "close").exit_code == 0
     again = run("ratings.parquet", "--out", "best.hush", "--force", "--mean-runs", "3")
     assert again.exit_code == 1 and "closed" in again.stderr
+
+
+def test_each_run_draws_its_settings_from_the_system_with_equal_chances(monkeypatch):
+    """Neither the public seed nor the run before says which: the system's generator picks."""
+    picks, sizes, tried = [2, 0, 0, 1, 2, 1], [], []
+    draws = iter(picks)
+    monkeypatch.setattr(tuning.secrets, "randbelow", lambda size: sizes.append(size) or next(draws))
+    monkeypatch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self: len(picks))
+    train = tuning.train
+    monkeypatch.setattr(
+        tuning, "train", lambda *args, **given: tried.append(given["settings"]) or train(*args, **given)
+    )
+    candidates = [{"clip": clip} for clip in (0.2, 0.3, 0.4)]
+    tune(RATINGS.rows(slice(0, 50), keyed=True), "item-bias", candidates, Accountant(BUDGET), mean_runs=3)
+    assert tried == [candidates[pick] for pick in picks] and sizes == [3] * len(picks)

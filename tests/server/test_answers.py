@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hushrec
 from hushrec.network.service import Limits
-from hushrec.server.metrics import route_of
+from hushrec.server.metrics import SIZE, Metrics, route_of
 from tests.network.test_http import make_files
 from tests.server.conftest import ITEMS, serving
 
@@ -388,3 +388,32 @@ def test_metrics_know_nobody(server) -> None:
         "/x": "/other",
     }
     assert {path: route_of(path) for path in kinds} == kinds
+
+
+def test_counts_of_all_workers_are_exact_and_added_up() -> None:
+    """In the shared array itself: 2^24 + 1 replies are one more than float32 can count to."""
+    shared = bytearray(8 * SIZE * 3)
+    counts = np.frombuffer(shared, np.float64)
+    for worker, replies in enumerate((2**24, 5)):
+        metrics = Metrics(shared, worker)
+        metrics.note("/v1/recommend", 200, 0.004)
+        place = worker * SIZE + np.flatnonzero(counts[worker * SIZE : (worker + 1) * SIZE] == 1)
+        assert len(place) == 2  # by outcome and by time
+        counts[place] = replies
+        metrics.note("/v1/recommend", 204, 0.004)
+        metrics.note("/v1/recommend", 199, 2.0)
+        metrics.note("/v1/recommend", 404, 0.001)
+        metrics.note("/v1/recommend", 700, 0.0011)
+        metrics.models(worker + 1, 10 * worker)
+    text = Metrics(shared, 2).text([("films", "abc")]).splitlines()
+    total = 2**24 + 5 + 2
+    found = dict(line.rsplit(" ", 1) for line in text if not line.startswith("#"))
+    codes = [found[f'hushrec_requests_total{{route="/v1/recommend",code="{n}xx"}}'] for n in (2, 3, 4, 5)]
+    assert codes == [str(total + 2), "0", "2", "2"]
+    ends = ("0.001", "0.0025", "0.005", "0.01", "1.0", "+Inf")
+    times = [found[f'hushrec_request_seconds_bucket{{route="/v1/recommend",le="{end}"}}'] for end in ends]
+    assert times == [str(n) for n in (2, 4, total + 4, total + 4, total + 4, total + 6)]
+    assert found['hushrec_request_seconds_count{route="/v1/recommend"}'] == str(total + 6)
+    assert float(found['hushrec_request_seconds_sum{route="/v1/recommend"}']) == pytest.approx(4.0202)
+    assert (found["hushrec_models_exchanged_total"], found["hushrec_models_refused_total"]) == ("3", "10")
+    assert found['hushrec_model_info{model="films",digest="abc"}'] == "1"

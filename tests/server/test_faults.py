@@ -21,10 +21,11 @@ import pytest
 
 import hushrec
 from hushrec.algorithms import ESTIMATORS
-from hushrec.errors import ModelFileError
+from hushrec.errors import HushrecError, ModelFileError
 from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
+from hushrec.server import process
 from hushrec.server.models import Models
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
@@ -308,3 +309,70 @@ def test_a_smaller_file(files, tmp_path) -> None:
     assert out.read_bytes() == files["small"].read_bytes()
     for words in ((), ("--out", str(out), "--web", str(tmp_path)), ("--out", str(files["als"]))):
         assert invoke("export", str(files["als"]), *words).exit_code == 2
+
+
+class Ended:
+    """A process that is no more, or one that never ends by itself."""
+
+    exitcode = -9
+
+    def __init__(self, alive: bool) -> None:
+        self.sentinel, self.alive, self.told = os.open(os.devnull, os.O_RDONLY), alive, []
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+    def terminate(self) -> None:
+        self.told.append("terminate")
+
+    def join(self, seconds: float | None = None) -> None:
+        self.told.append("join")
+
+    def kill(self) -> None:
+        self.told.append("kill")
+        self.alive = False
+
+
+def test_the_first_process_minds_the_others(monkeypatch, caplog) -> None:
+    """What ended is started anew under its own number, once; at the end all are, by force if need be."""
+    monkeypatch.setattr(process, "_AGAIN", 0.0)
+    monkeypatch.setattr(process.connection, "wait", lambda sentinels, timeout: time.sleep(0.001))
+    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
+    stop, started, told = threading.Event(), [], []
+
+    def start(worker: int) -> Ended:
+        started.append((worker, Ended(alive=len(started) != 1)))
+        if len(started) == 3:
+            stop.set()
+        return started[-1][1]
+
+    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(workers, "_first_word", lambda processes, stop: f"http://{len(processes)}")
+    watch = threading.Timer(20, stop.set)
+    watch.start()
+    workers.run(stop, told.append)
+    watch.cancel()
+    assert told == ["http://2"] and [worker for worker, _ in started] == [0, 1, 1]
+    assert [each.told for _, each in started] == [
+        ["terminate", "join", "kill", "join"],
+        [],
+        ["terminate", "join", "kill", "join"],
+    ]
+    assert caplog.text.count("started anew") == 1 and "-9" in caplog.text
+    assert all(listening.fileno() == -1 for listening in workers._sockets)
+
+
+def test_a_worker_that_does_not_come_up_is_told_of() -> None:
+    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
+    stop = threading.Event()
+    with pytest.raises(HushrecError, match=r"ended as it started \(code -9\)"):
+        workers._first_word([Ended(alive=True), Ended(alive=False)], stop)
+    workers._up.put(("http://here", ""))
+    assert workers._first_word([], stop) == "http://here"
+    workers._up.put(("", "no model"))
+    with pytest.raises(HushrecError, match="no model"):
+        workers._first_word([], stop)
+    stop.set()
+    assert workers._first_word([Ended(alive=False)], stop) == ""
+    for listening in workers._sockets:
+        listening.close()
