@@ -71,16 +71,32 @@ def on_its_grid(bounded: Bounded) -> bool:
     return bool((steps == np.rint(steps)).all() and (steps % 2).any())
 
 
-def test_sums_are_on_the_grid_that_they_declare() -> None:
+def steps_of(bound: float, bits: int = 28) -> float:
+    """The power of two of which the bound is more than half of so many, and at most all."""
+    return 2.0 ** (math.floor(math.log2(bound)) + 1 - bits)
+
+
+@pytest.mark.parametrize("size", [1.0, 1.19, 1.42, 1.68])
+def test_sums_are_on_the_grid_that_they_declare(size: float) -> None:
+    """Bounds from one power of two to the next: a step that follows from another bound shows at one."""
     users, items = fitted()
-    sums = [*users.item_sums(items, SLOPES, 0.3, 0.1, 1.7, 1.3), *users.item_deviations(0.2)]
-    sums += [
-        users.item_residuals(items, 0.4, 1.3),
-        users.outer_products(items, 0.3, 1.7),
-    ]
-    sums += [fitted(0)[0].item_biases(fitted(0)[1], 0.4, 1.3), users.spreads()]
-    assert all(on_its_grid(each) for each in sums)
-    assert any(on_its_grid(users.residual_variance(items, SLOPES, most)) for most in (0.5, 0.6, 0.7, 0.8))
+    first, second = users.item_sums(items, SLOPES, 0.3 * size, 0.1 * size, 1.7, 1.3)
+    deviations, weights = users.item_deviations(0.2 * size)
+    biases = fitted(0)[0].item_biases(fitted(0)[1], 0.4 * size, 1.3)
+    residuals = users.item_residuals(items, 0.4 * size, 1.3)
+    products = users.outer_products(items, 0.3 * size, 1.7)
+    votes = [users.residual_variance(items, SLOPES, most * size) for most in (0.5, 0.6, 0.7, 0.8)]
+    expected = [
+        (first, steps_of(0.13 * size)), (biases, steps_of(0.52 * size)), (residuals, steps_of(0.52 * size)),
+        (second, [*[steps_of(0.51 * size, 14) ** 2] * 6, steps_of(1.0)]), (users.spreads(), steps_of(4.0)),
+        (weights, steps_of(1.0)), (deviations, steps_of(0.4 * size)),
+        (products, steps_of(0.51 * size, 14) ** 2),
+    ]  # fmt: skip
+    for each, step in expected:
+        assert (each.step == step).all() and on_its_grid(each)
+    for each, most in zip(votes, (0.5, 0.6, 0.7, 0.8)):
+        assert each.step == steps_of(most * size)
+    assert any(on_its_grid(each) for each in votes)
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, None], ids=["adaptive weights", "none"])

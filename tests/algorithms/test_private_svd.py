@@ -8,7 +8,8 @@ import pytest
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateSVD
-from hushrec.privacy import Budget
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 
 
@@ -58,3 +59,17 @@ def test_sensitivity_is_l_squared() -> None:
 def test_a_bad_scale_is_refused() -> None:
     with pytest.raises(InputError, match="scale"):
         PrivateSVD(scale="exact")
+
+
+def test_sizes_that_noise_makes_negative_leave_a_scale() -> None:
+    """Nobody's rating and no user is not possible: at least one user and one full row are assumed."""
+    found = set()
+    for seed in range(12):
+        noise = RecordingNoise(SeededNoise(seed))
+        accountant = Accountant(Budget(0.02, 1e-6), noise=noise)
+        model = PrivateSVD(rank=1, scale="paid", max_ratings_per_user=5).fit(small(), accountant)
+        n_users, n_ratings = next(call.output for call in noise.calls if call.label == "sizes")
+        expected = N_ITEMS * min(max(n_users, 1.0) / max(n_ratings, 5.0), 1.0)
+        assert float(model.arrays["scale"]) == pytest.approx(expected)
+        found.add((bool(n_users < 1), bool(n_ratings < 5)))
+    assert len(found) == 4

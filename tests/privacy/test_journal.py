@@ -23,6 +23,7 @@ from hushrec.privacy import (
     Accountant,
     Bounded,
     Budget,
+    Gaussian,
     Ledger,
     Plan,
     Release,
@@ -530,3 +531,28 @@ def test_a_full_disk_is_one_sentence(path, size, charged):
     assert ("stays charged" in sentence) == bool(charged)
     assert charges(path).total() == charged
     assert [each.suffix for each in files(path)] == [".json"]
+
+
+def within(path, *, resume=False, stop="", **later) -> list[float]:
+    """A training within another one, of which more is said once the first release has told."""
+    releases = [Release(label, Gaussian(50.0), 1.0, "user", "add-remove") for label in ("a", "b")]
+    accountant, found = Accountant(BUDGET, ledger=Ledger(path), resume=resume), []
+    with accountant.training(None, job="whole"):
+        for label, release in zip("ab", releases):
+            with accountant.training(Plan(BUDGET, [release]), **(later if label == "b" else {"part": "a"})):
+                if label == stop:
+                    raise Killed
+                gate = LocalGate(accountant, Plan(BUDGET, [release]))
+                found.append(float(gate.release(label, Bounded(np.zeros(1), counted(1.0)))[0]))
+    return found
+
+
+def test_a_training_that_goes_on_otherwise_than_it_was_begun_is_refused(path):
+    """Killed: the second part of a training with other settings, after the first was taken up."""
+    with pytest.raises(Killed):
+        within(path, stop="b", model="one", seed=1)
+    for other, word in (({"seed": 2}, "seed"), ({"model": "two"}, "model"), ({"more": 1}, "more")):
+        with pytest.raises(InputError, match=rf"was begun otherwise \({word}\)"):
+            within(path, resume=True, **{"model": "one", "seed": 1} | other)
+    assert len(within(path, resume=True, model="one", seed=1)) == 2
+    assert charges(path) == {"a": 1, "b": 1}
