@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateSVD
@@ -73,3 +74,20 @@ def test_sizes_that_noise_makes_negative_leave_a_scale() -> None:
         assert float(model.arrays["scale"]) == pytest.approx(expected)
         found.add((bool(n_users < 1), bool(n_ratings < 5)))
     assert len(found) == 4
+
+
+@pytest.mark.parametrize("center", ["biases", "user", "middle"])
+def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> None:
+    """Her own is her mean deviation, with so many ratings of none as the released ridge says."""
+    ratings, bias = small(), np.linspace(-0.4, 0.5, N_ITEMS)
+    arrays = {"sampling_seed": np.int64(3), "center": np.float64(0.1), "item_bias": bias}
+    arrays["bias_regularization"] = np.float64(2.5)
+    model = PrivateSVD(center=center, max_ratings_per_user=5)
+    matrix, offset = model.rows(arrays, ratings)
+    sampled, damping = sample_per_user(ratings, 5, 3).matrix, {"biases": 2.5}.get(center, 0.0)
+    assert np.diff(sampled.indptr).max() == 5 and np.array_equal(matrix.indices, sampled.indices)
+    for user, (start, stop) in enumerate(zip(sampled.indptr, sampled.indptr[1:])):
+        deviations = sampled.data[start:stop] - 0.1 - bias[sampled.indices[start:stop]]
+        own = deviations.sum() / max(stop - start + damping, 1) if center != "middle" else 0.0
+        assert offset[user] == pytest.approx(own, abs=1e-7)
+        assert matrix.data[start:stop] == pytest.approx(deviations - own, abs=1e-6)

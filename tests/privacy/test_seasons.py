@@ -20,7 +20,9 @@ from hushrec.privacy import (
     Budget,
     Gaussian,
     Ledger,
+    Plan,
     PrivacyStatement,
+    Release,
     Season,
     SeasonAccountant,
     Week,
@@ -103,6 +105,21 @@ def test_a_week_spends_no_more_than_its_slice(ledger, path):
             "default", accountant.run, Release(*row, 1.0, "user", "add-remove"), step=1, week=accountant.week
         )
     assert len(charges(path)) == 1
+
+
+def test_without_a_ledger_a_week_keeps_to_its_slice_too():
+    """The season's whole budget would have room for it."""
+    accountant = SeasonAccountant(SEASON)
+    law = BUDGET.share(0.41)
+    with pytest.raises(BudgetError, match="past its slice"):
+        accountant.release(Bounded(np.zeros(2), counted(1.0)), law, "sums")
+    with pytest.raises(BudgetError, match="past its slice"):
+        accountant.check(Plan(BUDGET, [Release("sums", law, 1.0, "user", "add-remove")]))
+    accountant.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.3), "sums")
+    with pytest.raises(BudgetError, match="past its slice"):
+        accountant.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.11), "more sums")
+    accountant.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.1), "more sums")
+    assert len(accountant.releases) == 2
 
 
 def test_what_a_week_leaves_is_not_the_next_ones(ledger):
