@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import PrivateALS
+from hushrec.algorithms import PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -17,6 +17,7 @@ from hushrec.algorithms.als_rounds import (
     users_uncertainty,
     weighted_slopes,
 )
+from hushrec.algorithms.likes_taste import Sums
 from hushrec.continuing import _moved
 from hushrec.data import realistic
 from hushrec.kalman import Tracked, drift, learned, no_evidence
@@ -34,6 +35,7 @@ SD = {
     "item biases": 2.0,
     "gramian": 1.5,
     "item sums": 0.4,
+    "item sums, or the item matrix": 0.4,
 }
 
 
@@ -156,3 +158,72 @@ def test_a_week_of_private_als(users: int | None) -> None:
     assert found["supported"].tolist() == supported.tolist() and found["center"] == level.center
     assert found["regularization"] == level.ridge(now).regularization
     assert found["bias_regularization"] == level.bias_regularization and "directions" not in found
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["the same items", "two new items"])
+def test_a_week_of_private_eigenrec(fresh: bool) -> None:
+    """Sums of the last week are measured again, in units of this week's scales of the items."""
+    model = PrivateEigenRec(rank=3, n_users=120)
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    first = model.fit(DATA, accountant)
+    last, rng = dict(_moved(first, DATA.domain, False)), np.random.default_rng(2)
+    if fresh:  # as `moved` leaves them
+        for name, array in last.items():
+            if name.rpartition("/")[2].startswith("item_") or name in ("supported", "history_weight"):
+                last[name] = np.concatenate([np.zeros_like(array[:2]), array[2:]])
+    probe = last["state/item_probe"]
+    values = {
+        "number of users": last["state/users"][:1] * 1.2,
+        "item weights": last["state/item_weights"] * 1.2 + rng.normal(size=ITEMS) + (4.0 if fresh else 0.0),
+    }
+    label = "item sums, or the item matrix"
+
+    # this week's items
+    count = Tracked(last["state/users"][:1], last["state/users"][1:], no_evidence())
+    count = count.measured(values["number of users"], 49.0, grows=True)
+    weights = Tracked.of(last, "item_weights").with_new(last["state/item_seen"] > 0)
+    weights = weights.measured(values["item weights"], 0.81, grows=True)
+    weights_sd = math.sqrt(weights.variance.mean())
+    known = model.known(max(float(count.mean[0]), 1.0), weights.mean, weights_sd, probe.shape[1])
+    places = np.flatnonzero(known.learned)
+    values[label] = rng.normal(size=(len(places), probe.shape[1]))
+    gate = Told(values)
+    found = model.go_on(gate, gate, last)
+
+    # of each what is expected, without the part along the popular direction
+    expected, variance, direction = np.zeros((len(places), probe.shape[1])), [], known.first[places]
+    old = last["state/item_sums_variance"]
+    seen = [bool(last["history_weight"][j] > 0 and old[j] > 0) for j in places]
+    for place, j in enumerate(places):
+        if seen[place]:
+            ratio = known.scale[j] / math.sqrt(last["history_weight"][j])
+            expected[place] = last["state/item_sums"][j] * ratio
+        variance.append(old[j] * ratio**2 if seen[place] else None)
+    usual = float((expected[seen] ** 2).mean())
+    variance = np.array([usual if each is None else each for each in variance])
+
+    def less(block):
+        return block - np.outer(direction, block.T @ direction) / (direction @ direction)
+
+    asked, told = gate.asked["item_sums"]
+    assert np.array_equal(told, known.learned) and not asked[~known.learned].any()
+    assert asked[places] == pytest.approx(less(probe[places]), abs=1e-9)
+    scale, along = gate.asked["scale"]
+    assert np.array_equal(scale, known.scale) and np.array_equal(along, known.first)
+    before = Tracked(less(expected), np.tile(variance[:, None], probe.shape[1]), last["state/sums_drifts"])
+    now = before.measured(less(values[label]), 0.16, grows=True)
+    assert found["state/item_sums"][places] == pytest.approx(now.mean, abs=1e-9)
+    assert found["state/item_sums_variance"][places] == pytest.approx(now.variance.mean(axis=1))
+    assert found["state/item_probe"][places] == pytest.approx(less(probe[places]), abs=1e-9)
+    for name in ("sums", "sums_variance", "probe"):
+        assert not found[f"state/item_{name}"][~known.learned].any()
+    assert found["state/sums_drifts"] == pytest.approx(now.evidence)
+    assert found["state/users"] == pytest.approx([count.mean[0], count.variance[0]])
+    assert found["state/item_weights"] == pytest.approx(weights.mean)
+    assert found["state/item_weights_variance"] == pytest.approx(weights.variance)
+    assert found["state/item_seen"].tolist() == [1.0] * ITEMS
+    taste = known.taste(Sums(less(probe[places]), now.mean, math.sqrt(now.variance.mean())))
+    served = model.served(known, weights.mean, weights_sd, taste, known.learned)
+    assert served.keys() == {name for name in found if not name.startswith("state/")}
+    for name, array in served.items():
+        assert found[name] == pytest.approx(array, abs=1e-7)
