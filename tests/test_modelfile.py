@@ -10,6 +10,7 @@ import os
 import re
 import tracemalloc
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.modelfile import read
 from hushrec.privacy import Accountant, Budget
+from tests.power_cut import Disk
 
 RATINGS = realistic(80, 30, 900, seed=0)
 
@@ -593,4 +595,21 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch) -> None:
     with pytest.raises(InputError, match="No space left"):
         trained.save(path)
     assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["model.hush"]
+
+
+def test_a_power_cut_leaves_the_old_model_or_the_new_one(tmp_path, monkeypatch) -> None:
+    """The octets are on the disk before they have the name, and the name before anything else is done."""
+    disk, path = Disk(monkeypatch), tmp_path / "model.hush"
+    path.write_bytes(b"old")
+    replace = Path.replace
+
+    def named(source: Path, target: Path) -> Path:
+        assert disk.on_disk(source)
+        return replace(source, target)
+
+    monkeypatch.setattr(Path, "replace", named)
+    model().save(path)
+    assert disk.events == [("named", "model.hush"), ("safe", "model.hush")]
+    assert os.name != "posix" or path.stat().st_mode & 0o077 == 0
     assert os.listdir(tmp_path) == ["model.hush"]

@@ -1,11 +1,12 @@
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from data_oracle import as_dictionary, item_order
 
 from hushrec.data import Domain, Ratings, sample_per_user
-from hushrec.data.keys import mix, smallest_per_row, text_keys
+from hushrec.data.keys import mix, smallest_per_row, text_hashes, text_keys
 from hushrec.errors import InputError
 
 
@@ -30,6 +31,14 @@ def test_against_a_sort_of_each_user(count, cells, monkeypatch):
     for user, own in full.items():
         kept = set(item_order(user, own, 5, "sample")[:count])
         assert found[user] == {item: own[item] for item in own if item in kept}
+
+
+def test_nobody_has_one_more():
+    ratings = some_ratings()
+    longest = int(np.diff(ratings.matrix.indptr).max())
+    for count in (longest - 1, longest):
+        found = np.diff(sample_per_user(ratings, count, seed=5).matrix.indptr)
+        np.testing.assert_array_equal(found, np.minimum(np.diff(ratings.matrix.indptr), count))
 
 
 @pytest.mark.parametrize("count", [1, 10, 37])
@@ -138,3 +147,15 @@ def test_counts_for_each_row():
     for counts in ([0, 0, 0], [1, 5, 2], [3, 0, 5], [9, 9, 9]):
         kept = smallest_per_row(indptr, indices, base, np.array(counts))
         assert np.add.reduceat(kept, [0, 3]).tolist() == [min(counts[0], 3), min(counts[2], 5)]
+
+
+def test_hashes_of_some_texts_are_those_of_the_same_texts_among_others():
+    texts = pa.array(
+        ["", "a", "a\0", "eight or", "nine octe", "\u00e9" * 30, "a", "b" * 16, "b" * 17], pa.large_string()
+    )
+    whole = text_hashes(texts)
+    assert len(set(whole.tolist())) == len(texts) - 1 and whole[1] == whole[6]
+    for start in range(len(texts)):
+        for length in (0, 1, 3):
+            found = text_hashes(texts.slice(start, length))
+            assert found.tolist() == whole[start : start + length].tolist()

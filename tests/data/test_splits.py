@@ -15,6 +15,7 @@ from hushrec.data import (
     split_ratings,
     strong_generalization,
 )
+from hushrec.data.keys import part_of
 from hushrec.errors import InputError
 
 
@@ -85,6 +86,20 @@ class TestSplitRatings:
         deviation = (drawn - 0.3 * lengths) / np.sqrt(0.21 * lengths)
         assert abs(deviation.mean()) < 4 / math.sqrt(500)
         assert 0.8 < deviation.std() < 1.2
+
+    def test_a_hash_at_the_end_of_a_part_is_in_the_next(self):
+        quarters = [number << 62 for number in range(4)]
+        keys = np.array([key + step for key in quarters for step in (0, 1, (1 << 62) - 1)], np.uint64)
+        assert part_of(keys, (0.25, 0.5, 0.25)).tolist() == [0] * 3 + [1] * 6 + [2] * 3
+        assert part_of(keys[-1:], (1.0,)).tolist() == [0]
+
+    def test_more_parts_than_an_octet_counts(self):
+        ratings = some_ratings()
+        parts = split_ratings(ratings, [1 / 200] * 200, seed=0)
+        assert together(*parts) == as_dictionary(ratings)
+        for number in (0, 127, 128, 199):
+            for user, own in as_dictionary(parts[number]).items():
+                assert all(int(200 * item_key(user, item, 0, "split") / 2**64) == number for item in own)
 
     def test_many_parts(self):
         ratings = some_ratings()

@@ -95,6 +95,37 @@ def test_a_parquet_file(tmp_path, monkeypatch, partitions, timed) -> None:
     assert_same(Store(tmp_path / "s"), Ratings.read(tmp_path / "t.parquet", DOMAIN, columns=columns))
 
 
+@pytest.mark.parametrize("kinds", [[int, str], [str, int], [int, str, int], [int, float, str]])
+@pytest.mark.parametrize("held", [1, 1 << 24])
+def test_parts_whose_ids_are_of_different_types(tmp_path, monkeypatch, kinds, held) -> None:
+    """Each type is a run of its own in a partition; the last of a user's ratings of an item counts."""
+    monkeypatch.setattr(preparing, "_HELD_ROWS", held)
+    whole = []
+    for number, kind in enumerate(kinds):
+        part = table(60, seed=number)
+        users = [kind(user) for user in part["user"].to_pylist()]
+        part = part.set_column(0, "user", pa.array(users))
+        pq.write_table(part, tmp_path / f"{number}.parquet")
+        whole += part.to_pylist()
+    paths = [tmp_path / f"{number}.parquet" for number in range(len(kinds))]
+    found = Ratings.prepare(paths, tmp_path / "s", DOMAIN, partitions=1, columns={"time": True})
+    latest: dict = {}
+    for row in whole:
+        cell = str(row["user"]).removesuffix(".0"), row["item"]
+        usable = row["item"] != "no such" and 0.5 <= row["rating"] <= 5
+        if usable and (cell not in latest or row["time"] >= latest[cell][1]):
+            latest[cell] = row["rating"], row["time"]
+    rows = found.ratings()
+    lengths = {user: sum(cell[0] == user for cell in latest) for user, _ in latest}
+    assert sorted(rows.user_texts.to_pylist()) == sorted(lengths)
+    for row, user in enumerate(rows.user_texts.to_pylist()):
+        at = slice(*rows.matrix.indptr[row : row + 2])
+        items = [DOMAIN.items[place] for place in rows.matrix.indices[at]]
+        assert len(items) == min(lengths[user], 3)
+        cells = list(zip(rows.matrix.data[at], rows.times[at]))
+        assert cells == [latest[user, item] for item in items]
+
+
 TEXTS = st.sampled_from(
     [
         "a",

@@ -1,0 +1,160 @@
+"""What is written on the command line reaches what trains, compares, tunes and lists."""
+
+import json
+import math
+import os
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+from hushrec import Accountant, Budget, Domain, InputError, Ratings
+from hushrec.data.splits import split_ratings
+from hushrec.evaluation import runs, tuning
+
+PROMISE = ["--epsilon", "3", "--delta", "1e-5", "--relation", "replace", "--dataset", "shop"]
+
+
+def same_rows(found, wanted):
+    same = (found.matrix != wanted.matrix).nnz == 0 and found.user_texts.equals(wanted.user_texts)
+    return same and found.domain.fingerprint == wanted.domain.fingerprint
+
+
+@pytest.fixture
+def call(run, monkeypatch):
+    """The arguments with which a command calls a function of the library, which then stops."""
+
+    def called(owner, name, *line):
+        seen = SimpleNamespace()
+
+        def stops(*args, **given):
+            seen.args, seen.given = args, given
+            raise InputError("that is enough")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, stops)
+            result = run(*line)
+        assert result.exit_code == 2 and "that is enough" in result.stderr, result.stderr
+        return seen
+
+    return called
+
+
+def test_train(call, files, run):
+    line = ["train", files.train, *files.domain, "--max-ratings-per-user", "7", *PROMISE]
+    line += ["--model", "private-als", "--rank", "3", "--users", "150", "--seed", "11", "--out", "m.hush"]
+    seen = call(runs, "train", *line, "--resume")
+    name, rows, accountant = seen.args
+    keep = seen.given.pop("keep")
+    assert name == "private-als" and seen.given == {
+        "n_users": 150,
+        "settings": {"rank": 3},
+        "seed": 11,
+        "progress": False,
+        "engine": None,
+        "stop_at_nobody": True,
+    }
+    domain = Domain(files.items, (1, 5), max_ratings_per_user=7)
+    assert same_rows(rows, Ratings.read(files.train, domain))
+    assert accountant.budget == Budget(3, 1e-5, relation="replace")
+    assert (accountant.dataset, accountant._resume) == ("shop", True)
+    assert os.path.samefile(accountant.ledger.path, run.ledger)
+    keep(hushrec.load(files.model))
+    with open(files.model, "rb") as wanted, open("m.hush", "rb") as found:
+        assert found.read() == wanted.read()
+    os.remove("m.hush")
+    free = call(runs, "train", *line, "--data-is-public", "--ledger", "never.sqlite").args[2]
+    assert free.ledger is None and not os.path.exists("never.sqlite")
+
+
+def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
+    line = ["train", files.train, *files.domain, "--model", "als", "--rank", "3", "--iterations", "2"]
+    line += ["--epsilon", "inf", "--delta", "1e-6", "--data-is-public", "--out"]
+    rows = Ratings.read(files.train, Domain(files.items, (1, 5)))
+    for seed in (0, 11):
+        assert run(*line, f"{seed}.hush", "--seed", str(seed)).exit_code == 0
+        public = Accountant(Budget(math.inf, 1e-6), data_is_public=True)
+        wanted = runs.train("als", rows, public, settings={"rank": 3, "iterations": 2}, seed=seed)
+        with open(f"{seed}.hush", "rb") as file:
+            assert file.read() == wanted.to_bytes()
+
+
+def test_compare(call, files, run):
+    line = ["compare", files.ratings, *files.domain, "--delta", "1e-5", "--relation", "replace"]
+    line += ["--models", "item-bias,private-als", "--epsilons", "2,5", "--out-dir", "c", "--holdout", "0.3"]
+    line += ["--draws", "2", "-k", "7", "--relevant-from", "4", "--users", "300", "--seed", "5"]
+    line += ["--private-als.rank", "3"]
+    rows = Ratings.read(files.ratings, Domain(files.items, (1, 5)))
+    wanted = {
+        "delta": 1e-5,
+        "relation": "replace",
+        "n_users": 300,
+        "settings": {"private-als": {"rank": 3}},
+        "draws": 2,
+        "k": 7,
+        "relevant_from": 4.0,
+        "seed": 5,
+        "on_run": None,
+    }
+    seen = call(hushrec.evaluation, "compare", *line, "--dataset", "shop")
+    ledger = seen.given.pop("ledger")
+    assert os.path.samefile(ledger.path, run.ledger)
+    assert seen.given == wanted | {"dataset": "shop", "data_is_public": False}
+    parts = split_ratings(rows, (0.7, 0.3), seed=5)
+    assert seen.args[2:] == (["item-bias", "private-als"], [2.0, 5.0])
+    assert all(same_rows(found, part) for found, part in zip(seen.args, parts))
+    folded = call(hushrec.evaluation, "cross_validate", *line, "--folds", "4", "--data-is-public")
+    assert folded.given == wanted | {"folds": 4} and folded.args[1:] == seen.args[2:]
+    assert same_rows(folded.args[0], rows)
+    assert not os.path.exists("c")
+
+
+def test_tune(call, files, run):
+    line = ["tune", *files.domain, "--model", "item-bias", "--try", "clip=0.2,0.4", "--seed", "5", *PROMISE]
+    candidates = [{"clip": 0.2}, {"clip": 0.4}]
+    rows = Ratings.read(files.ratings, Domain(files.items, (1, 5)))
+    private = [*line, files.ratings, "--out", "m.hush", "--mean-runs", "4"]
+    seen = call(tuning, "tune", *private)
+    assert same_rows(seen.args[0], rows) and seen.args[1:3] == ("item-bias", candidates)
+    assert seen.given == {"mean_runs": 4.0, "seed": 5}
+    accountant = seen.args[3]
+    assert accountant.budget == Budget(3, 1e-5, relation="replace", failure=1e-5)
+    assert accountant.dataset == "shop" and os.path.samefile(accountant.ledger.path, run.ledger)
+    some = call(tuning, "tune", *private, "--failure", "2e-6").args[3]
+    assert some.budget == Budget(3, 1e-5, relation="replace", failure=2e-6)
+    free = call(tuning, "try_all", *line, files.ratings, "--data-is-public")
+    assert same_rows(free.args[0], rows) and free.given == {"seed": 5}
+    assert free.args[1:] == ("item-bias", candidates, Budget(3, 1e-5, relation="replace"))
+    made = call(tuning, "try_all", *line, "--generated", "50")
+    assert made.args[0].domain.fingerprint == rows.domain.fingerprint and made.given == {"seed": 5}
+    assert made.args[0].n_users == 50 and made.args[0].n_ratings == 50 * (len(files.items) // 4)
+    assert made.args[1:] == free.args[1:]
+    assert not os.path.exists("m.hush")
+
+
+def test_recommend(files, run):
+    """To one user and to all, in every form, the lists of the library."""
+    model, rows = hushrec.load(files.model), Ratings.read(files.train, Domain(files.items, (1, 5)))
+    some, none = files.items[5:30], files.items[10:15]
+    with open("some.txt", "w") as file:
+        file.write("\n".join(some))
+    with open("none.txt", "w") as file:
+        file.write("\n".join(none))
+    user = str(rows.users[3])
+    for more, options in [
+        ([], {}),
+        (["--include-seen"], {"exclude_seen": False}),
+        (["--items", "some.txt", "--exclude-items", "none.txt"], {"items": some, "exclude_items": none}),
+    ]:
+        line = ["recommend", files.model, files.train, "-n", "4", *more, "--force"]
+        wanted = model.recommend_batch(rows, 4, **options)
+        for out in ("lists.private.parquet", "lists.private.csv"):
+            assert run(*line, "--all-users", "--out", out).exit_code == 0
+        assert pq.read_table("lists.private.parquet").equals(wanted)
+        with open("lists.private.csv", encoding="utf-8") as file:
+            assert len(file.readlines()) == wanted.num_rows + 1
+        hers = [row for row in wanted.to_pylist() if row["user"] == user]
+        shown = json.loads(run(*line[:-1], "--user", user, "--json").stdout)
+        listed = next(value for value in shown.values() if isinstance(value, list))
+        assert [(row["rank"], row["item"]) for row in listed] == [(row["rank"], row["item"]) for row in hers]
