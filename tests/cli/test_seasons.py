@@ -1,6 +1,7 @@
 """Seasons on the command line: four weeks of a shop, and every wrong turn (issue 17)."""
 
 import json
+import math
 import shlex
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from hushrec.billboard import load
 from hushrec.data import realistic
-from hushrec.privacy import Ledger
+from hushrec.privacy import Budget, Ledger, Season, epsilon_of
 from tests.command_line import invoke as call
 
 
@@ -129,3 +130,24 @@ def test_a_season_is_planned_without_data(tmp_path, monkeypatch):
     assert values[-1] == pytest.approx(found["never_again"]["value"])
     assert found["from_scratch"]["value"] > values[0]
     assert "pass --season" in call("plan", *sizes, "--plot", "x.png").stderr
+
+
+def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    budgets = [Budget(2.0, 1e-6), Budget(1.0, 1e-7), Budget(1.0, 1e-5)]
+    ledger = Ledger("ledger.sqlite")
+    for number, budget in enumerate(budgets):
+        ledger.open_season("shop", Season(budget, 4, name=str(number + 1)), add_up=True)
+    found = json.loads(done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop", "--json"))
+    mu = math.sqrt(sum(budget.mu**2 for budget in budgets))
+    assert found["promised_together"] == pytest.approx({"epsilon": epsilon_of(mu, 1e-5), "delta": 1e-5})
+
+
+def test_a_closed_data_set_has_nothing_left_to_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shop = ("--ledger", "ledger.sqlite", "--dataset", "shop")
+    done("ledger", "open", *shop, "--epsilon", "1", "--delta", "1e-6")
+    assert "; nothing of it is spent." in " ".join(done("ledger", "show", *shop).split())
+    done("ledger", "close", *shop)
+    said = " ".join(done("ledger", "show", *shop).split())
+    assert "and it is closed" in said and "spent" not in said

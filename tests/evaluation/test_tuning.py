@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.data import leave_k_out, realistic
+from hushrec.data import Domain, Ratings, leave_k_out, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import evaluate, tuning
 from hushrec.evaluation.tuning import grid, score_aggregate, try_all, tune
@@ -198,3 +198,12 @@ def test_each_run_draws_its_settings_from_the_system_with_equal_chances(monkeypa
     candidates = [{"clip": clip} for clip in (0.2, 0.3, 0.4)]
     tune(RATINGS.rows(slice(0, 50), keyed=True), "item-bias", candidates, Accountant(BUDGET), mean_runs=3)
     assert tried == [candidates[pick] for pick in picks] and sizes == [3] * len(picks)
+
+
+def test_a_catalogue_that_was_read_from_the_ratings_is_refused_before_anything_is_spent():
+    domain = Domain(["x", "y"], rating_range=(1, 5), declared=False)
+    read = Ratings.from_any((["a", "a", "b"], ["x", "y", "x"], [1.0, 5.0, 3.0]), domain)
+    accountant = Accountant(BUDGET)
+    with pytest.raises(InputError, match="declare a Domain"):
+        tune(read, "item-bias", CLIPS, accountant)
+    assert accountant.releases == ()
