@@ -1,6 +1,7 @@
 """One model for ratings and for lists: each job is done by the model that does it alone."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -173,3 +174,41 @@ def test_neighbours_are_those_without_privacy() -> None:
     exact, noisy = neighbours(math.inf), neighbours(20.0)
     found = np.mean([len(one & other) for one, other in zip(exact, noisy)])
     assert found > 4 * 10 * 10 / 99, "chance finds about one of ten"
+
+
+@pytest.mark.parametrize("failure", [0.0, 9e-7])
+def test_a_part_of_the_budget_has_its_part_of_mu(failure: float) -> None:
+    """Settings are chosen with it; where so little is left that its epsilon is 0 they still are."""
+    budget = Budget(5.0, 1e-6, failure=failure)
+    for share in (0.2, 0.7):
+        model = Both(lists_share=share)
+        for job, part in (("lists", share), ("ratings", 1 - share)):
+            found = model.part(budget, job)
+            assert found.mu == pytest.approx(budget.mu * math.sqrt(part), rel=1e-6)
+            assert (found.delta, found.failure) == (1e-6, failure)
+            assert model.part(OPEN, job) == OPEN
+    least = Both().part(Budget(1e-5, 0.5), "lists")
+    assert 0 < least.epsilon <= 1e-5
+    assert Both.planned(Budget(1e-5, 0.5), DOMAIN, 300).lists.like_from == DOMAIN.like_from
+
+
+def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
+    """By the model's item biases, on a scale of a quarter of the range; and so is their noise."""
+    bias = np.linspace(-1, 1, 40)
+    arrays = {"center": np.float64(3.2), "item_bias": bias}
+
+    class Told:
+        weights = np.linspace(10, 50, 40)
+
+        @staticmethod
+        def noise_sd(label):
+            assert label == "item weights"
+            return 2.0
+
+    for like_from in (4.0, None):
+        chance = np.ones(40)
+        if like_from is not None:
+            chance = np.array([NormalDist().cdf(3.2 + each - like_from) for each in bias])
+        found, noise_sd = Both(like_from=like_from)._expected_weights(Told, arrays, DOMAIN)
+        assert found == pytest.approx(Told.weights * chance)
+        assert noise_sd == pytest.approx(2 * math.sqrt(sum(chance**2) / 40))

@@ -77,6 +77,8 @@ def test_a_week_of_private_als(users: int | None) -> None:
     first = model.fit(DATA, accountant)
     last, rng = _moved(first, DATA.domain, False), np.random.default_rng(2)
     n, n_variance, spread, user_variance, residual, usual = last["state/numbers"]
+    for name in ("state/item_bias_variance", "state/item_factor_variance"):  # one of which nothing is known
+        last[name] = np.concatenate([np.full_like(last[name][:1], 5.0), last[name][1:]])
     values = {
         "number of users": np.array([n + 9]),
         "item weights": last["state/item_weights"] * 1.1 + rng.normal(size=ITEMS),

@@ -140,6 +140,28 @@ def test_what_is_left_of_a_budget():
     assert (endless.remaining_fraction, endless.budget.private, BUDGET.private) == (1.0, False, True)
 
 
+def test_a_part_is_of_what_is_left():
+    """Killed: a share of the whole budget, and noise for what rounding leaves of one."""
+    accountant = Accountant(BUDGET)
+    assert (accountant.part(), accountant.part(0.5)) == (1.0, 0.5)
+    accountant.release(user(0.0), BUDGET.share(0.4), "a")
+    assert accountant.part(0.5) == pytest.approx(0.3, rel=1e-12)
+    accountant.release(user(0.0), BUDGET.share(0.6 - 1e-8), "b")
+    assert 0 < accountant.part() < 1.1e-8
+    accountant.release(user(0.0), BUDGET.share(9.9e-9), "c")
+    assert 0 < accountant.remaining_fraction < 1e-9
+    with pytest.raises(BudgetError, match="used up"):
+        accountant.part(0.5)
+
+
+def test_what_cannot_be_resumed_is_refused_at_once(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for budget, kept in ((Budget(math.inf, 1e-6), ledger), (BUDGET, None)):
+        with pytest.raises(InputError, match="keeps a journal"):
+            Accountant(budget, ledger=kept, resume=True)
+    assert Accountant(BUDGET, ledger=ledger, resume=True).remaining_fraction == 1.0
+
+
 def test_a_plan_is_checked_before_anything_is_spent(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("default", BUDGET)
