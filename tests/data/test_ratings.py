@@ -577,3 +577,15 @@ def test_real_ratings_are_read_whole(real_data):
     expected = sp.coo_array((frame.rating, (frame.user - 1, frame.item - 1)), shape=(6040, 3952)).tocsr()
     assert ratings.n_ratings == len(frame)
     assert (ratings.matrix != expected[ratings.users - 1]).nnz == 0
+
+
+def test_likes_are_the_ratings_from_the_threshold_up():
+    """Compared in float32, in which 4.1 is less than 4.1; who likes nothing keeps her row."""
+    cells = (["a", "a", "a", "b", "c"], ["x", "y", "z", "x", "y"], [4.1, 4.0, 4.2, 1.0, 4.1])
+    ratings = Ratings.from_any(cells, Domain(["x", "y", "z"], (0.1, 5)))
+    found = ratings.liked(4.1)
+    assert found.users.tolist() == ["a", "b", "c"] and not found.hand_picked
+    assert found.matrix.toarray().astype(bool).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert ratings.liked(None) is ratings and found.liked(4.15).n_ratings == 1
+    assert found.rated().users.tolist() == ["a", "c"] and not found.rated().hand_picked
+    assert ratings.rated() is ratings

@@ -279,3 +279,21 @@ def test_integers_that_numpy_made_durations_are_refused(column):
     assert columns[column].dtype.kind == "m"
     with pytest.raises(InputError, match="durations"):
         Ratings.from_any(tuple(columns), Domain([1, 2], rating_range=(1, 5)))
+
+
+def test_numbers_before_1970_are_rounded_down_whatever_the_column() -> None:
+    """Oracle: the floor of each number alone."""
+    cells = [-0.5, -1.0, -1.5, 2.5, -(2.0**40) - 0.25, 0.0]
+    wanted = [math.floor(cell) for cell in cells]
+    columns = [cells, np.array(cells), pa.array(cells), pa.chunked_array([cells[:2], cells[2:]])]
+    columns += [pa.array(list(map(str, cells))), pa.array(cells, pa.float32()), np.array(cells, object)]
+    for column in columns[:5] + columns[6:]:
+        assert encode_times(column).tolist() == wanted
+    assert encode_times(columns[5]).tolist()[:4] == wanted[:4]
+    assert [parse_time(cell) for cell in cells] == wanted
+    whole = pa.array([-3, None, 2**53 + 2, -(2**62), 2**62 + 1024], pa.int64())
+    assert encode_times(whole).tolist() == [-3, NO_TIME, 2**53 + 2, -(2**62), NO_TIME]
+    for cell in (2**53 - 1, 2**53 + 1, 2**62, 2**62 + 1024, 2**63 - 1):  # the nearest float64, if within 2^62
+        nearest = int(float(cell)) if float(cell) <= 2.0**62 else NO_TIME
+        assert encode_times(pa.array([cell])).tolist() == [nearest] == [parse_time(cell)]
+    assert encode_times(pa.array([7, 2**64 - 1], pa.uint64())).tolist() == [7, NO_TIME]

@@ -1,0 +1,130 @@
+"""What is printed, letter by letter, of values that are made up; figures against the law they come from."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+from scipy.stats import norm
+
+from hushrec import Budget, Domain, Season
+from hushrec.cli import show
+
+
+def delta_of(epsilon, mu):
+    """Of a Gaussian release (Balle and Wang 2018, theorem 8)."""
+    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def test_a_table_has_columns_of_their_own_widths():
+    rows = [("rank", "item", "score"), ("1", "a long name", "3.5"), ("10", "b", "12.25")]
+    assert show.table(rows, left={1}).split("\n") == [
+        "rank  item         score",
+        "   1  a long name    3.5",
+        "  10  b            12.25",
+    ]
+    assert show.table(rows, left={0, 2}).split("\n") == [
+        "rank         item  score",
+        "1     a long name  3.5",
+        "10              b  12.25",
+    ]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("likes", [True, False])
+def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
+    taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
+    monkeypatch.setattr(show, "taste_of", lambda billboard: taste)
+    board = SimpleNamespace(domain=Domain(["a", "b"], likes=True) if likes else Domain(["a", "b"], (1, 5)))
+    rows = [{"user": "ann", "rank": n + 1, "item": item, "score": 4.0 - n / 3} for n, item in enumerate("ab")]
+    show.recommendations("ann", known, rows, board, as_json=False)
+    what = "likes" if likes else "ratings from 1 to 5"
+    newcomer = f", who has no {what} of items in the catalogue in the history: the list for newcomers"
+    assert capsys.readouterr().out.split("\n") == [
+        "For user ann alone" + ("" if known else newcomer),
+        "rank  item  score",
+        "   1  a     4.000",
+        "   2  b     3.667",
+        "The higher the score, the better the match. The list is computed from this user's own ratings.",
+        "",
+        "Something of taste.",
+        "",
+    ]
+    show.recommendations("ann", known, rows, board, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {
+        "user": "ann",
+        "known": known,
+        "items": [{key: row[key] for key in ("rank", "item", "score")} for row in rows],
+        "taste": {"directions": 2},
+    }
+
+
+def test_what_runs_cost_so_far():
+    assert show.growth([]) == ""
+    runs = [
+        SimpleNamespace(time="2026-01-05 08:00", charges=3, mu=0.25, epsilon=1.0),
+        SimpleNamespace(time="2026-01-12 08:00", charges=12, mu=0.353553, epsilon=1.4625),
+    ]
+    assert show.growth(runs).split("\n") == [
+        "",
+        "",
+        " run  time (UTC)        charges  mu so far  epsilon so far",
+        "   1  2026-01-05 08:00        3       0.25               1",
+        "   2  2026-01-12 08:00       12     0.3536          1.4625",
+    ]
+
+
+def test_seasons_together_cost_more_than_one():
+    """Oracle: the squares of mu add up, and the Gaussian law."""
+    budgets = [Budget(2, 1e-6), Budget(3, 1e-5)]
+    seasons = [SimpleNamespace(season=Season(budget, 4)) for budget in budgets]
+    assert show.seasons_together([]) == (None, []) and show.seasons_together(seasons[:1]) == (None, [])
+    found, lines = show.seasons_together(seasons)
+    mu = math.hypot(*(budget.mu for budget in budgets))
+    assert found["delta"] == 1e-5
+    assert delta_of(found["epsilon"], mu) <= 1e-5 * (1 + 1e-6) < delta_of(0.999 * found["epsilon"], mu)
+    assert lines[0] == "" and "All 2 seasons together" in lines[1]
+    assert f"epsilon = {found['epsilon']:.3g}"[:12] in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "released", "delta", "warned"),
+    [
+        (None, None, 0.1, []),
+        (999, None, 1e-3, []),
+        (1000, None, 1e-3, ["delta = 0.001 is not below one"]),
+        (None, 1000, 1e-3, ["delta = 0.001 is not below one"]),
+        (None, 40, 1e-6, ["number of users, 40, cannot be told from 0"]),
+        (None, 41, 1e-6, []),
+        (1, 40, 1e-6, []),
+        (None, 4, 0.5, ["number of users, 4, cannot be told from 0", "delta = 0.5 is not below one"]),
+    ],
+)
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_the_number_of_users_warns_of(declared, released, delta, warned, private, whole, capsys):
+    """A released number has a noise of sd 10 here: up to 40 it may be that of nobody."""
+    releases = [SimpleNamespace(label="item biases", noise_sd=1e9)]
+    if released is not None:
+        releases.append(SimpleNamespace(label="number of users", noise_sd=10.0))
+    estimator = SimpleNamespace(n_users=declared if released is None else released)
+    if declared is None and released is None:
+        estimator = SimpleNamespace()
+    board = SimpleNamespace(
+        estimator=estimator if whole else SimpleNamespace(ratings=estimator, n_users=10**9),
+        privacy=SimpleNamespace(releases=releases, private=private, budget=Budget(1, delta)),
+    )
+    show.warn_of_the_number_of_users(board, declared)
+    lines = capsys.readouterr().err.splitlines()
+    wanted = [words for words in warned if private or "delta" not in words]
+    assert len(lines) == len(wanted) and all(words in line for words, line in zip(wanted, lines))
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("reasons", [(show.PUBLIC_DATA,), ("epsilon is infinite", "noise was injected")])
+def test_who_publishes_what_nothing_protects_is_warned(private, reasons, capsys):
+    board = SimpleNamespace(privacy=SimpleNamespace(private=private, reasons=reasons))
+    show.warn_of_publishing(board, "films.hush")
+    said = capsys.readouterr().err
+    assert bool(said) == (not private and len(reasons) == 2)
+    assert not said or "films.hush is NOT PRIVATE (epsilon is infinite; noise was injected)" in said
