@@ -9,7 +9,9 @@ from hushrec.data import realistic
 from hushrec.errors import InputError
 from hushrec.kernels import sweeps
 from hushrec.papers.dpals import DPALS
+from hushrec.papers.dpals.dpals import SampledUsers
 from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.twins import full, run, small, start
 
 
@@ -96,3 +98,27 @@ def test_no_clip_is_refused_in_a_private_run(name: str) -> None:
     with pytest.raises(InputError, match=name):
         DPALS(**{name: None}).fit(small(), accountant)
     assert accountant.releases == ()
+
+
+@pytest.mark.parametrize("exponent", [-0.25, -0.9, 0.0])
+def test_weights_of_cells_are_powers_of_two_near_that_of_the_released_ones(exponent, monkeypatch) -> None:
+    """And of no rows at all where the exponent is 0: nothing is released to weigh by."""
+    asked, noise, half_width = [], RecordingNoise(SeededNoise(2)), 2.0
+    weigh = SampledUsers.weigh
+    monkeypatch.setattr(
+        SampledUsers, "weigh", lambda self, *given: asked.append(given) or weigh(self, *given)
+    )
+    accountant = Accountant(Budget(20.0, 1e-5), noise=noise)
+    model = DPALS(rank=1, iterations=1, sampling="weights", weight_exponent=exponent, user_norm=0.3)
+    model.fit(realistic(300, 40, 3000, seed=1), accountant)
+    [(center, relative)] = asked
+    assert center == 1 + half_width
+    released = [call.output for call in noise.calls if call.label == "item weights"]
+    assert len(released) == (exponent != 0)
+    for each in released:
+        usable = np.maximum(each, max(accountant.releases[0].noise_sd, 1e-2))
+        wanted = exponent * (np.log2(usable) - np.log2(usable.max()))
+        assert np.abs(np.log2(relative) - wanted).max() <= 0.5 + 1e-9
+        assert set(np.frexp(relative)[0]) == {0.5} and len(set(relative)) > 1
+    if not released:
+        assert relative.tolist() == [1.0] * 40

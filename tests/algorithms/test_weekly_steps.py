@@ -23,11 +23,13 @@ from hushrec.data import realistic
 from hushrec.kalman import Tracked, drift, learned, no_evidence
 from hushrec.kernels.packed import unpacked
 from hushrec.posterior import adaptive_weights, item_weights
-from hushrec.privacy import Budget, Season, SeasonAccountant
+from hushrec.privacy import Budget, Season, SeasonAccountant, signed
 from hushrec.privacy.testing import SeededNoise
+from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, RANK = 14, 2
 DATA = realistic(120, ITEMS, 1000, seed=4)
+LABEL = "item sums, or the item matrix"
 SD = {
     "number of users": 7.0,
     "item weights": 0.9,
@@ -35,7 +37,7 @@ SD = {
     "item biases": 2.0,
     "gramian": 1.5,
     "item sums": 0.4,
-    "item sums, or the item matrix": 0.4,
+    LABEL: 0.4,
 }
 
 
@@ -48,7 +50,7 @@ class Told:
         self.values, self.asked = values, {}
 
     def release(self, label, bounded):
-        return self.values[label].copy()
+        return self.values[LABEL].copy()
 
     def noise_sd(self, label):
         return SD[label]
@@ -178,7 +180,6 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
         "number of users": last["state/users"][:1] * 1.2,
         "item weights": last["state/item_weights"] * 1.2 + rng.normal(size=ITEMS) + (4.0 if fresh else 0.0),
     }
-    label = "item sums, or the item matrix"
 
     # this week's items
     count = Tracked(last["state/users"][:1], last["state/users"][1:], no_evidence())
@@ -188,7 +189,7 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     weights_sd = math.sqrt(weights.variance.mean())
     known = model.known(max(float(count.mean[0]), 1.0), weights.mean, weights_sd, probe.shape[1])
     places = np.flatnonzero(known.learned)
-    values[label] = rng.normal(size=(len(places), probe.shape[1]))
+    values[LABEL] = rng.normal(size=(len(places), probe.shape[1]))
     gate = Told(values)
     found = model.go_on(gate, gate, last)
 
@@ -213,7 +214,7 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     scale, along = gate.asked["scale"]
     assert np.array_equal(scale, known.scale) and np.array_equal(along, known.first)
     before = Tracked(less(expected), np.tile(variance[:, None], probe.shape[1]), last["state/sums_drifts"])
-    now = before.measured(less(values[label]), 0.16, grows=True)
+    now = before.measured(less(values[LABEL]), 0.16, grows=True)
     assert found["state/item_sums"][places] == pytest.approx(now.mean, abs=1e-9)
     assert found["state/item_sums_variance"][places] == pytest.approx(now.variance.mean(axis=1))
     assert found["state/item_probe"][places] == pytest.approx(less(probe[places]), abs=1e-9)
@@ -229,3 +230,21 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     assert served.keys() == {name for name in found if not name.startswith("state/")}
     for name, array in served.items():
         assert found[name] == pytest.approx(array, abs=1e-7)
+
+
+def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
+    """What is released anew is added to what was: of the same items, in the same scales, clipped alike."""
+    model = PairedEigenRec(rank=3, iterations=1, matrix_share=0.3, n_users=120)
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    last = _moved(model.fit(DATA, accountant), DATA.domain, False)
+    pairs = last["state/pairs"]
+    count = last["state/users"][:1] + 5
+    gate = Told({"number of users": count, "item weights": np.zeros(ITEMS), LABEL: np.full_like(pairs, 2.0)})
+    found = model.go_on(gate, gate, last)
+    scale, first = gate.asked["scale"]
+    assert np.array_equal(scale, last["state/item_scale"]) and np.array_equal(first, last["state/item_first"])
+    learned_items, bound = gate.asked["item_matrix"]
+    assert np.flatnonzero(learned_items).tolist() == sorted(last["learned_items"]) and bound == signed(1.0)
+    before, own = float(last["state/pairs_precision"]), 1 / 0.16
+    assert found["state/pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
+    assert found["state/pairs_precision"] == pytest.approx(before + own)
