@@ -1,3 +1,4 @@
+import dataclasses
 import decimal
 import math
 import uuid
@@ -589,3 +590,20 @@ def test_likes_are_the_ratings_from_the_threshold_up():
     assert ratings.liked(None) is ratings and found.liked(4.15).n_ratings == 1
     assert found.rated().users.tolist() == ["a", "c"] and not found.rated().hand_picked
     assert ratings.rated() is ratings
+
+
+@pytest.mark.parametrize("mark", ["hand_picked", "by_position"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_mark_of_either_is_one_of_both_together(mark, first):
+    """So are the splits of both, once each, in their order."""
+    domain = Domain(["x", "y"], (1, 5))
+    plain = Ratings.from_any((["a", "b"], ["x", "y"], [4, 2]), domain)
+    marked = dataclasses.replace(plain, **{mark: True}, splits=("split:ratings:1", "split:users:2"))
+    plain = dataclasses.replace(plain, splits=("split:users:2", "split:ratings:3"))
+    pair = (marked, plain) if first else (plain, marked)
+    splits = dict.fromkeys(split for each in pair for split in each.splits)
+    for found in (pair[0].union(pair[1]), pair[0].aligned_to(pair[1])):
+        assert getattr(found, mark) and found.splits == tuple(splits)
+        other = {"hand_picked": "by_position", "by_position": "hand_picked"}[mark]
+        assert not getattr(found, other)
+    assert not getattr(plain.union(plain), mark)

@@ -122,6 +122,7 @@ class TestLeaveKOut:
         full, held = as_dictionary(ratings), as_dictionary(test)
         assert together(train, test) == full
         assert list(as_dictionary(train)) == list(full)
+        assert not train.hand_picked and not test.hand_picked
         for user, own in full.items():
             chosen = item_order(user, own, 4, "leave-k-out")[:k] if len(own) > k else []
             assert set(held.get(user, {})) == set(chosen)

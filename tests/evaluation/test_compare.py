@@ -1,20 +1,26 @@
 """Tables and plots of several models over several epsilons."""
 
+import importlib
 import math
 import xml.etree.ElementTree
 
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import norm
 
 from hushrec.data import k_folds, paired_likes, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
-from hushrec.evaluation.compare import LIKES_ALS
+from hushrec.evaluation.compare import LIKES_ALS, NOT_PRIVATE, Comparison
+from hushrec.evaluation.metrics import PRIVATE_FIGURE
 from hushrec.evaluation.plots import privacy_utility_plot
 from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget, Ledger
 
 ALS = {"als": {"rank": 2, "iterations": 2}}
+compare_module = importlib.import_module(
+    "hushrec.evaluation.compare"
+)  # the package has a function of its name
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +233,170 @@ def test_folds_test_every_rating_once_and_are_averaged():
         cross_validate(ratings, ["item-bias"], [1], folds=1, **options)
     with pytest.raises(InputError, match="Cross-validation is for public ratings"):
         cross_validate(ratings, ["item-bias"], [1], data_is_public=False, **options)
+
+
+def made_up(**changes) -> Comparison:
+    """Three cells: one with two draws, one whose lists have no figure, one without privacy."""
+    rows = []
+    for model, epsilon, draw, directions, value in [
+        ("both", 1.0, 0, 2, 0.5),
+        ("both", 1.0, 1, 0, 0.75),
+        ("popular", 2.5, 0, None, math.nan),
+        ("als", math.inf, 0, 3, 0.25),
+    ]:
+        row = {"model": model, "epsilon": epsilon, "draw": draw, "directions": directions}
+        for place, name in enumerate(("rmse", "mae", "recall@7", "ndcg@7", "coverage@7")):
+            figure = value / 2**place
+            row |= {name: figure, f"{name}_low": figure - 0.125, f"{name}_high": figure + 0.125}
+        rows.append(row)
+    given = {
+        "delta": 1e-5,
+        "unit": "user",
+        "relation": "replace",
+        "k": 7,
+        "main_metrics": ("rmse", "recall@7"),
+        "data_is_public": False,
+        "total_epsilon": 3.25,
+        "relevant_from": 4.0,
+    }
+    return Comparison(rows=tuple(rows), **given | changes)
+
+
+def test_the_table_for_people_letter_by_letter():
+    found = made_up()
+    both = "0.6250 (0.5000–0.7500) | 0.3125 (0.2500–0.3750) | 0.1562 (0.1250–0.1875)"
+    both += " | 0.0781 (0.0625–0.0938) | 0.0391 (0.0312–0.0469)"
+    als = "0.2500 (0.1250–0.3750) | 0.1250 (0.0000–0.2500) | 0.0625 (-0.0625–0.1875)"
+    als += " | 0.0312 (-0.0938–0.1562) | 0.0156 (-0.1094–0.1406)"
+    assert found.markdown().split("\n") == [
+        "Unit: user, relation: replace, delta = 1e-05. Of a user's held-out items a list is to find:"
+        " ratings from 4 up.",
+        "",
+        "| model | epsilon | rmse | mae | recall@7 | ndcg@7 | coverage@7 | ways of taste |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| both | 1 | {both} | 0–2 |",
+        "| popular | 2.5 | – | – | – | – | – | not known |",
+        f"| als | inf | {als} | 3 |",
+        "",
+        "In brackets: smallest and largest of 2 noise draws, whose mean is shown.",
+        "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same.",
+        "",
+        found.stamp,
+        "",
+    ]
+    assert found.stamp.startswith("All runs together: epsilon = 3.25 at delta = 1e-05 (unit: user, relation:")
+    assert PRIVATE_FIGURE in found.stamp
+    assert made_up(total_epsilon=math.inf).stamp.startswith("NOT PRIVATE. All runs together: epsilon = inf")
+    assert made_up(data_is_public=True).stamp == f"{NOT_PRIVATE}."
+    lists = made_up(main_metrics=("recall@7",), relevant_from=None)
+    assert "| model | epsilon | recall@7 | ndcg@7 | coverage@7 | ways" in lists.markdown()
+    assert "a list is to find: all of them." in lists.markdown() and lists.main_metric == "recall@7"
+    one = made_up().rows[:1]
+    assert Comparison(**vars(found) | {"rows": one}).interval == "95% bootstrap interval over users"
+    folded = tuple(row | {"fold": fold} for row in found.rows for fold in range(3))
+    several = Comparison(**vars(found) | {"rows": folded, "folds": 3})
+    assert several.interval == "smallest and largest of 2 noise draws x 3 folds, whose mean is shown"
+    once = tuple(row for row in folded if row["draw"] == 0)
+    several = Comparison(**vars(found) | {"rows": once, "folds": 3})
+    assert several.interval == "smallest and largest of 3 folds, whose mean is shown"
+
+
+def test_the_tables_for_programs():
+    found = made_up()
+    table = found.table()
+    assert table.schema.metadata[b"hushrec"].decode() == found.stamp
+    declared = {"delta": 1e-5, "unit": "user", "relation": "replace", "data_is_public": False}
+    for row, wanted in zip(table.to_pylist(), found.rows, strict=True):
+        assert str(row) == str({**wanted, **declared})  # NaN is there too
+    plain = found.to_dict()
+    assert plain.pop("runs") == list(found.rows) and plain == {
+        "unit": "user",
+        "relation": "replace",
+        "delta": 1e-5,
+        "k": 7,
+        "main_metric": "rmse",
+        "main_metrics": ["rmse", "recall@7"],
+        "relevant_from": 4.0,
+        "folds": 1,
+        "data_is_public": False,
+        "total_epsilon": 3.25,
+        "note": found.stamp,
+    }
+
+
+def test_every_run_gets_what_was_asked_for(parts, tmp_path, monkeypatch):
+    """The rows, settings, seed and budget of each training and of each measurement, in order."""
+    trained, measured, told = [], [], []
+    train, evaluate = compare_module.train, compare_module.evaluate
+
+    def training(name, rows, accountant, **given):
+        trained.append((name, rows is parts[0], accountant.budget, accountant.dataset, given))
+        return train(name, rows, accountant, **given)
+
+    def measuring(model, *rows, **given):
+        measured.append(([each is part for each, part in zip(rows, parts)], given))
+        return evaluate(model, *rows, **given)
+
+    monkeypatch.setattr(compare_module, "train", training)
+    monkeypatch.setattr(compare_module, "evaluate", measuring)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    found = compare(
+        *parts,
+        ["item-bias"],
+        [3, 1, 3],
+        delta=1e-5,
+        relation="replace",
+        n_users=77,
+        settings={"item-bias": {"clip": 0.3}},
+        draws=2,
+        k=7,
+        relevant_from=3.5,
+        ledger=ledger,
+        dataset="shop",
+        seed=9,
+        on_run=lambda *run: told.append(run),
+    )
+    wanted = [(model, epsilon, draw) for model in ("item-bias", "global-mean") for epsilon in (3, 1)
+              for draw in (0, 1)]  # fmt: skip
+    assert told == wanted == [(row["model"], row["epsilon"], row["draw"]) for row in found.rows]
+    budgets = [Budget(epsilon, 1e-5, relation="replace") for _, epsilon, _ in wanted]
+    assert trained == [
+        (
+            name,
+            True,
+            budget,
+            "shop",
+            {"n_users": 77, "settings": {"clip": 0.3} if name == "item-bias" else None, "seed": 9},
+        )
+        for (name, _, _), budget in zip(wanted, budgets)
+    ]
+    assert measured == [([True, True], {"k": 7, "relevant_from": 3.5, "seed": 9})] * 8
+    together = math.sqrt(sum(budget.mu**2 for budget in budgets))
+    assert found.total_epsilon == pytest.approx(ledger.summary("shop", 1e-5).epsilon)
+    epsilon = found.total_epsilon  # the Gaussian law (Balle and Wang 2018, theorem 8)
+    lost = norm.cdf(together / 2 - epsilon / together)
+    lost -= math.exp(epsilon) * norm.cdf(-together / 2 - epsilon / together)
+    assert lost == pytest.approx(1e-5, rel=1e-3)
+    assert (found.delta, found.unit, found.relation, found.k) == (1e-5, "user", "replace", 7)
+    assert found.relevant_from == 3.5 and not found.data_is_public and found.main_metrics == ("rmse",)
+
+
+def test_folds_are_five_and_private_ratings_have_none(parts, monkeypatch):
+    seen = []
+
+    def one(train_part, test_part, models, epsilons, **given):
+        seen.append((train_part.n_ratings + test_part.n_ratings, models, epsilons, given))
+        return made_up()
+
+    monkeypatch.setattr(compare_module, "compare", one)
+    found = compare_module.cross_validate(parts[0], ["both"], [1.0], seed=3, delta=1e-5)
+    assert (
+        seen
+        == [(parts[0].n_ratings, ["both"], [1.0], {"seed": 3, "data_is_public": True, "delta": 1e-5})] * 5
+    )
+    assert found.folds == 5 and len(found.rows) == 20
+    cells = [(row["model"], row["fold"], row["draw"]) for row in found.rows]
+    assert cells[:10] == [("both", fold, draw) for fold in range(5) for draw in range(2)]
+    assert cells[10:] == [(model, fold, 0) for model in ("popular", "als") for fold in range(5)]
+    with pytest.raises(InputError, match="public ratings"):
+        compare_module.cross_validate(parts[0], ["both"], [1.0], delta=1e-5, data_is_public=False)
