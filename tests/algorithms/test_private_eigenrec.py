@@ -12,8 +12,10 @@ from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, signed
 from tests.algorithms.twins import run, small
+
+UNIT = Domain(range(25), rating_range=(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -354,3 +356,37 @@ def test_a_matrix_that_has_no_room_is_not_planned() -> None:
     for n_users in np.logspace(2, 7, 40).astype(int):
         planned = PrivateEigenRec.planned(Budget(1.5, 1e-6), domain, int(n_users), learned_items=12_000)
         assert planned.matrix_share == 0
+
+
+def test_what_one_user_adds_is_what_the_definition_says() -> None:
+    """Also whose row is nearly the popular one: what is left of it is at most 4 times as long then, 2 in
+    the matrix. Oracle: dense rows, one user at a time."""
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec(rank=3, learned_items=20)
+    known = model.known(50.0, np.r_[400.0, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    learned, (scale, first) = known.learned, (known.scale, known.first)
+    vectors, direction = rng.standard_normal((n, 3)), first / np.linalg.norm(first)
+    rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
+    rows.append(np.flatnonzero(~learned)[:2])  # who likes nothing that is learned
+    longest = set()
+    for items in rows:
+        ratings = Ratings.from_any((["u"] * len(items), list(items), [1.0] * len(items)), UNIT)
+        users = model.users(ratings)
+        users.scale(scale, first)
+        row = np.zeros(n)
+        row[items] = scale[items]
+        row /= max(np.linalg.norm(row), 1e-300)
+        rest = row - (row @ direction) * direction
+        length = np.linalg.norm(rest)
+        factors = row @ vectors
+        factors /= max(np.linalg.norm(factors), 1e-300)
+        sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned, signed(1.0))
+        wanted = np.outer(rest / max(length, 1 / 4), factors)[learned]
+        assert sums._take().reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
+        assert np.linalg.norm(sums._take()) <= 1
+        full = (rest / max(length, 1 / 2))[learned]
+        wanted = np.outer(full, full)[np.tril_indices(learned.sum())]
+        assert matrix._take() == pytest.approx(wanted, abs=8e-3)
+        assert np.linalg.norm(matrix._take() * matrix.weight) <= 1
+        longest.add(0 if not length else 4 if length < 1 / 4 else 2 if length < 1 / 2 else 1)
+    assert longest == {0, 1, 2, 4}
+    assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
