@@ -91,8 +91,7 @@ def _moved(board: Billboard, domain: Domain, retire: bool) -> dict[str, Array]:
     if missing and not retire:
         raise InputError(
             f"The catalogue lacks {missing} of the model's {old.n_items} items; pass --retire (retire=True)"
-            " to"
-            " drop them, or a catalogue that has them."
+            " to drop them, or a catalogue that has them."
         )
     lists = (
         {} if board.lists is None else {f"lists/{name}": each for name, each in board.lists.arrays.items()}

@@ -96,11 +96,9 @@ class CanaryAudit:
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
             f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
-            f" {self.guesses:,} guesses right\n"
-            f"Claimed:   {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
-            f"Measured:  epsilon >= {self.epsilon_bound:.4g} and mu >= {self.mu_bound:.4g},"
-            f" each wrong with chance {self.alpha:g}\n"
-            f"Verdict:   {verdict}"
+            f" {self.guesses:,} guesses right\nClaimed:   {self.budget}, by releases of mu <="
+            f" {self.claimed_mu:.4g} together\nMeasured:  epsilon >= {self.epsilon_bound:.4g} and mu >="
+            f" {self.mu_bound:.4g}, each wrong with chance {self.alpha:g}\nVerdict:   {verdict}"
         )
 
 

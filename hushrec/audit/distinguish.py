@@ -101,11 +101,10 @@ class Distinguishing:
         runs = len(self.with_user) + len(self.without_user)
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
-            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours\n"
-            f"Claimed:    {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
-            f"Measured:   mu >= {self.lower_bound:.4g}, wrong with chance {self.alpha:g}\n"
-            f"This pair:  shows mu = {self.pair_mu:.4g} if noise and sensitivities are as declared\n"
-            f"Verdict:    {verdict}"
+            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours\nClaimed:"
+            f"    {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\nMeasured:   mu >="
+            f" {self.lower_bound:.4g}, wrong with chance {self.alpha:g}\nThis pair:  shows mu ="
+            f" {self.pair_mu:.4g} if noise and sensitivities are as declared\nVerdict:    {verdict}"
         )
 
 

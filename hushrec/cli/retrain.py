@@ -70,8 +70,7 @@ def retrain(
     if week is None:
         raise InputError(
             f"{last} was not trained in a season: open one with hushrec season open, and train its first"
-            " model"
-            " with hushrec train --season."
+            " model with hushrec train --season."
         )
     domain = board.domain
     if catalogue is not None or item_features is not None:

@@ -37,10 +37,8 @@ def planned(season: Season) -> list[str]:
         lines.append(f"{each['weeks']:<14}{part:>14}{each['mu']:>10.4g}{each['noise']:>10.4g}{alone:>16}")
     words = (
         "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week that is"
-        " skipped"
-        " spends nothing, and the season lasts longer; a training that is cut short has used its week. Weeks"
-        " cannot"
-        " be added: when all are run the season is spent, and another one (--add-up) adds to what this one"
-        " costs."
+        " skipped spends nothing, and the season lasts longer; a training that is cut short has used its"
+        " week. Weeks cannot be added: when all are run the season is spent, and another one (--add-up) adds"
+        " to what this one costs."
     )
     return [*lines, *show.paragraph(words)]

@@ -230,8 +230,7 @@ class SeasonSummary:
         return (
             f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.begun} of'
             f" {season.weeks} weeks were run and charged {budget.spell(self.spent_epsilon)} together; its"
-            " budget"
-            f" is {budget}"
+            f" budget is {budget}"
         )
 
     def to_dict(self) -> dict[str, Any]:

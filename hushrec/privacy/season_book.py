@@ -53,16 +53,14 @@ class SeasonBook(LedgerFile):
                 raise BudgetError(
                     f'Data set "{dataset}" has had {len(known)} season{"s" * (len(known) > 1)}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
-                    " would"
-                    f" be promised {budget.spell(both)}; pass --add-up if that is understood."
+                    f" would be promised {budget.spell(both)}; pass --add-up if that is understood."
                 )
             planned: list[Cost] = [*self._outside(connection, dataset), _Whole(budget)]
             planned += [_Whole(each.season.budget) for each in known]
             if limit is not None and not limit.allows(planned):
                 raise BudgetError(
                     f'Data set "{dataset}" has a budget of {limit}, which has no room for this season of'
-                    f" {budget}"
-                    " beside what was charged or promised; declare a smaller one."
+                    f" {budget} beside what was charged or promised; declare a smaller one."
                 )
             if self._dataset(connection, dataset) is None:
                 self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, None))
@@ -151,8 +149,7 @@ class SeasonBook(LedgerFile):
                 return each
         raise InputError(
             f'Data set "{dataset}" has no season {shown(season)} in the ledger {self.path}; open one with'
-            " hushrec"
-            " season open."
+            " hushrec season open."
         )
 
     def _seasons(self, connection: sqlite3.Connection, dataset: str) -> list[SeasonSummary]:

@@ -247,10 +247,9 @@ def _choice(chosen: RepeatAndSelect) -> str:
         f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
         f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"
         " and its noise is what the table shows; the choice costs the rest of the promise, which holds but"
-        f" for a chance of {chosen.failure:g}. Beside other releases the choice counts as"
-        f" mu = {chosen.mu:.4g}, far more than a training of the same epsilon: whatever else is trained on"
-        " this data set makes its epsilon grow by more than its own, so use this model"
-        " (docs/proofs/selection.md)"
+        f" for a chance of {chosen.failure:g}. Beside other releases the choice counts as mu ="
+        f" {chosen.mu:.4g}, far more than a training of the same epsilon: whatever else is trained on this"
+        " data set makes its epsilon grow by more than its own, so use this model (docs/proofs/selection.md)"
     )
 
 

@@ -117,11 +117,10 @@ class Store:
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=FULL")
             self._file.executescript(
-                "CREATE TABLE IF NOT EXISTS settings (line TEXT);"
-                "CREATE TABLE IF NOT EXISTS uploads (round INTEGER, node TEXT, token BLOB, message BLOB,"
-                " PRIMARY KEY (round, node));"
-                "CREATE TABLE IF NOT EXISTS completions (round INTEGER PRIMARY KEY, nodes TEXT, rank INTEGER,"
-                " left BLOB, right BLOB);"
+                "CREATE TABLE IF NOT EXISTS settings (line TEXT);CREATE TABLE IF NOT EXISTS uploads (round"
+                " INTEGER, node TEXT, token BLOB, message BLOB, PRIMARY KEY (round, node));CREATE TABLE IF"
+                " NOT EXISTS completions (round INTEGER PRIMARY KEY, nodes TEXT, rank INTEGER, left BLOB,"
+                " right BLOB);"
             )
             stored = self._file.execute("SELECT line FROM settings").fetchone()
             if stored is None:
