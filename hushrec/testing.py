@@ -232,7 +232,7 @@ def check_two_processes(
         alone, here = public.end(), published(model, public.announce)
         assert alone.model == here.model, "the public side needs more than what was released"
         assert alone.printed == here.printed, "what is printed needs more than what was released"
-        sizes.append(noise.sizes)
+        sizes.append([(call.label, call.output.shape, str(call.output.dtype)) for call in noise.calls])
     assert sizes[0] == sizes[1], "the number or size of what is released depends on the rows"
 
 
@@ -385,27 +385,15 @@ class PublicSide:
         return found
 
 
-class Forwarding:
+class Forwarding(RecordingNoise):
     """A noise source that hands what it makes noisy to the public side."""
 
     def __init__(self, source: NoiseSource, public: PublicSide) -> None:
-        self._source, self._public = source, public
-        self.sizes: list[tuple[str, tuple[int, ...], str]] = []
+        super().__init__(source)
+        self._public = public
 
-    def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_gaussian`."""
-        return self._forward(self._source.add_gaussian(value, sd, label), label)
-
-    def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_laplace`."""
-        return self._forward(self._source.add_laplace(value, scale, label), label)
-
-    def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """As `NoiseSource.flip`."""
-        return self._forward(self._source.flip(labels, probability, label), label)
-
-    def _forward(self, released: np.ndarray, label: str) -> np.ndarray:
-        self.sizes.append((label, released.shape, str(released.dtype)))
+    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
+        released = super()._call(kind, value, amount, label)
         self._public.send(released)
         return released
 

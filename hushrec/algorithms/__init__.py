@@ -1,6 +1,5 @@
 """One algorithm = one file. A new one is a new file and a new row in :mod:`hushrec.registry`."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import lazy_loader

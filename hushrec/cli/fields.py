@@ -110,7 +110,6 @@ def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
             name=f"--{model}.{option[2:]}" if option in taken else None,
             group=group,
             help=_plain(texts[field.name].description or ""),
-            choices=re.findall(r'"(\S+)"', texts[field.name].type_name or "") or None,
             converter=_CONVERTERS.get(kinds[field.name]),
             show_default="planned" if field.name in planned else _default_text(field),
             negative=None,

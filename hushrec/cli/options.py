@@ -325,10 +325,7 @@ class Reading:
         from hushrec.data.store import is_store
 
         self._check(domain)
-        arguments = self.arguments()
-        if times and not is_store(path):
-            arguments["columns"] = {"time": True} | (arguments["columns"] or {})
-        return Ratings.read(path, domain, **arguments)
+        return Ratings.read(path, domain, **self.arguments(times=times and not is_store(path)))
 
     def _check(self, domain: Domain) -> None:
         if self.implicit and domain.high > 1:
@@ -337,13 +334,15 @@ class Reading:
                 f" {domain.low:g} to {domain.high:g}; leave it out, and have a column of ratings."
             )
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, *, times: bool = False) -> dict[str, Any]:
         """Of the readers of `Ratings`."""
-        names = None
+        names: dict[str, Any] | None = None
         if self.columns is not None:
             names = pairs(self.columns.split(","), "--columns", "user=uid,item=movie")
             if unknown := sorted(set(names) - set(_ROLES)):
                 raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {', '.join(_ROLES)}.")
+        if times:
+            names = {"time": True} | (names or {})
         return {"columns": names, "format": self.format, "implicit": self.implicit}
 
 

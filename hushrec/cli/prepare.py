@@ -51,9 +51,7 @@ def prepare(
 
     if declared.item_features is not None:
         raise InputError("A store holds no item features; pass --item-features to train.")
-    domain, arguments = declared.domain(reading.implicit), reading.arguments()
-    if times:
-        arguments["columns"] = {"time": True} | (arguments["columns"] or {})
+    domain, arguments = declared.domain(reading.implicit), reading.arguments(times=times)
     store: Any = Ratings.prepare(
         paths,
         out,

@@ -277,10 +277,7 @@ def _shares(planned: Plan) -> list[float]:
 def planned_dict(planned: Plan) -> dict[str, Any]:
     budget = planned.budget
     return {
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "unit": budget.unit,
-        "relation": budget.relation,
+        **budget.promise,
         "mu": budget.mu,
         "planned_epsilon": planned.epsilon,
         "planned_mu": planned.mu,

@@ -68,12 +68,10 @@ def split(
     }
     if sum(each is not None for each in ways.values()) != 1:
         raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
-    domain, arguments = declared.domain(reading.implicit, ratings), reading.arguments()
+    domain = declared.domain(reading.implicit, ratings)
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
-    if date is not None:
-        arguments["columns"] = {"time": True} | (arguments["columns"] or {})
-    rows = Ratings.read(ratings, domain, **arguments)
+    rows = Ratings.read(ratings, domain, **reading.arguments(times=date is not None))
     parts: tuple[Ratings, ...]
     if test_share is not None:
         parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)

@@ -184,20 +184,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "unit": self.unit,
-            "relation": self.relation,
-            "delta": self.delta,
-            "k": self.k,
-            "main_metric": self.main_metric,
-            "main_metrics": list(self.main_metrics),
-            "relevant_from": self.relevant_from,
-            "folds": self.folds,
-            "data_is_public": self.data_is_public,
-            "total_epsilon": self.total_epsilon,
-            "note": self.stamp,
-            "runs": list(self.rows),
-        }
+        words = "unit relation delta k main_metric main_metrics relevant_from folds data_is_public"
+        found: dict[str, Any] = {name: getattr(self, name) for name in (*words.split(), "total_epsilon")}
+        found["main_metrics"] = list(self.main_metrics)
+        return found | {"note": self.stamp, "runs": list(self.rows)}
 
     def write(self, folder: str | Path) -> dict[str, Path]:
         """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder.

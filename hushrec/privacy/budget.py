@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive_number, shown
@@ -106,6 +106,11 @@ class Budget:
     def private(self) -> bool:
         """False where epsilon is infinite, the explicit word for no privacy."""
         return self.epsilon != math.inf
+
+    @property
+    def promise(self) -> dict[str, Any]:
+        """Epsilon, delta, unit and relation by their names."""
+        return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
 
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.

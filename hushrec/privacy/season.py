@@ -238,8 +238,7 @@ class SeasonSummary:
         budget = self.season.budget
         return self.season.to_dict() | {
             "dataset": self.dataset,
-            "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit}
-            | {"relation": budget.relation, "mu": budget.mu},
+            "budget": {**budget.promise, "mu": budget.mu},
             "closed": self.closed,
             "begun": self.begun,
             "charged": {"epsilon": self.spent_epsilon, "mu": self.mu, "charges": self.charges},

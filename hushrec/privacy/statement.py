@@ -178,10 +178,8 @@ class PrivacyStatement:
             **{word: getattr(self.budget, word) for word in (*_PROMISE, "failure", "mu")},
             "joint_dp": self.joint_dp,
             "charged": {
+                **self.budget.promise,
                 "epsilon": self.spent_epsilon,
-                "delta": self.budget.delta,
-                "unit": self.budget.unit,
-                "relation": self.budget.relation,
                 "mu": self.spent_mu,
                 "pure_epsilon": self.pure_epsilon,
             },

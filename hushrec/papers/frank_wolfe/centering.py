@@ -9,23 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.algorithms.private_als import PrivateALS
-from hushrec.checks import Clip, Count, Part, check_choice
+from hushrec.checks import Clip, Count, Part
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.estimator import Estimator, PrivateSide
+from hushrec.estimator import Estimator, PrivateSide, exact_plan
 from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
-from hushrec.privacy import Budget, Release
+from hushrec.privacy import Budget, Plan, Release
 from hushrec.types import Array
 from hushrec.users import FittedUsers, user_means
+
+#: What a private estimator subtracts from the rows (`CentredEstimator.center`).
+Released = Literal["user", "biases", "middle"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +50,9 @@ class CentredEstimator(Estimator[PrivateSide]):
     """
 
     max_ratings_per_user: Count = 80
-    center: str = "user"
+    center: Literal["user", "biases", "averages", "middle"] = "user"
     bias_clip: Clip = 0.67
     bias_share: Part = 0.5
-
-    _CENTERS: ClassVar[tuple[str, ...]] = ("user", "biases", "middle")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(center=(self.center, self._CENTERS))
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
         """A clip of a row in rating units; None is a norm that no row less her own mean exceeds."""
@@ -95,6 +92,28 @@ class CentredEstimator(Estimator[PrivateSide]):
             offset = row_sums(matrix.indptr, values) / np.maximum(counts + damping, 1)
             values -= np.repeat(offset, counts)
         return with_values(matrix, values), offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactEstimator(CentredEstimator[Ratings]):
+    """One without privacy, whose averages are exact.
+
+    Parameters
+    ----------
+    max_ratings_per_user, center, bias_clip, bias_share
+        As in :class:`CentredEstimator`.
+    """
+
+    max_ratings_per_user: Count = 10_000
+    center: Literal["user", "averages", "middle"] = "averages"
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """One entry that says what it is: the whole model, unprotected."""
+        return exact_plan(self.name, budget)
+
+    def users(self, ratings: Ratings) -> Ratings:
+        """There is no private side."""
+        return ratings
 
 
 class CentredUsers(FittedUsers, RowUsers):

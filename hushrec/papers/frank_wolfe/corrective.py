@@ -23,7 +23,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.sweeps import ridge_fit
-from hushrec.papers.frank_wolfe.centering import CentredUsers
+from hushrec.papers.frank_wolfe.centering import CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import CovarianceSolver, Eigenpairs, Solver, random_block
 from hushrec.papers.frank_wolfe.frank_wolfe import PrivateSteps
 from hushrec.privacy import Budget
@@ -71,7 +71,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     iterations: Count = 1
     block: Count = 10
     residual_clip: Clip | None = 2.0
-    center: str = "biases"
+    center: Released = "biases"
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:

@@ -22,10 +22,16 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Clip, Count, NotNegative, Positive, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import PrivateSide, UserState, exact_plan
+from hushrec.estimator import PrivateSide, UserState
 from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import with_values
-from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
+from hushrec.papers.frank_wolfe.centering import (
+    CentredEstimator,
+    CentredUsers,
+    ExactEstimator,
+    Released,
+    exact_level,
+)
 from hushrec.papers.frank_wolfe.eigensolvers import (
     CovarianceSolver,
     Eigenpairs,
@@ -44,7 +50,7 @@ _SMALLEST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrankWolfe(CentredEstimator[Ratings]):
+class FrankWolfe(ExactEstimator):
     """Frank-Wolfe without privacy (Algorithm 3): the reference of :class:`PrivateFrankWolfe`.
 
     Parameters
@@ -73,23 +79,11 @@ class FrankWolfe(CentredEstimator[Ratings]):
     nuclear_norm: Positive
     iterations: Count = 400
     line_search: bool = False
-    max_ratings_per_user: Count = 10_000
-    center: str = "averages"
-
-    _CENTERS: ClassVar[tuple[str, ...]] = ("user", "averages", "middle")
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls(**({"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
-
-    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One entry that says what it is: the whole model, unprotected."""
-        return exact_plan(self.name, budget)
-
-    def users(self, ratings: Ratings) -> Ratings:
-        """There is no private side."""
-        return ratings
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 3: residuals, their top singular vector, update; T times."""
@@ -164,6 +158,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
     schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
     schedule_power: Annotated[float, "[-10, 10]"] = 1.0
     failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
+    center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

@@ -18,7 +18,7 @@ from hushrec.estimator import Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import ridge_fit
-from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers
+from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import clipped
 from hushrec.privacy import Bounded, Budget, Plan, counted, jointly, positive, together
 from hushrec.types import Array
@@ -70,6 +70,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     scale: Literal["local", "paid", "ridge"] = "ridge"
     regularization: Positive = 10.0
     scale_share: Part = 0.05
+    center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

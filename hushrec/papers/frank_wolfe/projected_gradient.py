@@ -21,14 +21,20 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Clip, Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import PrivateSide, Round, UserState, exact_plan, plan_of
+from hushrec.estimator import PrivateSide, Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.one_bit import soft_threshold_for
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import row_products
 from hushrec.kernels.sparse_rows import clipped_rows
-from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, exact_level
+from hushrec.papers.frank_wolfe.centering import (
+    CentredEstimator,
+    CentredUsers,
+    ExactEstimator,
+    Released,
+    exact_level,
+)
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
 from hushrec.types import Array
 
@@ -163,7 +169,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectedGradient(_ProjectedGradient[Ratings]):
+class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     """Projected gradient descent without privacy: the reference of :class:`PrivateProjectedGradient`.
 
     Parameters
@@ -190,18 +196,6 @@ class ProjectedGradient(_ProjectedGradient[Ratings]):
     uses_user_count: ClassVar[bool] = True
 
     iterations: Count = 50
-    max_ratings_per_user: Count = 10_000
-    center: str = "averages"
-
-    _CENTERS: ClassVar[tuple[str, ...]] = ("user", "averages", "middle")
-
-    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One entry that says what it is: the whole model, unprotected."""
-        return exact_plan(self.name, budget)
-
-    def users(self, ratings: Ratings) -> Ratings:
-        """There is no private side."""
-        return ratings
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """T times: gradient step of every row, projection of them all."""
@@ -254,6 +248,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     uses_user_count: ClassVar[bool] = True
 
     row_clip: Clip | None = None
+    center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

@@ -51,7 +51,7 @@ from hushrec.privacy import (
 from hushrec.types import Array
 from hushrec.users import Users, likes
 
-Mechanism = Literal["none", "input", "objective", "gradient", "output", "output-published"]
+Mechanism = Literal["input", "objective", "gradient", "output", "output-published", "none"]
 # Weights and sizes were chosen without privacy on the splits of docs/one-bit.md; the rest is limits.
 
 #: Weight of offsets beside factors in the ball, per squared unit.
