@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyarrow import parquet
+
 from hushrec.data import Ratings, Store
 from hushrec.data.store import Partition
 from hushrec.errors import InputError
@@ -118,8 +120,6 @@ def _write(
     number: int,
     blocks: list[Callable[[], Ratings]],
 ) -> str:
-    from pyarrow import parquet
-
     name = f"part-{number:05d}.parquet"
     draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may be at the same part
     with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -251,8 +252,6 @@ class Recommender:
         pyarrow.Table
             Columns ``user``, ``item``, ``rank`` (from 1) and ``score``; private, like any recommendation.
         """
-        import pyarrow as pa
-
         columns_blocks, score_blocks = [], []
         options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
         for columns, scores in self.top_columns(history, n, **options):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import bdtrc, betaincinv, gammaln, ndtri
+from scipy.stats import rankdata
 
 from hushrec.types import Array
 
@@ -29,8 +31,6 @@ def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alp
     float
         At least 0.
     """
-    from scipy.special import ndtri
-
     each = alpha / (2 * len(thresholds))
     best = 0.0
     for threshold in thresholds:
@@ -70,8 +70,6 @@ def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: floa
 
 def one_run_p_value(n_canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Bound on the chance of so many right guesses under (epsilon, delta)-DP (same paper, appendix D)."""
-    from scipy.special import bdtrc, gammaln
-
     right = 1 / (1 + math.exp(-epsilon))
     if correct == 0:
         return 1.0
@@ -87,13 +85,9 @@ def one_run_p_value(n_canaries: int, guesses: int, correct: int, epsilon: float,
 
 def area_under_curve(members: Array, others: Array) -> float:
     """Chance that a member's score is above another's, ties counting half."""
-    from scipy.stats import rankdata
-
     ranks = rankdata(np.concatenate([members, others]))[: len(members)]
     return float((ranks.sum() - len(members) * (len(members) + 1) / 2) / (len(members) * len(others)))
 
 
 def _upper_end(hits: int, trials: int, alpha: float) -> float:
-    from scipy.special import betaincinv
-
     return 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1 - alpha))

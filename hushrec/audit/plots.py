@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from hushrec.audit.canaries import CanaryAudit
 from hushrec.audit.distinguish import Distinguishing
@@ -53,8 +54,6 @@ def save_plot(result: Distinguishing | CanaryAudit | Membership, path: Path) -> 
 
 def _violation(first: np.ndarray, second: np.ndarray, claimed_mu: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores as far apart as four times the claimed mu allows: no draw, the quantiles of normal laws."""
-    from scipy.special import ndtri
-
     apart = _LESS_NOISE * min(claimed_mu, _LARGEST_MU)
     one, other = (apart * ndtri((np.arange(len(each)) + 0.5) / len(each)) for each in (first, second))
     return one + apart**2 / 2, other - apart**2 / 2

@@ -29,6 +29,7 @@ from hushrec.cli.options import (
     progress_shown,
 )
 from hushrec.errors import HushrecError, InputError
+from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
@@ -134,8 +135,6 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
 
 def check_features(model: str, declared: Declared) -> None:
     """Refuse item features for a model that would not look at them."""
-    from hushrec.registry import ESTIMATORS
-
     if declared.item_features is not None and not ESTIMATORS[model].uses_item_features:
         raise InputError(f"{model} makes no use of item features; leave --item-features out.")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hushrec.checks import check_kind, check_listed, check_numbers
 from hushrec.data import Ratings
@@ -16,6 +18,7 @@ from hushrec.data.splits import k_folds
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
 from hushrec.evaluation.runs import check_run, choose, train
+from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,8 +138,6 @@ class Comparison:
 
     def table(self) -> pa.Table:
         """Every run as a row of an Arrow table, stamped in its schema metadata."""
-        import pyarrow as pa
-
         declared = {"delta": self.delta, "unit": self.unit, "relation": self.relation}
         rows = [{**row, **declared, "data_is_public": self.data_is_public} for row in self.rows]
         return pa.Table.from_pylist(rows).replace_schema_metadata({"hushrec": self.stamp})
@@ -197,7 +198,6 @@ class Comparison:
         dict
             Path of each file by its kind: ``parquet``, ``md``, ``png``, ``svg``.
         """
-        import pyarrow.parquet as pq
 
         from hushrec.evaluation.plots import needs_matplotlib, save_plot
 
@@ -278,8 +278,6 @@ def compare(
     >>> {row["model"] for row in found.rows} >= {"item-bias", "global-mean", "als"}
     True
     """
-    from hushrec.privacy import Accountant, epsilon_of, total_mu
-
     check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
     settings = dict(settings or {})
@@ -388,8 +386,6 @@ def _grid(
 
     Baselines and references are added, with the settings of the latter; all is checked before the first run.
     """
-    from hushrec.privacy import Budget
-
     budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
     private = [budget for budget in budgets if budget.private]
     wanted = [name for name in dict.fromkeys(models) if name not in REFERENCES[True]]
@@ -424,8 +420,6 @@ def _grid(
 
 def _whole(budget: Budget) -> Release:
     """One release that costs a whole budget, for asking the ledger whether all runs will fit."""
-    from hushrec.privacy import Gaussian, Release
-
     mechanism = budget.share(1.0) if budget.private else Gaussian(0.0)
     return Release("run of a comparison", mechanism, 1.0, budget.unit, budget.relation)
 

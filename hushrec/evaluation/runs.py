@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from hushrec.algorithms.baselines import release_user_count
 from hushrec.errors import HushrecError, InputError
 from hushrec.estimator import public_inputs
+from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard, Estimator
@@ -70,8 +72,6 @@ def choose(
 
 def known(name: str) -> type[Estimator]:
     """The class of a model; refused where there is none of that name."""
-    from hushrec.registry import ESTIMATORS
-
     if name not in ESTIMATORS:
         raise InputError(
             f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}.", parameter="model"
@@ -81,8 +81,6 @@ def known(name: str) -> type[Estimator]:
 
 def needs_user_count(name: str) -> bool:
     """Whether a model's settings are chosen from the number of users."""
-    from hushrec.algorithms import ESTIMATORS
-
     return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
 
 
@@ -144,8 +142,6 @@ def train(
     billboard = None
     with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
         if n_users is None and needs_user_count(name):
-            from hushrec.algorithms.baselines import release_user_count
-
             anyone.check_store(ratings, engine)
             # any number of users costs all that is left: what does not fit is refused before a charge
             accountant.check(anyone.releases(budget, domain, part))

@@ -23,6 +23,7 @@ from hushrec.evaluation.metrics import user_errors
 from hushrec.evaluation.runs import check_run, train
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
+from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -184,8 +185,6 @@ def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Acc
 
 def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Settings], budget: Budget) -> None:
     """Refuse what cannot be tried, before anything is spent."""
-    from hushrec.algorithms import ESTIMATORS
-
     if not candidates:
         raise InputError("There is nothing to choose from; pass settings to try, for example rank=4,8.")
     if budget.unit != "user":

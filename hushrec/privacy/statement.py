@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hushrec.errors import InputError
@@ -223,8 +224,6 @@ class PrivacyStatement:
 @cache
 def library_version() -> str:
     """Return the installed version of hushrec."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("hushrec")
     except PackageNotFoundError:

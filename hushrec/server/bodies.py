@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hushrec import __version__
 from hushrec.errors import InputError
 
 #: Items that one request may ask for.
@@ -113,8 +114,6 @@ def body_of(path: str, raw: bytes) -> dict[str, Any]:
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of the server."""
-    from hushrec import __version__
-
     text = {"type": "string"}
     scored = _object(items=_array(_object(item=text, score={"type": "number"})), model=text, digest=text)
     answers = {

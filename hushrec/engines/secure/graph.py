@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import comb
 from typing import NamedTuple
 
+from scipy.stats import hypergeom
+
 from hushrec.errors import InputError
 
 #: Chance that colluding nodes hold enough shares of anybody's secrets, and that the graph falls apart in any
@@ -105,8 +107,6 @@ def _threshold(n_nodes: int, dropouts: int, degree: int) -> int:
 
 def _at_least(least: int, population: int, marked: int, drawn: int) -> float:
     """Chance that at least so many of the drawn are marked."""
-    from scipy.stats import hypergeom
-
     return float(hypergeom(population, marked, drawn).sf(least - 1))
 
 

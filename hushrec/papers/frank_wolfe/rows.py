@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
@@ -70,8 +71,6 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
     value : float
     vector : (n_cols,) array
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
     order = matrix.shape[1]
     if order <= LARGEST_DIRECT:
         square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
