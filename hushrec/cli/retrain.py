@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -75,13 +76,7 @@ def retrain(
     domain = board.domain
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
-        domain = Domain(
-            items,
-            rating_range=None if domain.likes else domain.rating_range,
-            max_ratings_per_user=domain.max_ratings_per_user,
-            item_features=item_features,
-            likes=domain.likes,
-        )
+        domain = replace(domain, items=items, item_features=item_features, declared=True)
     inputs = (last, ratings, catalogue, item_features, ledger)
     target = output_file(out, inputs, force)
     book = Ledger(ledger or default_path(), create=False)

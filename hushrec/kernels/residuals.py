@@ -30,11 +30,8 @@ def residual_sums(
     row_factors: Array,
     col_factors: Array,
     *,
-    row_offset: Array | None = None,
-    col_offset: Array | None = None,
-    row_weight: Array | None = None,
-    col_weight: Array | None = None,
     step: float = 0.0,
+    **terms: Array | None,
 ) -> NDArray[np.float64]:
     """Weighted sums of residuals times column factors.
 
@@ -57,9 +54,7 @@ def residual_sums(
     (n_rows, d) float64 array
         ``sum_j row_weight_i * col_weight_j * residual_ij * col_factors_j``; zero for rows without entries.
     """
-    arrays, work = _arguments(
-        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
-    )
+    arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     rank = row_factors.shape[1]
     sums = np.empty((len(work), rank))
 
@@ -77,14 +72,11 @@ def added_residuals(
     row_factors: Array,
     col_factors: Array,
     *,
-    row_offset: Array | None = None,
-    col_offset: Array | None = None,
-    row_weight: Array | None = None,
-    col_weight: Array | None = None,
     row_reach: Array | None = None,
     row_shrink: Array | None = None,
     bound: float = np.inf,
     step: float,
+    **terms: Array | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What `residual_sums` returns of the transposed matrix, row by row and without transposing it; clipped.
 
@@ -113,9 +105,7 @@ def added_residuals(
         ``sum_i shrink_i * row_weight_i * col_weight_j * residual_ij * row_factors_i``; d = 1 for a constant.
     shrink : (n_rows,) float64 array
     """
-    arrays, work = _arguments(
-        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
-    )
+    arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     columns = arrays[5]
     columns[:, 1] /= step
     reach = vector(row_reach, len(work), columns.dtype, 1.0, "row_reach")
@@ -212,23 +202,18 @@ def residual_norms(
     values: Array,
     row_factors: Array,
     col_factors: Array,
-    *,
-    row_offset: Array | None = None,
-    col_offset: Array | None = None,
-    col_weight: Array | None = None,
+    **terms: Array | None,
 ) -> NDArray[np.float64]:
     """Euclidean norms of the rows' weighted residuals.
 
-    Parameters as in `residual_sums`.
+    Parameters as in `residual_sums`, but for the step.
 
     Returns
     -------
     (n_rows,) float64 array
         ``sqrt(sum_j (col_weight_j * residual_ij)^2)``; zero for rows without entries.
     """
-    arrays, work = _arguments(
-        indptr, indices, values, row_factors, col_factors, row_offset, col_offset, None, col_weight
-    )
+    arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     norms, ones = np.empty(len(work)), np.ones(len(work))
 
     def compute(start: int, stop: int) -> None:
@@ -300,10 +285,10 @@ def _arguments(
     values: Array,
     row_factors: Array,
     col_factors: Array,
-    row_offset: Array | None,
-    col_offset: Array | None,
-    row_weight: Array | None,
-    col_weight: Array | None,
+    row_offset: Array | None = None,
+    col_offset: Array | None = None,
+    row_weight: Array | None = None,
+    col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
     n_cols, rank = col_factors.shape
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)

@@ -5,6 +5,8 @@ Everything is in float64. A row belongs to one thread and is summed in the order
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -88,14 +90,7 @@ def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.flo
     -------
     (n_rows,) float64 array
     """
-    sums = np.empty(len(indptr) - 1)
-    columns = np.asarray(weights, dtype=np.float64)
-
-    def accumulate(start: int, stop: int) -> None:
-        _sum_range(indptr, indices, columns, start, stop, sums)
-
-    threads.run(accumulate, np.diff(indptr) + 1.0)
-    return sums
+    return _of_rows(_sum_range, indptr, indices, np.asarray(weights, dtype=np.float64))
 
 
 def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
@@ -113,13 +108,7 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
     -------
     (n_rows,) float64 array
     """
-    sums, values = np.empty(len(indptr) - 1), np.ascontiguousarray(values)
-
-    def accumulate(start: int, stop: int) -> None:
-        _value_sum_range(indptr, values, start, stop, sums)
-
-    threads.run(accumulate, np.diff(indptr) + 1.0)
-    return sums
+    return _of_rows(_value_sum_range, indptr, np.ascontiguousarray(values))
 
 
 def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float64]:
@@ -135,10 +124,15 @@ def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float
     -------
     (n_rows,) float64 array
     """
-    sums, values = np.empty(len(indptr) - 1), np.ascontiguousarray(values)
+    return _of_rows(_square_range, indptr, np.ascontiguousarray(values), center)
+
+
+def _of_rows(sum_range: Any, indptr: Array, *arrays: Array) -> NDArray[np.float64]:
+    """One number a row, each computed by one thread."""
+    sums = np.empty(len(indptr) - 1)
 
     def accumulate(start: int, stop: int) -> None:
-        _square_range(indptr, values, center, start, stop, sums)
+        sum_range(indptr, *arrays, start, stop, sums)
 
     threads.run(accumulate, np.diff(indptr) + 1.0)
     return sums
