@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -55,7 +54,8 @@ def export(
         show.warn_of_publishing(billboard, model)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
-        written = [output_file(str(folder / name), (model,), force) for name in ("model.hush", *page_files())]
+        names = ["model.hush", *sorted(path.name for path in page.iterdir() if path.is_file())]
+        written = [output_file(str(folder / name), (model,), force) for name in names]
         billboard.save(written[0], int8=int8)
         for target in written[1:]:
             write_atomically(target, [(page / target.name).read_bytes()])
@@ -64,8 +64,3 @@ def export(
     sizes = {str(path): path.stat().st_size for path in written}
     lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
     show.result(as_json, {"files": sizes}, f"Wrote {web or out}", *lines)
-
-
-def page_files() -> list[str]:
-    """Names of the page's files."""
-    return sorted(path.name for path in Path(page_folder()).iterdir() if path.is_file())

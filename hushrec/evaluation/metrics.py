@@ -95,14 +95,11 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
+        names = ("confidence", "k", "relevant_from", "n_users", "n_ratings")
         return {
             **{name: _plain(metric.value) for name, metric in self.metrics.items()},
             "intervals": intervals,
-            "confidence": self.confidence,
-            "k": self.k,
-            "relevant_from": self.relevant_from,
-            "n_users": self.n_users,
-            "n_ratings": self.n_ratings,
+            **{name: getattr(self, name) for name in names},
             "note": PRIVATE_FIGURE,
         }
 

@@ -103,16 +103,13 @@ def _draw_panel(axes: Axes, comparison: Comparison, metric: str) -> list[str]:
         axes.spines[side].set_visible(False)
     axes.margins(y=0.08)
     _label_lines(axes, labels)
-    absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in _named(rows)]
+    drawn = {row["model"] for row in rows}
+    absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in drawn]
     why = "rank and predict no ratings" if metric in ("rmse", "mae") else "have nothing to be measured by"
     shaded = any(_has_interval(row) for row in rows if math.isfinite(row["epsilon"]))
     return [f"Shaded: {comparison.interval}."] * shaded + [
         f"No line of {' and '.join(absent)} for {metric}: they {why}."
     ] * bool(absent)
-
-
-def _named(rows: list[dict[str, Any]]) -> set[str]:
-    return {row["model"] for row in rows}
 
 
 def _has_interval(row: dict[str, Any]) -> bool:
@@ -135,9 +132,8 @@ def _colours(cells: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[tu
     models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
     others = [model for model in models if model not in _BASELINE_COLOURS]
     palette = {model: _COLOURS[i % len(_COLOURS)] for i, model in enumerate(others)}
-    return [
-        (model, palette.get(model) or _BASELINE_COLOURS[model]) for model in models if model in _named(rows)
-    ]
+    drawn = {row["model"] for row in rows}
+    return [(model, (palette | _BASELINE_COLOURS)[model]) for model in models if model in drawn]
 
 
 def _draw_line(
