@@ -10,7 +10,7 @@ leakage, not a test of the claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,6 @@ def membership(
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     data_is_public: bool = False,
-    on_run: Callable[[str, float], None] | None = None,
 ) -> Membership:
     """Attack a model at several epsilons, and the control without privacy.
 
@@ -121,8 +120,6 @@ def membership(
     seed : int
     data_is_public : bool
         Whether the ratings are nobody's secret, so that the figures are not either.
-    on_run : callable, optional
-        Called with model and epsilon before each run.
 
     Examples
     --------
@@ -153,8 +150,6 @@ def membership(
         matrix = sp.vstack([ratings.matrix, planted.rows(inside).matrix], format="csr")
         mixed = Ratings.from_any(sp.csr_array(matrix), domain)
         for (name, budget, chosen), found in zip(runs, areas):
-            if on_run is not None:
-                on_run(name, budget.epsilon)
             accountant = Accountant(budget, data_is_public=data_is_public)
             billboard = train(name, mixed, accountant, settings=chosen, seed=seed + draw)
             scores = fit_scores(billboard, planted)

@@ -17,6 +17,7 @@ from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
+from hushrec.evaluation.plots import needs_matplotlib, save_plot
 from hushrec.evaluation.runs import check_run, choose, train
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 
@@ -198,9 +199,6 @@ class Comparison:
         dict
             Path of each file by its kind: ``parquet``, ``md``, ``png``, ``svg``.
         """
-
-        from hushrec.evaluation.plots import needs_matplotlib, save_plot
-
         needs_matplotlib()
         paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
         pq.write_table(self.table(), paths["parquet"])

@@ -44,15 +44,13 @@ def needs_matplotlib() -> None:
         raise MissingPackageError("A plot", "plot") from None
 
 
-def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> Figure:
+def privacy_utility_plot(comparison: Comparison) -> Figure:
     """Error against epsilon: one line a model, the baselines in grey, references without privacy dashed.
 
     Parameters
     ----------
     comparison : Comparison
-        What to draw.
-    metric : str, optional
-        A column of its table; by default its main metrics, one panel each.
+        What to draw: its main metrics, one panel each.
 
     Returns
     -------
@@ -62,7 +60,7 @@ def privacy_utility_plot(comparison: Comparison, metric: str | None = None) -> F
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    metrics = comparison.main_metrics if metric is None else (metric,)
+    metrics = comparison.main_metrics
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]

@@ -181,7 +181,8 @@ def _sweeps(
     for sweep in range(1, iterations + 1):  # noqa: B007
         left = np.linalg.qr(_half_sweep(by_row, np.linalg.qr(right)[0]))[0]
         right = _half_sweep(by_column, left)
-        last, residual = residual, _misfit(by_row, left, right) / size
+        misfit = residual_norms(by_row.indptr, by_row.indices, by_row.data, left, right)
+        last, residual = residual, float(np.linalg.norm(misfit)) / size
         if residual <= tolerance or last - residual <= _STALLED * residual:
             break
     return Completion(left, right, sweep, residual)
@@ -190,12 +191,6 @@ def _sweeps(
 def _half_sweep(matrix: sp.csr_array, factors: Array, ridge: float = 0.0) -> Array:
     """Least squares of every row on the other side's factors."""
     return solve_rows(matrix.indptr, matrix.indices, matrix.data, factors, ridge)
-
-
-def _misfit(observed: sp.csr_array, left: Array, right: Array) -> float:
-    """Norm of the difference at the observed entries."""
-    arrays = observed.indptr, observed.indices, observed.data
-    return float(np.linalg.norm(residual_norms(*arrays, left, right)))
 
 
 def _thresholded(matrix: Array, threshold: float) -> tuple[Array, Array]:
