@@ -5,11 +5,13 @@ import math
 import os
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import hushrec
 from hushrec import Accountant, Budget, Domain, InputError, Ratings
+from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
 from hushrec.evaluation import runs, tuning
 
@@ -158,3 +160,81 @@ def test_recommend(files, run):
         shown = json.loads(run(*line[:-1], "--user", user, "--json").stdout)
         listed = next(value for value in shown.values() if isinstance(value, list))
         assert [(row["rank"], row["item"]) for row in listed] == [(row["rank"], row["item"]) for row in hers]
+
+
+def test_lists_in_parts_say_where_they_are(files, run):
+    line = ["recommend", files.model, files.train, "--all-users", "--out-parts"]
+    told = json.loads(run(*line, "lists", "--json").stdout)
+    assert told["path"] == "lists" and told["note"].startswith("PRIVATE") and os.path.isdir("lists")
+    words = run(*line, "others").stdout
+    assert "Wrote the lists of all users in the history to others" in words and told["note"] in words
+
+
+def test_evaluate(files, run):
+    """Oracle: the figures of the call."""
+    domain = Domain(files.items, (1, 5))
+    parts = [Ratings.read(path, domain) for path in (files.train, files.test)]
+    line = ["evaluate", files.model, files.train, files.test, "--json"]
+    more = ["-k", "7", "--relevant-from", "3.5", "--metrics", "rmse, recall,mrr", "--resamples", "30"]
+    found = json.loads(run(*line, *more, "--seed", "5").stdout)
+    options = {"k": 7, "relevant_from": 3.5, "metrics": ["rmse", "recall", "mrr"], "resamples": 30}
+    wanted = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5).to_dict()
+    assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
+
+
+@pytest.mark.parametrize(
+    ("way", "split", "names"),
+    [
+        (["--test-share", "0.3"], lambda rows: split_ratings(rows, (0.7, 0.3), seed=5), ("train", "test")),
+        (["--leave-out", "2"], lambda rows: hushrec.leave_k_out(rows, 2, seed=5), ("train", "test")),
+        (
+            ["--test-users", "0.25"],
+            lambda rows: hushrec.strong_generalization(rows, 0.25, seed=5),
+            ("train", "history", "test"),
+        ),
+        (["--from", "1970-01-01T00:00:30"], lambda rows: hushrec.split_by_time(rows, 30), ("train", "test")),
+    ],
+    ids=["share", "leave out", "users", "from"],
+)
+def test_split(way, split, names, files, run):
+    """The parts of the call, with what tells that they are parts; nobody else may read them."""
+    table = pq.read_table(files.ratings)
+    timed = table.append_column("when", [[number % 60 for number in range(table.num_rows)]])
+    pq.write_table(timed, "timed.parquet")
+    domain = Domain(files.items, (1, 5))
+    line = ["split", "timed.parquet", *files.domain, "--columns", "time=when", "--seed", "5", *way]
+    assert run(*line, "--out-dir", "parts").exit_code == 0
+    assert sorted(os.listdir("parts")) == sorted(f"{name}.parquet" for name in names)
+    rows = Ratings.read("timed.parquet", domain, columns={"time": "when"})
+    for name, part in zip(names, split(rows), strict=True):
+        found = Ratings.read(f"parts/{name}.parquet", domain, columns={"time": True})
+        assert same_rows(found, part) and part.n_ratings and (found.times == part.times).all()
+        assert (found.splits, found.hand_picked) == (part.splits, part.hand_picked)
+        assert os.name != "posix" or os.stat(f"parts/{name}.parquet").st_mode & 0o077 == 0
+
+
+def test_predict(files, run):
+    """Oracle: the prediction for each pair alone, in the order of the pairs."""
+    model, rows = hushrec.load(files.model), Ratings.read(files.train, Domain(files.items, (1, 5)))
+    user = str(rows.users[3])
+    pairs = [(user, files.items[0]), ("nobody", files.items[0]), (user, "no such"), ("nobody", "no such")]
+    pairs += [(user, files.items[39]), (None, files.items[1])]
+    users, items = zip(*pairs)
+    pq.write_table(pa.table({"user": pa.array(users), "item": pa.array(items)}), "pairs.parquet")
+    line = ["predict", files.model, files.train, "pairs.parquet", "--out"]
+    assert json.loads(run(*line, "p.private.parquet", "--json").stdout)["path"].endswith("p.private.parquet")
+    found = pq.read_table("p.private.parquet").to_pylist()
+    assert [(row["user"], row["item"]) for row in found] == pairs
+    hers = rows.for_users([user])
+    for row, (who, item) in zip(found, pairs):
+        if item == "no such":
+            assert row["prediction"] is None and row["note"] == NO_ITEM
+            continue
+        history = {}
+        if who == user:
+            history = {
+                files.items[at]: float(value) for at, value in zip(hers.matrix.indices, hers.matrix.data)
+            }
+        (wanted,) = model.predict(history, [item])
+        assert row["prediction"] == pytest.approx(float(wanted))
+        assert row["note"] == ("" if who == user else NEWCOMER)

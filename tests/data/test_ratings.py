@@ -12,7 +12,14 @@ import scipy.sparse as sp
 from data_oracle import as_dictionary, build, item_order, text_key
 from hypothesis import given, settings, strategies as st
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import (
+    Domain,
+    Ratings,
+    leave_k_out,
+    sample_per_user,
+    split_ratings,
+    strong_generalization,
+)
 from hushrec.errors import InputError
 
 CATALOGUE = Domain([str(number) for number in range(1, 9)], rating_range=(1, 5))
@@ -607,3 +614,55 @@ def test_a_mark_of_either_is_one_of_both_together(mark, first):
         other = {"hand_picked": "by_position", "by_position": "hand_picked"}[mark]
         assert not getattr(found, other)
     assert not getattr(plain.union(plain), mark)
+
+
+@pytest.mark.skipif(not hasattr(pa, "decimal32"), reason="an older Arrow")
+@pytest.mark.parametrize("role", ["user", "item", "rating"])
+def test_a_type_that_arrow_cannot_number_is_refused_in_one_sentence(role):
+    table = {"user": ["a", "a"], "item": ["1", "2"], "rating": [3.0, 4.0]}
+    table[role] = pa.array([1, 2], pa.decimal32(5))
+    with pytest.raises(InputError, match="cannot be read as ids or ratings"):
+        Ratings.from_any(table, CATALOGUE)
+
+
+def test_what_was_picked_by_hand_stays_so_whatever_is_chosen_of_it():
+    """Killed: a private training that takes rows whose choice looked at several users."""
+    plain = Ratings.from_any((*TRIPLES,), CATALOGUE)
+    everything = np.ones(plain.n_ratings, dtype=bool)
+    for picked in (plain.where(everything), plain.rows(slice(0, 9)), plain.for_users(["u", "v", "w"])):
+        assert picked.hand_picked
+        chosen = [
+            picked.where(everything, keyed=True),
+            picked.rows([0, 1], keyed=True),
+            picked.liked(3.0),
+            picked.liked(3.0).rated(),
+            picked.aligned_to(plain),
+            plain.aligned_to(picked),
+            sample_per_user(picked, 1, seed=0),
+            *split_ratings(picked, (0.5, 0.5), seed=0),
+            *leave_k_out(picked, 1, seed=0),
+            *strong_generalization(picked, 0.5, seed=0),
+            Ratings.from_any(picked.to_arrow(), CATALOGUE),
+        ]
+        assert all(found.hand_picked for found in chosen)
+    assert not plain.where(everything, keyed=True).hand_picked
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_nobody_has_one_rating_more_than_the_cap(count):
+    domain = Domain(range(9), (1, 5), max_ratings_per_user=3)
+    ratings = Ratings.from_any((["u"] * count + ["v"], [*range(count), 7], [4.0] * count + [2.0]), domain)
+    kept = sorted(item_order("u", range(count), 0, "cap")[:3])
+    assert as_dictionary(ratings) == {"u": dict.fromkeys(kept, 4.0), "v": {7: 2.0}}
+
+
+def test_users_with_one_id_are_told_from_users_who_differ():
+    ratings = Ratings.from_any((*TRIPLES,), CATALOGUE)
+    doubled = dataclasses.replace(ratings, user_texts=pa.array(["u", "v", "u"], pa.large_string()))
+    assert ratings.users_differ and not doubled.users_differ
+
+
+def test_a_rating_without_a_time_has_none_in_a_table():
+    cells = (["u", "u", "v"], [1, 2, 3], [4.0, 5.0, 2.0], [7, None, -3])
+    table = Ratings.from_any(cells, CATALOGUE).to_arrow()
+    assert table.column("time").to_pylist() == [7, None, -3] and table.column("time").null_count == 1

@@ -95,6 +95,13 @@ def test_a_parquet_file(tmp_path, monkeypatch, partitions, timed) -> None:
     assert_same(Store(tmp_path / "s"), Ratings.read(tmp_path / "t.parquet", DOMAIN, columns=columns))
 
 
+def test_a_store_is_its_manifest_its_catalogue_and_its_partitions(made) -> None:
+    """No row lies in it twice, and nothing else of the work."""
+    parts = [f"part-0000{number}.arrow" for number in range(4)]
+    assert sorted(os.listdir(made.path)) == sorted([store.MANIFEST, store.CATALOGUE, *parts])
+    assert os.listdir(made.path.parent) == [made.path.name]
+
+
 @pytest.mark.parametrize("kinds", [[int, str], [str, int], [int, str, int], [int, float, str]])
 @pytest.mark.parametrize("held", [1, 1 << 24])
 def test_parts_whose_ids_are_of_different_types(tmp_path, monkeypatch, kinds, held) -> None:

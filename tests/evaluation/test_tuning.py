@@ -129,6 +129,11 @@ def test_the_score_moves_by_its_sensitivity_at_most(relation):
     assert worst <= math.sqrt(2) * (1 + 1e-12)
     if relation == "add-remove":
         assert worst > 0.999 * math.sqrt(2)
+    inner = Accountant(Budget(1, 1e-6, relation=relation), noise=SeededNoise(1))
+    tuning._score(model, *parts[0], inner)
+    (release,) = inner.releases
+    assert release.label == "score" and worst <= release.sensitivity * (1 + 1e-12)
+    assert release.noise_sd == pytest.approx(release.sensitivity / inner.budget.mu, rel=1e-6)
 
 
 def test_nothing_bypasses_the_noise(monkeypatch):
