@@ -488,3 +488,20 @@ def test_labels_without_privacy_are_released_as_such():
     done = estimator("input", mechanism="none").complete(rated([0, 1] * 10), accountant)
     assert [each.label for each in accountant.releases] == ["labels"]
     assert [each.label for each in done.privacy.releases] == ["labels"] and not done.privacy.private
+
+
+@pytest.mark.parametrize("name", ["gradient", "gradient, gaussian", "gradient, probit"])
+def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
+    """Score by score, against the derivatives of both links; in either direction."""
+    fit, labels = estimator(name, clamp=0.6, bound=1.5), np.arange(20) % 2 == 0
+    users, scores = fit.users(rated(labels)), np.linspace(-6, 6, 20)
+    liked, inside = users._labels > 0.5, np.minimum(np.maximum(scores, -1.5), 1.5)
+    if fit.link == "logistic":
+        expected = expit(inside) - liked
+    else:
+        density = np.exp(-(inside**2) / 2) / math.sqrt(2 * math.pi)
+        expected = np.where(liked, -density / ndtr(inside), density / ndtr(-inside))
+    found = users.slopes(scores)
+    assert found._take() == pytest.approx(np.minimum(np.maximum(expected, -0.6), 0.6))
+    assert (np.abs(found._take()) == 0.6).any() and (np.abs(found._take()) < 0.6).any()
+    assert found.unit == "rating" and found.norm == ("l2" if name.endswith("gaussian") else "l1")

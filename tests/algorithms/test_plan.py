@@ -14,7 +14,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
-from hushrec.privacy.testing import RecordingNoise
+from hushrec.privacy.testing import NoiseCall, RecordingNoise
 from tests.algorithms.cases import CASES, DOMAIN, Case, InformedALS, hostile_data, ratings_of
 from tests.privacy.laws import check_law
 
@@ -22,7 +22,7 @@ LARGEST_CATALOGUE, MOST_FITS = 30_000, 40
 RATINGS = ratings_of(hostile_data(np.random.default_rng(5), 20))
 
 
-def check_run(estimator, budget: Budget) -> None:
+def check_run(estimator, budget: Budget) -> list[NoiseCall]:
     noise = RecordingNoise(SystemNoise())
     accountant = Accountant(budget, noise=noise)
     plan = estimator.plan(budget, DOMAIN)
@@ -39,12 +39,15 @@ def check_run(estimator, budget: Budget) -> None:
     spent = math.fsum(release.mu**2 for release in plan.releases)
     assert spent <= budget.mu**2 * (1 + 1e-12)
     assert spent >= budget.mu**2 * (1 - 1e-9), "part of the budget is not used"
+    return noise.calls
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_ledger_equals_plan(case: Case, relation: str, record_property) -> None:
-    check_run(case.estimator, case.budget(relation))
+    calls = check_run(case.estimator, case.budget(relation))
+    # sums of float32 would not be exact, nor noise on them as fine as it is charged
+    assert {call.value.dtype for call in calls} == {np.dtype(np.float64)}
     record_property("option grids", 1)
 
 
