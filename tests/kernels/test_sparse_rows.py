@@ -4,8 +4,16 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from hushrec.kernels.sparse_rows import clipped_rows, row_squares, row_sums, weight_sums
+from hushrec.kernels.sparse_rows import (
+    at_columns,
+    clipped_rows,
+    row_squares,
+    row_sums,
+    used_columns,
+    weight_sums,
+)
 from tests.kernels.test_symmetric import sparse
 
 
@@ -54,3 +62,39 @@ def test_weights_of_a_row_are_summed_to_the_last_bit() -> None:
     expected = (matrix.toarray() != 0) @ weights
     sums = weight_sums(matrix.indptr, matrix.indices, weights)
     assert sums.dtype == np.float64 and (sums == expected).all()
+
+
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.6])
+def test_entries_in_some_columns_are_those_of_the_dense_matrix(density: float) -> None:
+    rng = np.random.default_rng(6)
+    dense = rng.normal(size=(30, 12)) * (rng.random((30, 12)) < density)
+    matrix = sp.csr_array(dense)
+    for chosen in (rng.random(12) < 0.5, np.arange(12) == 11, np.zeros(12, bool), np.ones(12, bool)):
+        found = at_columns(matrix, chosen)
+        assert found.shape == (30, chosen.sum()) and np.array_equal(found.toarray(), dense[:, chosen])
+        assert found.indices.dtype == matrix.indices.dtype and found.has_sorted_indices
+        assert (np.diff(found.indptr) == (dense[:, chosen] != 0).sum(axis=1)).all()
+    assert at_columns(matrix, np.ones(12, bool)) is matrix
+
+
+def test_rows_over_the_columns_that_occur_in_them() -> None:
+    """And these columns' rows of each table; rows with as many entries as columns are left as they are."""
+    rng = np.random.default_rng(7)
+    one, two = rng.normal(size=(50, 3)), np.arange(50)
+    for cells in ([[4, 9, 30]], [[30, 4, 9]], [[4, 9], [], [9, 49]], [[], []]):
+        indices, ends = (
+            np.concatenate([np.array(row, dtype=np.int32) for row in cells]),
+            [len(r) for r in cells],
+        )
+        values = rng.normal(size=len(indices))
+        rows = sp.csr_array((values, indices.astype(np.int32), np.cumsum([0, *ends])), shape=(len(cells), 50))
+        found, tables = used_columns(rows, one, two)
+        columns = sorted({j for row in cells for j in row})
+        assert tables[1].tolist() == columns or sorted(tables[1].tolist()) == columns and len(cells) == 1
+        assert np.array_equal(found.toarray(), rows.toarray()[:, tables[1]])
+        assert np.array_equal(tables[0], one[tables[1]])
+    full = sp.csr_array(rng.normal(size=(10, 50)))
+    found, tables = used_columns(full, one)
+    assert found is full and tables[0] is one
+    single = sp.csr_array(np.eye(1, 1))
+    assert used_columns(single, one[:1])[0] is single
