@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from hushrec.data import (
     Domain,
     Ratings,
+    building,
     leave_k_out,
     sample_per_user,
     split_ratings,
@@ -255,8 +256,11 @@ def test_against_a_dictionary(table):
     assert as_dictionary(Ratings.from_any(objects, domain)) == expected
 
 
+@pytest.mark.parametrize("block", [1 << 20, 1000])
 @pytest.mark.parametrize("n_items", [50, 1 << 30])
-def test_many_rows_against_a_dictionary(n_items, monkeypatch):
+def test_many_rows_against_a_dictionary(n_items, block, monkeypatch):
+    slices = building.slices
+    monkeypatch.setattr(building, "slices", lambda length: slices(length, block))
     if n_items > 50:  # the general sort, which large catalogues of large data need
         monkeypatch.setattr("hushrec.data.building._WORD_BITS", 0)
     rng = np.random.default_rng(0)
@@ -666,3 +670,25 @@ def test_a_rating_without_a_time_has_none_in_a_table():
     cells = (["u", "u", "v"], [1, 2, 3], [4.0, 5.0, 2.0], [7, None, -3])
     table = Ratings.from_any(cells, CATALOGUE).to_arrow()
     assert table.column("time").to_pylist() == [7, None, -3] and table.column("time").null_count == 1
+
+
+@pytest.mark.parametrize("n_cells", [40, (1 << 60) - 1, (1 << 61) - 1, 1 << 62])
+@pytest.mark.parametrize("timed", [False, True])
+def test_cells_are_sorted_however_many_there_are(n_cells, timed):
+    """Cell, place and sign have 64 bits together, or are sorted the longer way; equal cells stay in order."""
+    cells = [n_cells - 1, 0, n_cells - 1, n_cells // 2, 0, n_cells - 2]
+    times = np.arange(6) * 10 if timed else None
+    found = building._sorted_by_cell(np.array(cells), np.arange(6, dtype=np.float32), times, n_cells)
+    order = sorted(range(6), key=lambda place: cells[place])
+    assert found[0].tolist() == sorted(cells) and found[1].tolist() == order
+    assert found[2] is None if times is None else found[2].tolist() == [10 * place for place in order]
+
+
+def test_the_last_of_many_ratings_of_one_user_counts():
+    rng = np.random.default_rng(0)
+    pairs = [
+        (str(item), float(value)) for item, value in zip(rng.integers(0, 9, 300), rng.integers(1, 6, 300))
+    ]
+    found = Ratings.of_user(pairs, CATALOGUE)
+    wanted = {place: dict(pairs)[item] for place, item in enumerate(CATALOGUE.items) if item in dict(pairs)}
+    assert as_dictionary(found) == {"user": wanted}

@@ -102,6 +102,22 @@ def test_a_store_is_its_manifest_its_catalogue_and_its_partitions(made) -> None:
     assert os.listdir(made.path.parent) == [made.path.name]
 
 
+def test_an_id_is_given_back_as_it_was_written_first(tmp_path) -> None:
+    for number, users in enumerate(([" a", "b ", " c"], ["a ", " b", " a "], [" a ", "d "])):
+        part = pa.table({"user": users, "item": ["1", "2", "5"][: len(users)], "rating": [4.0] * len(users)})
+        pq.write_table(part, tmp_path / f"{number}.parquet")
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    found = Ratings.prepare(paths, tmp_path / "s", DOMAIN, partitions=1).ratings()
+    assert sorted(found.users.tolist()) == [" a", " c", "b ", "d "]
+    assert sorted(found.user_texts.to_pylist()) == ["a", "b", "c", "d"]
+
+
+def test_likes_outside_of_the_range_are_refused_before_anything_is_read(tmp_path) -> None:
+    with pytest.raises(InputError, match="range that holds 1"):
+        Ratings.prepare(tmp_path / "nowhere.parquet", tmp_path / "s", Domain(["1"], (2, 5)), implicit=True)
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize("kinds", [[int, str], [str, int], [int, str, int], [int, float, str]])
 @pytest.mark.parametrize("held", [1, 1 << 24])
 def test_parts_whose_ids_are_of_different_types(tmp_path, monkeypatch, kinds, held) -> None:

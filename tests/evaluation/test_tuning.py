@@ -212,3 +212,26 @@ def test_a_catalogue_that_was_read_from_the_ratings_is_refused_before_anything_i
     with pytest.raises(InputError, match="declare a Domain"):
         tune(read, "item-bias", CLIPS, accountant)
     assert accountant.releases == ()
+
+
+@pytest.mark.parametrize(
+    ("noisy", "score"), [((12.0, 4.0), 3.0), ((3.0, 0.5), 3.0), ((3.0, -7.0), 3.0), ((-1.0, 2.0), -0.5)]
+)
+def test_the_score_is_a_mean_over_the_released_number_of_users(noisy, score, monkeypatch):
+    """Of one user at least: a number that noise made small must not decide for a model."""
+    from hushrec.algorithms import ItemBias
+
+    model = ItemBias().fit(ratings_of({}), Accountant(Budget(0.1, 1e-6), noise=SeededNoise(1)))
+    monkeypatch.setattr(Accountant, "release", lambda self, *_: np.array(noisy))
+    parts = leave_k_out(ratings_of({}), 2, seed=0)
+    assert tuning._score(model, *parts, Accountant(Budget(1, 1e-6))) == score
+
+
+def test_what_has_no_score_is_refused():
+    with pytest.raises(InputError, match="score counts users"):
+        try_all(RATINGS, "one-bit", [{}], Budget(1, 1e-6, unit="rating", relation="replace"))
+    with pytest.raises(InputError, match="predicts no ratings"):
+        try_all(RATINGS, "popular", [{}], Budget(1, 1e-6))
+    observed = replace(RATINGS, domain=replace(RATINGS.domain, declared=False))
+    with pytest.raises(InputError, match="declare a Domain"):
+        try_all(observed, "item-bias", [{}], Budget(1, 1e-6))
