@@ -617,6 +617,8 @@ def test_a_mark_of_either_is_one_of_both_together(mark, first):
         assert getattr(found, mark) and found.splits == tuple(splits)
         other = {"hand_picked": "by_position", "by_position": "hand_picked"}[mark]
         assert not getattr(found, other)
+        again = Ratings.from_any(found.to_arrow(), domain)
+        assert getattr(again, mark) and not getattr(again, other) and again.splits == found.splits
     assert not getattr(plain.union(plain), mark)
 
 
@@ -692,3 +694,21 @@ def test_the_last_of_many_ratings_of_one_user_counts():
     found = Ratings.of_user(pairs, CATALOGUE)
     wanted = {place: dict(pairs)[item] for place, item in enumerate(CATALOGUE.items) if item in dict(pairs)}
     assert as_dictionary(found) == {"user": wanted}
+
+
+def test_where_rows_begin_is_counted_in_as_few_octets_as_hold_it():
+    assert building.running_total(np.array([1 << 31, 1])).tolist() == [0, 1 << 31, (1 << 31) + 1]
+    ratings = Ratings.from_any((["u"] * 12, [*range(1, 9)] * 1 + [1, 2, 3, 4], [3.0] * 12), CATALOGUE)
+    matrix = ratings.matrix
+    assert (matrix.indptr.dtype, matrix.indices.dtype, matrix.data.dtype) == (np.int32, np.int32, np.float32)
+
+
+@pytest.mark.parametrize("kind", [pl.Int32, pl.Int64, pl.UInt8, pl.String])
+def test_ids_of_a_typed_column_keep_their_type(kind):
+    """Of an Arrow or polars column the type was fixed before its cells."""
+    cells = [3, 7, 3] if kind != pl.String else ["3", "7", "3"]
+    frame = pl.DataFrame({"user": pl.Series(cells, dtype=kind), "item": [1, 2, 3], "rating": [3.0] * 3})
+    for source in (frame, frame.lazy(), frame.to_arrow()):
+        found = Ratings.from_any(source, CATALOGUE)
+        assert pa.types.is_integer(found.user_column.type) == (kind != pl.String)
+        assert found.users.tolist() == cells[:2] and found.user_texts.to_pylist() == ["3", "7"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyarrow import fs as pa_fs
 
 from hushrec import Domain, InputError, Ratings, Store
 from hushrec.data import files, preparing, store, textfiles
@@ -110,6 +111,22 @@ def test_an_id_is_given_back_as_it_was_written_first(tmp_path) -> None:
     found = Ratings.prepare(paths, tmp_path / "s", DOMAIN, partitions=1).ratings()
     assert sorted(found.users.tolist()) == [" a", " c", "b ", "d "]
     assert sorted(found.user_texts.to_pylist()) == ["a", "b", "c", "d"]
+
+
+def test_as_many_partitions_as_there_may_be_and_no_more(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(preparing, "_MOST_PARTITIONS", 3)
+    assert len(Ratings.prepare(table(9), tmp_path / "s", DOMAIN, partitions=3).partitions()) == 3
+    with pytest.raises(InputError, match="at most 3"):
+        Ratings.prepare(table(9), tmp_path / "other", DOMAIN, partitions=4)
+    with pytest.raises(InputError, match="filesystem is for paths"):
+        Ratings.prepare(table(9), tmp_path / "other", DOMAIN, filesystem=pa_fs.LocalFileSystem())
+    for name in ("jester-data-1.csv", "jester-data-2.csv"):
+        (tmp_path / name).write_text(",".join(["1", "3", *["99"] * 99]) + "\n")
+    with pytest.raises(InputError, match="row numbers, which each file has"):
+        Ratings.prepare(
+            [tmp_path / "jester-data-1.csv", tmp_path / "jester-data-2.csv"], tmp_path / "other", DOMAIN
+        )
+    assert not (tmp_path / "other").exists()
 
 
 def test_likes_outside_of_the_range_are_refused_before_anything_is_read(tmp_path) -> None:

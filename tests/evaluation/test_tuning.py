@@ -235,3 +235,44 @@ def test_what_has_no_score_is_refused():
     observed = replace(RATINGS, domain=replace(RATINGS.domain, declared=False))
     with pytest.raises(InputError, match="declare a Domain"):
         try_all(observed, "item-bias", [{}], Budget(1, 1e-6))
+
+
+def test_every_draw_of_a_trial_has_a_seed_of_its_own(monkeypatch):
+    """Oracle: a model that is wrong by 1 in one draw and by 7 in the other has errors of 5 together."""
+    seeds, wrong = [], iter([1.0, 7.0, 2.0, 2.0])
+
+    class Wrong:
+        def __init__(self, by):
+            self.by = by
+
+        def predict_pairs(self, history, held_out):
+            return held_out.matrix.data + np.float32(self.by)
+
+    def trained(model, history, accountant, settings, seed):
+        seeds.append((settings["clip"], seed))
+        assert accountant.data_is_public and accountant.budget == budget
+        return Wrong(next(wrong))
+
+    budget = Budget(2, 1e-6)
+    monkeypatch.setattr(tuning, "train", trained)
+    trials = try_all(RATINGS, "item-bias", CLIPS, budget, draws=2, seed=5)
+    assert seeds == [(settings["clip"], seed) for settings in CLIPS for seed in (5, 6)]
+    assert [(trial.settings, trial.rmse) for trial in trials] == [
+        (CLIPS[1], pytest.approx(2.0, rel=1e-6)),
+        (CLIPS[0], pytest.approx(5.0, rel=1e-6)),
+    ]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_statement_of_a_choice_is_that_of_its_model(exact, monkeypatch):
+    train = tuning.train
+
+    def trained(*args, **given):
+        found = train(*args, **given)
+        return replace(found, privacy=replace(found.privacy, exact_arithmetic=exact))
+
+    monkeypatch.setattr(tuning, "train", trained)
+    rows = RATINGS.rows(slice(0, 50), keyed=True)
+    model = tune(rows, "item-bias", [{}], Accountant(BUDGET), mean_runs=1.5)
+    assert model.privacy.exact_arithmetic is exact
+    assert model.privacy.public[-1] == "the settings to choose from" and len(model.privacy.public) > 1
