@@ -245,6 +245,7 @@ class PrivateALS(Estimator[FittedUsers]):
         if signal >= 1 and domain.n_items >= 8:
             large = signal >= 10
             spectral = large and domain.n_items <= _LARGEST_SPECTRAL
+            paid = spectral or changes.get("start") == "spectral"
             rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
             settings |= {
                 "rank": rank,
@@ -253,7 +254,7 @@ class PrivateALS(Estimator[FittedUsers]):
                 "factor_clip_decay": 0.9 if large else 1.0,
                 "weights_share": 0.15,
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
-                "start_share": (start_share := 0.1 if spectral else 0.0),
+                "start_share": (start_share := 0.1 if paid else 0.0),
                 "bias_share": 0.835 - factor_share - start_share,
                 "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",

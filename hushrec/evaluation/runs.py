@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hushrec.privacy import Accountant, Budget
 
 #: Stand in for a number of users that is yet to be released, where settings are checked before that.
-_PROBE_USER_COUNTS = (1, 100, 10_000, 1_000_000, 100_000_000)
+_PROBE_USER_COUNTS = tuple(8**power for power in range(10))
 
 
 def choose(

@@ -39,6 +39,18 @@ def test_wrong_names_and_values(name, settings, says):
         check_run(name, BUDGET, Domain(["a"], rating_range=(1, 5)), None, settings)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"start": "spectral"}, {"start": "random"}, {"rank": 4}, {"iterations": 3}, {"weight_exponent": 0.0}],
+)
+def test_what_can_be_tried_with_no_number_of_users_can_be_planned_with_each(settings):
+    """Killed: a start without a part of the budget where users are not many, found after 1% was charged."""
+    budget, domain = Budget(20.0, 1e-6, relation="replace"), Domain(range(9), rating_range=(1, 5))
+    check_run("private-als", budget, domain, None, settings)
+    for n_users in np.unique(np.geomspace(1, 1e6, 100).astype(int)):
+        choose("private-als", budget, domain, n_users=int(n_users), settings=settings).plan(budget, domain)
+
+
 def test_models_that_are_tuned_to_the_number_of_users_need_it():
     assert needs_user_count("private-als") and needs_user_count("one-bit-user")
     assert (
