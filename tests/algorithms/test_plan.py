@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import ALS, EASE, PrivateALS
+from hushrec.algorithms import ALS, EASE, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
+from hushrec.papers.frank_wolfe import FrankWolfe, PrivateSVD, ProjectedGradient
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import NoiseCall, RecordingNoise
 from tests.algorithms.cases import CASES, DOMAIN, Case, InformedALS, hostile_data, ratings_of
@@ -217,3 +218,61 @@ def test_a_number_of_users_that_is_none_is_refused_by_its_name(cls, n_users) -> 
     budget = Budget(1.0, 1e-6, unit=cls.units[0], relation="replace")
     with pytest.raises(InputError, match="n_users=.* is out of range; pass an integer >= 1"):
         cls.planned(budget, DOMAIN, n_users)
+
+
+#: Settings, and by label of a release the part of mu squared (up to a common factor) and the sensitivity.
+SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
+    (
+        PrivateALS(
+            rank=4, iterations=2, bias_rounds=2, start="spectral", features=False, level_share=0.03,
+            n_users=None, weights_share=0.2, start_share=0.12, bias_share=0.3, factor_share=0.25,
+            gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, factor_clip_decay=0.8, user_norm=0.5, start_clip=0.4,
+        ),
+        {
+            "level": (0.03, math.sqrt(2)), "spreads": (0.03, math.sqrt(1.25)), "item weights": (0.2, 1.0),
+            "item biases 1": (0.3 / 2.4, 0.6), "item biases 2": (0.3 * 1.4 / 2.4, 0.6 * 0.85),
+            "residual variance 1": (0.004, 1.0), "start": (0.12, 0.16),
+            "gramian 1": (0.025 / 2.3, math.sqrt(2) / 4), "item sums 1": (0.225 / 2.3, 0.3),
+            "residual variance 2": (0.004, 1.0),
+            "gramian 2": (0.025 * 1.3 / 2.3, math.sqrt(2) / 4), "item sums 2": (0.225 * 1.3 / 2.3, 0.24),
+        },
+    ),
+    (
+        PrivateALS(
+            n_users=50, bias_rounds=1, level_share=0.02, weights_share=0.3, bias_share=0.5, bias_clip=0.7
+        ),
+        {"level": (0.02, 1.0), "spreads": (0.02, math.sqrt(1.25)), "item weights": (0.3, 1.0),
+         "item biases 1": (0.5, 0.7)},
+    ),
+    (
+        PrivateEigenRec(rank=2, iterations=3, weights_share=0.3, matrix_share=0.25, share_growth=2.0),
+        {"number of users": (0.01, 1.0), "item weights": (0.99 * 0.3, 1.0),
+         "item matrix": (0.99 * 0.7 * 0.25, 1.0)}
+        | {f"item sums {step}, or the item matrix again": (0.99 * 0.7 * 0.75 * 2 ** (step - 1) / 7, 1.0)
+           for step in (1, 2, 3)},
+    ),
+    (
+        PrivateEigenRec(rank=2, iterations=2, weights_share=0.4, share_growth=1.0, n_users=50),
+        {"item weights": (0.4, 1.0), "item sums 1": (0.3, 1.0), "item sums 2": (0.3, 1.0)},
+    ),
+    (
+        CleansedSVD(means_share=0.15, weights_share=0.25, residual_clamp=0.5),
+        {"item means": (0.15, math.sqrt(2)), "covariance": (0.6, 0.25 * DOMAIN.half_width**2),
+         "weights": (0.25, 1.0)},
+    ),
+    (
+        PrivateSVD(row_clip=3.0, scale="paid", scale_share=0.1, center="user", max_ratings_per_user=9),
+        {"sizes": (0.1, math.sqrt(2)), "covariance": (0.9, 9.0 * DOMAIN.half_width**2)},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "wanted"), SHARED_OUT, ids=lambda each: getattr(each, "name", ""))
+def test_each_release_gets_its_part_and_has_the_sensitivity_of_its_clip(model, wanted) -> None:
+    """Written out by hand from the parameters' descriptions, for add-remove."""
+    budget = Budget(2.0, 1e-6)
+    plan, whole = model.plan(budget, DOMAIN), math.fsum(part for part, _ in wanted.values())
+    assert [release.label for release in plan.releases] == list(wanted)
+    for release, (part, sensitivity) in zip(plan.releases, wanted.values()):
+        assert release.mu**2 / budget.mu**2 == pytest.approx(part / whole), release.label
+        assert release.sensitivity == pytest.approx(sensitivity), release.label
