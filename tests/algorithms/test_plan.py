@@ -226,7 +226,8 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         PrivateALS(
             rank=4, iterations=2, bias_rounds=2, start="spectral", features=False, level_share=0.03,
             n_users=None, weights_share=0.2, start_share=0.12, bias_share=0.3, factor_share=0.25,
-            gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, factor_clip_decay=0.8, user_norm=0.5, start_clip=0.4,
+            gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, factor_clip_decay=0.8, user_norm=0.5,
+            start_clip=0.4,
         ),
         {
             "level": (0.03, math.sqrt(2)), "spreads": (0.03, math.sqrt(1.25)), "item weights": (0.2, 1.0),
