@@ -376,8 +376,11 @@ class Estimator(Generic[PrivateSide]):
             raise InputError(f"{cls.name} cannot go on from week to week; train both, or one of its parts.")
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared."""
-        raise NotImplementedError
+        """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared.
+
+        Those of a first training, where an estimator has no others.
+        """
+        return self.releases(budget, domain, fraction)
 
     def go_on(self, users: PrivateSide, gate: Gate, last: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         """The public side of a later week: as :meth:`train`, from the last week's arrays and state."""

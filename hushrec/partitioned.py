@@ -93,7 +93,7 @@ def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
     users = make(rows)
     for call in question.told:
         call.of(users)
-    return [_value(each) for each in _several(question.asked.of(users))]
+    return [each._take() for each in _several(question.asked.of(users))]
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
@@ -234,7 +234,7 @@ class PartitionedUsers:
             self._told[name] = deepcopy(call)
             return None
         empty = _several(zero)
-        nothing = [_value(each) for each in empty]
+        nothing = [each._take() for each in empty]
         parts = ("", name.rpartition(".")[0])  # what another part was told does not matter to this one
         told = tuple(each for key, each in self._told.items() if key.rpartition(".")[0] in parts)
         sums = self._ask(Question(told, call, sum(each.nbytes for each in nothing))) or nothing
@@ -258,8 +258,3 @@ def _several(found: Any) -> tuple[Bounded, ...]:
     if not all(isinstance(each, Bounded) and not each.streamed for each in several):
         raise HushrecError("What this estimator asks of its users cannot be added over partitions of them.")
     return several
-
-
-def _value(bounded: Bounded) -> Array:
-    value: Array = bounded._take()
-    return value

@@ -71,8 +71,7 @@ class _Registry(Mapping[str, type[Any]]):
         if name in _REGISTERED:
             return _REGISTERED[name]
         room, _, cls = _PLACES[name].rpartition(".")
-        found: type[Any] = getattr(import_module(room), cls)
-        return found
+        return getattr(import_module(room), cls)
 
     def __iter__(self) -> Iterator[str]:
         return iter([*_PLACES, *_REGISTERED])

@@ -119,9 +119,6 @@ class ItemBias(Estimator[Users]):
         """One release, then biases shrunk by its noise."""
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
 
-    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return self.releases(budget, domain, fraction)
-
     def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
         """The same release with the noise of a week, and what the filters make of it."""
         tracked = []
@@ -193,9 +190,6 @@ class Popular(Estimator[Users]):
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         noisy = gate.release("item weights", users.item_weights())
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
-
-    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return self.releases(budget, domain, fraction)
 
     def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
         """The same release with the noise of a week, and what the filter makes of it."""

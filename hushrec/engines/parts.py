@@ -274,8 +274,7 @@ def _in_process(
 def _serve(connection: Any, estimator: Estimator, plan: Plan, rows: Ratings, seed: int) -> None:
     def exchange(number: int, step: Step) -> Array:
         connection.send((number, step))
-        found: Array = connection.recv()
-        return found
+        return connection.recv()
 
     with one_blas_thread():
         connection.send(_in_thread(estimator, plan, rows, seed, exchange))

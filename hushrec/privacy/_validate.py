@@ -36,8 +36,7 @@ def shown(value: Any) -> str:
 
 def number(name: str, value: Any, advice: str) -> float:
     """Return `value` as a float that is not NaN; `advice` says what to pass ("pass ...")."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InputError(f"{name} must be a number, not {shown(value)}; {advice}.", parameter=name)
     try:
         result = float(value)

@@ -332,8 +332,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
     """As it reads from JSON."""
-    found: dict[str, Any] = json.loads(json.dumps(binding, default=repr))
-    return found
+    return json.loads(json.dumps(binding, default=repr))
 
 
 def _words(release: Release) -> tuple[Any, ...]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +44,6 @@ _FAR = 2.0**110  # a value of so many grid steps is an integer of them, and nois
 _HALF_EXPONENT = 600  # two powers of two up to 2^600 have every power that float64 holds as their product
 _POWERS = np.ldexp(1.0, np.arange(-_HALF_EXPONENT, _HALF_EXPONENT + 1))
 _PENDING = 256  # undecided draws that are kept before they are done: far more than a chunk has
-
-
-def _compiled(function: Any) -> Any:
-    return njit(cache=True, nogil=True)(function)
 
 
 @dataclass(frozen=True)
@@ -270,7 +265,7 @@ def _further(draw: Words) -> Iterator[int]:
         yield from draw(8).tolist()
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def _add_noise(
     values, scales, grids, stride, done, words, pending,
     high, guide, quick, width, base, slope, curve,
