@@ -130,3 +130,16 @@ def test_both_forms_at_once_are_refused(tmp_path) -> None:
         Billboard.from_bytes(b"".join(encode(found.header, arrays)))
     with safetensors.safe_open(tmp_path / "m", "np") as file:
         assert json.loads(file.metadata()["sections"])["serve"]["model"] == "private-als"
+
+
+def test_factors_too_small_for_a_scale_are_nothing() -> None:
+    """A scale is 0 or no smaller than what float32 holds in full."""
+    tiny = np.finfo(np.float32).tiny
+    factors = np.array(
+        [[1.0, -0.5], [1e-40, 0], [0, 0], [tiny, -tiny], [126 * tiny, tiny], [128 * tiny, tiny]]
+    )
+    stored = packed(factors.astype(np.float32))
+    scale, octets = stored["item_factors_scale"], stored["item_factors_int8"]
+    assert (scale > 0).tolist() == [True, False, False, False, False, True]
+    assert (scale[scale > 0] >= tiny).all() and not octets[scale == 0].any()
+    assert octets[0].tolist() == [127, -63] and octets[5].tolist() == [127, 1]

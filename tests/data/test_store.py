@@ -19,6 +19,7 @@ from pyarrow import fs as pa_fs
 
 from hushrec import Domain, InputError, Ratings, Store
 from hushrec.data import files, preparing, store, textfiles
+from hushrec.data.times import NO_TIME
 from tests.data.hostile_cells import LINES
 from tests.power_cut import Disk
 
@@ -584,3 +585,25 @@ def test_it_can_be_sent_to_another_process(made) -> None:
     part = pickle.loads(pickle.dumps(made.partitions()[1]))
     assert part.ratings().user_texts.equals(made.partitions()[1].ratings().user_texts)
     assert repr(made) == f"Store(private rows over {DOMAIN!r})"
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 258])
+def test_any_number_of_different_ratings_comes_back(tmp_path, count) -> None:
+    """An octet tells 256 of them apart."""
+    domain = Domain(range(600), (0, 600))
+    values = [0.5 + number for number in range(count)]
+    rows = Ratings.from_any((["u"] * count + ["v"], [*range(count), 7], [*values, values[-1]]), domain)
+    found = Ratings.prepare(rows, tmp_path / "s", domain, partitions=1).ratings().aligned_to(rows)
+    assert found.matrix.data.tolist() == [*values, values[-1]]
+
+
+@pytest.mark.parametrize("span", [1, 2**32 - 2, 2**32 - 1, 2**32, 2**40])
+def test_times_however_far_apart_come_back(tmp_path, span) -> None:
+    """Four octets tell 2^32 times apart, one of which stands for none."""
+    for first in (0, -(10**9), 5):
+        times = [first, first + span, None, first + span // 2]
+        rows = Ratings.from_any((["u"] * 3 + ["v"], ["1", "2", "5", "1"], [4.0] * 4, times), DOMAIN)
+        made = Ratings.prepare(rows, tmp_path / "s", DOMAIN, partitions=1, force=True)
+        assert made.ratings().aligned_to(rows).times.tolist() == rows.times.tolist()
+        known = [time for time in rows.times.tolist() if time != NO_TIME]
+        assert sorted(known) == sorted(time for time in times if time is not None)
