@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import ALS, EASE, PrivateALS, PrivateEigenRec
+from hushrec.algorithms import ALS, EASE, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.papers.frank_wolfe import FrankWolfe, PrivateSVD, ProjectedGradient
+from hushrec.papers.dpals import DPALS
+from hushrec.papers.frank_wolfe import FrankWolfe, PrivateFrankWolfe, PrivateSVD, ProjectedGradient
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import NoiseCall, RecordingNoise
@@ -265,6 +266,41 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         PrivateSVD(row_clip=3.0, scale="paid", scale_share=0.1, center="user", max_ratings_per_user=9),
         {"sizes": (0.1, math.sqrt(2)), "covariance": (0.9, 9.0 * DOMAIN.half_width**2)},
     ),
+    (
+        DPALS(
+            iterations=2, center="level", sampling="tail", max_ratings_per_user=4, level_share=0.02,
+            weights_share=0.1, factor_share=0.3, gramian_share=0.25,
+        ),
+        {"level": (0.02, math.sqrt(2)), "item weights": (0.1, 2.0)}
+        | {f"item statistics {step}": (0.15, math.sqrt(4 / 3 + 4)) for step in (1, 2)},
+    ),
+    (
+        DPALS(iterations=1, unobserved_weight=0.1, user_norm=0.3, max_ratings_per_user=4, gramian_share=0.5),
+        {"unobserved gramian 1": (0.05, (0.3 * DOMAIN.half_width) ** 2),
+         "item statistics 1": (0.95, math.sqrt(8))},
+    ),
+    (
+        PrivateFrankWolfe(
+            nuclear_norm=10.0, iterations=2, schedule="polynomial", schedule_power=1.0, row_clip=2.0,
+            residual_clip_decay=0.5, center="user",
+        ),
+        {"step 1": (1.0, (4 * DOMAIN.half_width) ** 2), "step 2": (2.0, (2 * DOMAIN.half_width) ** 2)},
+    ),
+    (
+        PrivateFrankWolfe(
+            nuclear_norm=10.0, iterations=1, eigenvector="oja", inner_steps=2, residual_clip=0.5,
+            center="user",
+        ),
+        {f"step 1, {each}": (part, (0.5 * DOMAIN.half_width) ** 2)
+         for each, part in (("product 1", 0.45), ("product 2", 0.45), ("eigenvalue", 0.1))},
+    ),
+    (GlobalMean(), {"level": (1.0, math.sqrt(2))}),
+    (Popular(), {"item weights": (1.0, 1.0)}),
+    (ItemBias(), {"item biases": (1.0, math.sqrt(1 + 0.49 + 0.02))}),
+    (
+        Both(ratings=ItemBias(), lists=PrivateEigenRec(rank=0), lists_share=0.3),
+        {"ratings: item biases": (0.7, math.sqrt(1.51)), "lists: item weights": (0.3, 1.0)},
+    ),
 ]  # fmt: skip
 
 
@@ -276,4 +312,36 @@ def test_each_release_gets_its_part_and_has_the_sensitivity_of_its_clip(model, w
     assert [release.label for release in plan.releases] == list(wanted)
     for release, (part, sensitivity) in zip(plan.releases, wanted.values()):
         assert release.mu**2 / budget.mu**2 == pytest.approx(part / whole), release.label
+        assert release.sensitivity == pytest.approx(sensitivity), release.label
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        (
+            PrivateALS(rank=3, iterations=2, factor_clip=0.2, factor_clip_decay=0.9, user_norm=0.5),
+            {"number of users": (0.01, 1.0), "item weights": (0.03, 1.0), "residual variance": (0.01, 1.0),
+             "item biases": (0.26, 0.7), "gramian": (0.02, math.sqrt(2) / 4),
+             "item sums": (0.6, 0.85 * 0.2 * 0.9)},
+        ),
+        (
+            PrivateALS(bias_rounds=0, features=False),
+            {"number of users": (0.01, 1.0), "item weights": (0.03, 1.0), "residual variance": (0.01, 1.0)},
+        ),
+        (
+            PrivateEigenRec(rank=2),
+            {"number of users": (0.01, 1.0), "item weights": (0.09, 1.0),
+             "item sums, or the item matrix": (0.9, 1.0)},
+        ),
+        (PrivateEigenRec(rank=0), {"number of users": (0.1, 1.0), "item weights": (0.9, 1.0)}),
+    ],
+    ids=["als", "als, weights alone", "eigenrec", "eigenrec, weights alone"],
+)  # fmt: skip
+def test_each_release_of_a_week_gets_its_part(model, wanted) -> None:
+    """Of the part of mu squared that the week may spend."""
+    budget = Budget(2.0, 1e-6)
+    plan, whole = model.weekly_releases(budget, DOMAIN, 0.2), math.fsum(part for part, _ in wanted.values())
+    assert [release.label for release in plan.releases] == list(wanted)
+    for release, (part, sensitivity) in zip(plan.releases, wanted.values()):
+        assert release.mu**2 / budget.mu**2 == pytest.approx(0.2 * part / whole), release.label
         assert release.sensitivity == pytest.approx(sensitivity), release.label
