@@ -128,3 +128,23 @@ def test_who_publishes_what_nothing_protects_is_warned(private, reasons, capsys)
     said = capsys.readouterr().err
     assert bool(said) == (not private and len(reasons) == 2)
     assert not said or "films.hush is NOT PRIVATE (epsilon is infinite; noise was injected)" in said
+
+
+@pytest.mark.parametrize("spread_unknown", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_an_expected_error_does_not_know(spread_unknown, inside):
+    lines = show._limits(spread_unknown, inside)
+    assert len(lines) == spread_unknown + (not inside)
+    assert any("--spread" in line for line in lines) == spread_unknown
+    assert any("Nothing of this size was simulated" in line for line in lines) == (not inside)
+
+
+def test_numbers_for_people():
+    numbers = [show._count(number) for number in (None, 900, 1000, 1001, 250_000)]
+    few = "no more than 1,000"
+    assert numbers == ["more than 1,000,000", few, few, "about 1,001", "about 250,000"]
+    assert [show.short(number) for number in (None, 0.123456, 12345.6)] == ["-", "0.1235", "1.235e+04"]
+    assert show.paragraph("") == [] and show.paragraph("words") == ["", "words"]
+    folded = show.paragraph("word " * 40)
+    assert folded[0] == "" and folded[1].count("\n") == 1
+    assert max(map(len, folded[1].split("\n"))) <= 100

@@ -133,3 +133,38 @@ def test_an_accountant_that_is_used_up_says_so_before_anything_is_done(call, par
     with pytest.raises(BudgetError, match="This accountant is used up"):
         calls[call]()
     assert len(accountant.releases) == parts
+
+
+@pytest.mark.parametrize("likes_from", [None, 9.0])
+def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
+    """Three quarters up the range, where nothing else is said; never read from the ratings."""
+    domain = Domain(range(20), (0, 10))
+    settings = {} if likes_from is None else {"like_from": likes_from}
+    for name in ("both", "private-eigenrec", "ease"):
+        model = choose(name, Budget(5, 1e-6), domain, n_users=1000, settings=settings)
+        assert model.like_from == (likes_from or 7.5)
+    likes = choose("private-eigenrec", Budget(5, 1e-6), Domain(range(20), likes=True), n_users=1000)
+    assert likes.like_from is None
+
+
+@pytest.mark.parametrize("n_users", [None, 300, 3000])
+def test_the_declared_number_of_users_reaches_every_model_that_has_one(n_users):
+    """What is set by hand goes first; a model that is tuned to it does without neither."""
+    domain = Domain(range(20), (1, 5))
+    one_bit = {"mechanism": "input", "threshold": 3.5}
+    rating = Budget(5, 1e-6, unit="rating", relation="replace")
+    assert choose("one-bit", rating, domain, n_users=n_users, settings=one_bit).n_users == n_users
+    by_hand = choose("one-bit", rating, domain, n_users=n_users, settings={**one_bit, "n_users": 77})
+    assert by_hand.n_users == 77
+    if n_users is None:
+        with pytest.raises(InputError, match="tuned to the number of users"):
+            choose("private-als", Budget(5, 1e-6), domain)
+        n_users = 300
+        given = choose("private-als", Budget(5, 1e-6), domain, settings={"n_users": n_users})
+    else:
+        given = choose("private-als", Budget(5, 1e-6), domain, n_users=n_users)
+    assert (
+        given.n_users
+        == n_users
+        == choose("private-als", Budget(5, 1e-6), domain, n_users=99, settings={"n_users": n_users}).n_users
+    )
