@@ -41,7 +41,13 @@ def test_wrong_names_and_values(name, settings, says):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"start": "spectral"}, {"start": "random"}, {"rank": 4}, {"iterations": 3}, {"weight_exponent": 0.0}],
+    [
+        {"start": "spectral", "rank": 4},
+        {"start": "random"},
+        {"rank": 4},
+        {"iterations": 3},
+        {"weight_exponent": 0.0},
+    ],
 )
 def test_what_can_be_tried_with_no_number_of_users_can_be_planned_with_each(settings):
     """Killed: a start without a part of the budget where users are not many, found after 1% was charged."""
