@@ -50,7 +50,7 @@ class Told:
         self.values, self.asked = values, {}
 
     def release(self, label, bounded):
-        return self.values[LABEL].copy()
+        return self.values[label].copy()
 
     def noise_sd(self, label):
         return SD[label]
