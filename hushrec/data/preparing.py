@@ -34,7 +34,7 @@ from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.keys import check_count
 from hushrec.data.ratings import Ratings
-from hushrec.data.readers import MARKS, Columns, read_columns
+from hushrec.data.readers import MARKS, SPLIT, Columns, read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times
 from hushrec.disk import sync_folder
@@ -125,8 +125,8 @@ def _of_ratings(ratings: Ratings, domain: Domain) -> list[Columns]:
         np.repeat(np.arange(len(counts), dtype=np.int32), counts), ratings.user_values, ratings.user_texts
     )
     items = Encoded(ratings.matrix.indices, domain.item_texts, domain.item_texts)
-    marks = tuple(mark for mark in MARKS if getattr(ratings, mark))
-    return [Columns(users, items, ratings.matrix.data.copy(), ratings.times, marks)]
+    marks = (mark for mark in MARKS if getattr(ratings, mark))
+    return [Columns(users, items, ratings.matrix.data.copy(), ratings.times, (*marks, *ratings.splits))]
 
 
 def _rows_of(file: File, kind: str) -> int:
@@ -361,6 +361,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
         ids=kinds.pop() if len(kinds) == 1 else "large_string",
         times="times" in marks,  # whether or not anybody has a row
         **{mark: mark in marks for mark in MARKS},
+        splits=sorted(mark for mark in marks if mark.startswith(SPLIT)),
     )
     (folder / _LOCK).unlink()
     _write(folder / store.MANIFEST, store.manifest_bytes(manifest))

@@ -372,7 +372,7 @@ class Ratings:
     def aligned_to(self, other: Ratings) -> Ratings:
         """This object's ratings of the other's users, row by row; empty for users who have none here."""
         users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
-        return _marked(self._at(places(other.user_texts, self.user_texts), users), self, other)
+        return marked(self._at(places(other.user_texts, self.user_texts), users), self, other)
 
     def where(self, mask: np.ndarray, *, drop_empty: bool = True, keyed: bool = False) -> Ratings:
         """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
@@ -407,7 +407,7 @@ class Ratings:
         items = np.concatenate([each.matrix.indices for each in sources])
         ratings = np.concatenate([each.matrix.data for each in sources])
         times = join_times([each.times for each in sources], [each.n_ratings for each in sources])
-        return _marked(
+        return marked(
             Ratings(self.domain, *build(self.domain, join_ids(users), items, ratings, times)), *sources
         )
 
@@ -438,7 +438,7 @@ class Ratings:
         )
 
 
-def _marked(ratings: Ratings, *sources: Ratings) -> Ratings:
+def marked(ratings: Ratings, *sources: Ratings | Store) -> Ratings:
     """Ratings with every mark of those that they were made of."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in readers.MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)

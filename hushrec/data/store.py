@@ -26,7 +26,7 @@ from hushrec.data.catalogue import pack, unpack
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.keys import text_hashes
-from hushrec.data.ratings import Ratings
+from hushrec.data.ratings import Ratings, marked
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
 
@@ -50,7 +50,7 @@ def is_store(path: Any) -> bool:
 class Store:
     """The ratings of all users, on disk; made by `Ratings.prepare` or ``hushrec prepare``.
 
-    Everything but ``domain`` and the two marks is private, as of `Ratings`.
+    Everything but ``domain`` and the three marks is private, as of `Ratings`.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ class Store:
         Public.
     n_users, n_ratings : int
     by_position, hand_picked : bool
+    splits : tuple of str
         As of `Ratings`.
 
     Raises
@@ -99,6 +100,7 @@ class Store:
         self.n_ratings: int = sum(each["ratings"] for each in self._manifest["partitions"])
         self.by_position: bool = self._manifest["by_position"]
         self.hand_picked: bool = self._manifest["hand_picked"]
+        self.splits: tuple[str, ...] = tuple(self._manifest.get("splits", ()))  # none in older stores
 
     def __repr__(self) -> str:
         return f"Store(private rows over {self.domain!r})"
@@ -172,8 +174,7 @@ class Partition:
         rows = mapped.rows(number, self.store.domain.n_items, self.store._manifest["ids"])  # noqa: SLF001
         if rows.times is None and self.store._manifest["times"]:  # noqa: SLF001
             rows = rows._replace(times=np.full(rows.matrix.nnz, NO_TIME))
-        rows = rows._replace(by_position=self.store.by_position, hand_picked=self.store.hand_picked)
-        return Ratings(self.store.domain, *rows)
+        return marked(Ratings(self.store.domain, *rows), self.store)
 
     def ratings(self) -> Ratings:
         """All its rows in memory."""
@@ -197,15 +198,14 @@ def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
         running_total(counts),
         domain.n_items,
     )
-    return Ratings(
+    rows = Ratings(
         domain,
         matrix,
         pa.concat_arrays([part.user_column for part in parts]),
         pa.concat_arrays([part.user_texts for part in parts]),
         join_times([part.times for part in parts], [part.n_ratings for part in parts]),
-        any(part.hand_picked for part in parts),
-        any(part.by_position for part in parts),
     )
+    return marked(rows, *parts)
 
 
 # ---------------------------------------------------------------------- the manifest

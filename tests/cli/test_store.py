@@ -79,6 +79,10 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
     ]
     assert run("compare", stored, *line).exit_code == 0
     assert run("split", stored, "--test-share", "0.2", "--out-dir", "parts").exit_code == 0
+    part = ["prepare", "parts/train.parquet", *files.domain, "--out", "part.store"]
+    assert run(*part).exit_code == 0
+    refused = run("compare", "part.store", *line, "--force")
+    assert refused.exit_code == 2 and "seed 0" in refused.stderr and "--seed 1" in refused.stderr
 
 
 @pytest.mark.parametrize(

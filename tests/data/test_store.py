@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyarrow import fs as pa_fs
 
-from hushrec import Domain, InputError, Ratings, Store
+from hushrec import Domain, InputError, Ratings, Store, split_ratings
 from hushrec.data import files, preparing, store, textfiles
 from hushrec.data.times import NO_TIME
 from tests.data.hostile_cells import LINES
@@ -550,6 +550,28 @@ def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
         assert parts.hand_picked == rows.hand_picked
         parts = store.joined(DOMAIN, [replace(several[0](), by_position=False), several[1]()])
         assert parts.by_position == rows.by_position
+
+
+def test_what_was_prepared_of_a_part_knows_which_seed_chose_it(tmp_path) -> None:
+    """Killed: a store of a training part that the same seed splits again, whose test part is then empty."""
+    part = split_ratings(Ratings.from_any(table(), DOMAIN), (0.8, 0.2), seed=3)[0]
+    pq.write_table(part.to_arrow(), tmp_path / "part.parquet")
+    for source in (part, str(tmp_path / "part.parquet")):
+        made = Ratings.prepare(source, tmp_path / "s", DOMAIN, partitions=3, force=True)
+        assert made.splits == part.splits == ("split:ratings:3",)
+        whole = Ratings.from_any(made, DOMAIN)
+        for found in (whole, made.blocks()[0](), made.partitions()[1].ratings()):
+            with pytest.raises(InputError, match=r"a part that seed 3 chose.*pass seed=4\."):
+                split_ratings(found, (0.8, 0.2), seed=3)
+        assert split_ratings(whole, (0.8, 0.2), seed=4)[1].n_ratings
+
+
+def test_an_older_manifest_without_splits_is_read(tmp_path) -> None:
+    path = Ratings.prepare(table(), tmp_path / "s", DOMAIN).path / store.MANIFEST
+    manifest = json.loads(path.read_bytes())
+    assert manifest.pop("splits") == []
+    path.write_bytes(store.manifest_bytes({k: v for k, v in manifest.items() if k != "checksum"}))
+    assert Store(tmp_path / "s").ratings().splits == ()
 
 
 def test_preparing_again_gives_the_same_octets(tmp_path) -> None:
