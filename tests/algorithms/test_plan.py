@@ -201,7 +201,12 @@ def test_a_release_without_a_share_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize(
     "estimator",
-    [ALS(rank=2), EASE(), FrankWolfe(nuclear_norm=5.0), ProjectedGradient(nuclear_norm=5.0, iterations=2)],
+    [
+        ALS(rank=2, regularization=5.0, iterations=1),
+        EASE(),
+        FrankWolfe(nuclear_norm=5.0),
+        ProjectedGradient(nuclear_norm=5.0, iterations=2),
+    ],
     ids=lambda each: each.name,
 )
 def test_an_exact_model_goes_through_the_gate_as_one(estimator) -> None:
