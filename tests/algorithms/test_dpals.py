@@ -122,3 +122,21 @@ def test_weights_of_cells_are_powers_of_two_near_that_of_the_released_ones(expon
         assert set(np.frexp(relative)[0]) == {0.5} and len(set(relative)) > 1
     if not released:
         assert relative.tolist() == [1.0] * 40
+
+
+@pytest.mark.parametrize("sampling", ["tail", "uniform", "weights"])
+def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
+    """At most k of a user's, but where cells are weighted; from the tail the k rarest ones."""
+    ratings, rng = realistic(80, 20, 700, seed=5), np.random.default_rng(3)
+    frequent, weights = rng.random(20) < 0.6, rng.permutation(20) + 1.0
+    users = DPALS(sampling=sampling, item_fraction=0.6, max_ratings_per_user=3).users(ratings)
+    users.sample(1)
+    users.choose(frequent, weights, 1)
+    kept, dense = users._rows.matrix.toarray() != 0, ratings.matrix.toarray() != 0
+    assert kept.shape == dense.shape and not kept[:, ~frequent].any() and not (kept & ~dense).any()
+    most = 20 if sampling == "weights" else 3
+    assert (kept.sum(axis=1) == np.minimum((dense & frequent).sum(axis=1), most)).all()
+    if sampling == "tail":
+        for mine, hers in zip(kept, dense & frequent):
+            rarest = sorted(np.flatnonzero(hers), key=lambda item: weights[item])[:3]
+            assert np.flatnonzero(mine).tolist() == sorted(rarest)

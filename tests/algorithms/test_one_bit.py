@@ -505,3 +505,14 @@ def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
     assert found._take() == pytest.approx(np.minimum(np.maximum(expected, -0.6), 0.6))
     assert (np.abs(found._take()) == 0.6).any() and (np.abs(found._take()) < 0.6).any()
     assert found.unit == "rating" and found.norm == ("l2" if name.endswith("gaussian") else "l1")
+
+
+def test_entries_of_a_published_optimum_are_within_the_declared_bound():
+    """Killed: factors whose product passes it, behind a sensitivity that follows from it."""
+    fit = OneBitCompletion(
+        mechanism="output-published", entry_epsilon=1.0, n_users=6, acknowledge_cost=True, rank=2,
+        solver="factored", bound=0.2, nuclear_norm=50.0, threshold=3.5,
+    )  # fmt: skip
+    found = fit.users(rated(np.arange(20) % 2 == 0)).optimum(0)
+    assert np.abs(found._take()).max() == 0.2 and found._take().shape == (6, 5)
+    assert found.sensitivity("replace") == pytest.approx(2 * 0.2 * 30) and found.norm == "l1"
