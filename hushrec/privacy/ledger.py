@@ -21,7 +21,7 @@ from hushrec.privacy import schema
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
-from hushrec.privacy.ledger_file import Charge, Dataset
+from hushrec.privacy.ledger_file import OF_A_WEEK, RESUMED, Charge, Dataset
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.season_book import SeasonBook
@@ -258,7 +258,7 @@ class Ledger(SeasonBook):
         -------
         Hash of the charge.
         """
-        with self._transaction("IMMEDIATE") as connection:
+        with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as connection:
             begun = "SELECT 1 FROM charges WHERE dataset = ? AND run = ?"
             if connection.execute(begun, (dataset, run)).fetchone():
                 failure = 0.0

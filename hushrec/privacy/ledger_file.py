@@ -16,6 +16,13 @@ from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon
 from hushrec.privacy.release import Release
 
+RESUMED = "A training that had begun goes on with --resume."
+#: Of a failure in a week of a season, which keeps no journal.
+OF_A_WEEK = (
+    "A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
+    " season."
+)
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -163,9 +170,9 @@ class LedgerFile(Single):
         self._verified = head
 
     @contextmanager
-    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[sqlite3.Connection]:
         """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
-        with self._errors():
+        with self._errors(then):
             connection = self._connect()
             try:
                 connection.execute(f"BEGIN {kind}")
@@ -241,8 +248,8 @@ class LedgerFile(Single):
             draft.unlink(missing_ok=True)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn every failure of the file into a LedgerError with one sentence."""
+    def _errors(self, then: str = RESUMED) -> Iterator[None]:
+        """Turn every failure of the file into a LedgerError that says what to do then."""
         try:
             yield
         except HushrecError:
@@ -251,5 +258,5 @@ class LedgerFile(Single):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LedgerError(
                 f"The ledger {self.path} could not be used ({reason}), so nothing more was released; check "
-                "the file and its folder. A training that had begun goes on with --resume."
+                f"the file and its folder. {then}"
             ) from error

@@ -9,7 +9,7 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost
-from hushrec.privacy.ledger_file import Charge, Dataset, LedgerFile
+from hushrec.privacy.ledger_file import OF_A_WEEK, Charge, Dataset, LedgerFile
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
@@ -101,7 +101,7 @@ class SeasonBook(LedgerFile):
         made : int
             Releases of the week that whoever asks has made already: others must not have made any.
         """
-        with self._transaction("DEFERRED") as connection:
+        with self._transaction("DEFERRED", OF_A_WEEK) as connection:
             self._check(connection, week.dataset, tuple(releases))
             self._check_week(connection, week, tuple(releases), after, made)
 

@@ -28,6 +28,7 @@ from hushrec.privacy import (
     Week,
     counted,
     epsilon_of,
+    schema,
 )
 from hushrec.privacy.season import LEAVING, epsilon_together
 from hushrec.privacy.testing import SeededNoise
@@ -212,6 +213,22 @@ def test_a_charge_of_the_same_week_with_another_hash_is_not_this_models(ledger):
     with pytest.raises(InputError, match="is not in the ledger"):
         SeasonAccountant(SEASON, changed, ledger=ledger).check(_plan(SEASON))
     SeasonAccountant(SEASON, first, ledger=ledger).check(_plan(SEASON))
+
+
+def test_a_week_whose_disk_fills_is_not_told_to_resume(ledger, monkeypatch):
+    """Killed: --resume, which a season refuses, as the way on after a full disk."""
+    accountant = SeasonAccountant(SEASON, week(ledger), ledger=ledger)
+    spend(accountant, 0.5, "half")
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    for failing, ask in (("append", spend), ("chained", lambda a: a.check(Plan(BUDGET, ())))):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, failing, full)
+            with pytest.raises(LedgerError, match=r"nothing more was released.*--skip-week") as caught:
+                ask(accountant)
+        assert "--resume" not in str(caught.value)
 
 
 def test_models_of_another_season_or_data_set_are_refused(ledger):
