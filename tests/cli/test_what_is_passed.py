@@ -238,3 +238,48 @@ def test_predict(files, run):
         (wanted,) = model.predict(history, [item])
         assert row["prediction"] == pytest.approx(float(wanted))
         assert row["note"] == ("" if who == user else NEWCOMER)
+
+
+@pytest.mark.parametrize("implicit", [True, False])
+def test_prepare(implicit, call, files):
+    line = ["prepare", files.train, files.test, "--out", "s", "--catalogue", files.catalogue]
+    line += ["--max-ratings-per-user", "7", "--columns", "user=uid,item=film", "--format", "csv"]
+    line += ["--partitions", "3", "--times", "--force"]
+    line += ["--implicit"] if implicit else ["--rating-range", "1", "5"]
+    seen = call(Ratings, "prepare", *line)
+    paths, out, domain = seen.args
+    wanted = {"likes": True} if implicit else {"rating_range": (1, 5)}
+    assert (list(paths), str(out)) == ([files.train, files.test], "s")
+    assert domain.fingerprint == Domain(files.items, max_ratings_per_user=7, **wanted).fingerprint
+    assert seen.given == {
+        "partitions": 3,
+        "force": True,
+        "progress": False,
+        "columns": {"time": True, "user": "uid", "item": "film"},
+        "format": "csv",
+        "implicit": implicit,
+    }
+    plain = call(Ratings, "prepare", "prepare", files.train, "--out", "s", *files.domain)
+    assert plain.given == {
+        "partitions": None,
+        "force": False,
+        "progress": False,
+        "columns": None,
+        "format": None,
+        "implicit": False,
+    }
+
+
+def test_a_budget_in_the_ledger_is_the_one_that_was_declared(run):
+    line = ["ledger", "open", "--dataset", "shop", "--epsilon", "5", "--delta", "1e-6"]
+    assert run(*line, "--failure", "1e-7", "--relation", "replace").exit_code == 0
+    budget = Budget(5, 1e-6, relation="replace", failure=1e-7)
+    book = hushrec.Ledger(run.ledger)
+    Accountant(budget, ledger=book, dataset="shop").part()
+    with pytest.raises(InputError, match="dataset|data set"):
+        book.summary("default")
+    assert book.summary("shop").charges == 0
+    found = json.loads(run("ledger", "show", "--dataset", "shop", "--json").stdout)
+    assert (found["charges"], found["delta"], found["history"]) == (0, 1e-6, [])
+    told = run("ledger", "open", "--dataset", "other", "--epsilon", "2", "--delta", "1e-5").stdout
+    assert f'Data set "other" has the budget {Budget(2, 1e-5)}.' in told and str(run.ledger) in told
