@@ -21,6 +21,7 @@ from hushrec.data import (
     split_ratings,
     strong_generalization,
 )
+from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
 
 CATALOGUE = Domain([str(number) for number in range(1, 9)], rating_range=(1, 5))
@@ -712,3 +713,14 @@ def test_ids_of_a_typed_column_keep_their_type(kind):
         found = Ratings.from_any(source, CATALOGUE)
         assert pa.types.is_integer(found.user_column.type) == (kind != pl.String)
         assert found.users.tolist() == cells[:2] and found.user_texts.to_pylist() == ["3", "7"]
+
+
+ZEROS = [0, -0.0, "0.0", "-0.0", "0", decimal.Decimal("-0.00"), decimal.Decimal("0E+3")]
+
+
+@pytest.mark.parametrize("zero", ZEROS)
+def test_every_zero_is_one_id(zero):
+    assert canonical_text(zero) == "0"
+    assert (
+        canonical_text(decimal.Decimal("-0.5")) == "-0.5" and canonical_text(decimal.Decimal("10.0")) == "10"
+    )

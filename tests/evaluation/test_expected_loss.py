@@ -127,7 +127,11 @@ def test_a_budget_of_single_ratings_is_refused() -> None:
 
 def test_without_privacy_it_costs_nothing() -> None:
     found = expected_loss(Budget(math.inf, 1e-6), 6000, 3000)
-    assert (found.cost.value, found.cost.low) == (0.0, 0.0) and found.kept.value == 1.0 and found.inside
+    assert (
+        (found.cost.value, found.cost.low, found.cost.high) == (0.0, 0.0, 0.0)
+        and found.kept.value == 1.0
+        and found.inside
+    )
     assert found.private_als.value == found.non_private.value < found.user_mean.value
     private = expected_loss(Budget(1, 1e-6), 6000, 3000)
     assert private.cost.value > 0 and private.non_private == found.non_private

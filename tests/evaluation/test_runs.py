@@ -1,19 +1,21 @@
 """Choosing and training a model by name."""
 
+import importlib
 import math
 
 import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
-from hushrec.data import Domain, realistic
-from hushrec.errors import BudgetError, InputError
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
+from tests.cli.test_store import change_one_rating
 
 BUDGET = Budget(2.0, 1e-6)
 
@@ -174,3 +176,37 @@ def test_the_declared_number_of_users_reaches_every_model_that_has_one(n_users):
         == n_users
         == choose("private-als", Budget(5, 1e-6), domain, n_users=99, settings={"n_users": n_users}).n_users
     )
+
+
+@pytest.mark.parametrize("found", [True, False])
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_run_that_found_nobody_stops_only_where_it_is_told_to(found, stops, monkeypatch):
+    """And then nothing but the number of users is charged, and nothing is kept."""
+    runs, asked, kept = importlib.import_module("hushrec.evaluation.runs"), [], []
+    monkeypatch.setattr(runs, "told_from_nobody", lambda *given: asked.append(given) or found)
+    accountant = Accountant(Budget(5, 1e-6))
+    rows = realistic(60, 20, 600, seed=0)
+    given = {"settings": {"rank": 2, "iterations": 1}, "stop_at_nobody": stops, "keep": kept.append}
+    if found or not stops:
+        model = runs.train("private-als", rows, accountant, **given)
+        assert kept == [model] and len(accountant.releases) > 1
+        assert accountant.budget.mu * (1 - 1e-9) < accountant.spent_mu <= accountant.budget.mu * (1 + 1e-12)
+    else:
+        with pytest.raises(HushrecError, match="cannot be told from 0") as refused:
+            runs.train("private-als", rows, accountant, **given)
+        assert f"{asked[0][0]:,}, cannot" in str(refused.value)
+        assert kept == [] and [release.label for release in accountant.releases] == ["number of users"]
+    ((number, noise_sd),) = asked
+    assert isinstance(number, int) and noise_sd == accountant.releases[0].noise_sd > 0
+
+
+@pytest.mark.parametrize("name", ["private-als", "private-projected-gradient"])
+def test_a_changed_store_or_an_idle_engine_is_refused_before_the_number_of_users_is_asked(name, tmp_path):
+    rows = realistic(60, 20, 600, seed=0)
+    store = Ratings.prepare(rows, tmp_path / "s", rows.domain, partitions=2)
+    change_one_rating(str(store.partitions()[1].path))
+    for source, engine, words in ((rows, object(), "An engine works"), (store, None, "part-00001.arrow")):
+        accountant = Accountant(Budget(5, 1e-6))
+        with pytest.raises(InputError, match=words):
+            train(name, source, accountant, engine=engine)
+        assert accountant.releases == ()
