@@ -220,3 +220,27 @@ class TestASplitOfAPart:
         part = split_ratings(some_ratings(), (0.8, 0.2), seed=3)[0]
         assert strong_generalization(part, 0.2, seed=3).target.n_ratings
         assert leave_k_out(leave_k_out(part, 1, seed=3)[0], 1, seed=3)[1].n_ratings
+
+
+def test_a_part_of_a_part_knows_both_and_is_split_by_neither_again():
+    once = split_ratings(some_ratings(), (0.5, 0.5), seed=1)[0]
+    twice = split_ratings(once, (0.5, 0.5), seed=2)[0]
+    assert len(twice.splits) == 2 and twice.splits[:1] == once.splits
+    users = strong_generalization(twice, 0.3, seed=1).train
+    assert users.splits[:2] == twice.splits and len(users.splits) == 3
+    for part, seeds in ((once, (1,)), (twice, (1, 2)), (users, (1, 2))):
+        for seed in seeds:
+            with pytest.raises(InputError, match="same hashes again"):
+                split_ratings(part, (0.5, 0.5), seed=seed)
+
+
+def test_marks_of_several_files_are_those_of_all(tmp_path):
+    """Also in a store that is prepared of them."""
+    plain = some_ratings()
+    picked = plain.where(np.arange(plain.n_ratings) % 2 == 0)
+    for number, part in enumerate((plain, picked)):
+        pq.write_table(part.to_arrow(), tmp_path / f"{number}.parquet")
+    for name, marked in (("0.parquet", False), ("1.parquet", True), ("*.parquet", True)):
+        assert Ratings.read(str(tmp_path / name), plain.domain).hand_picked == marked
+        store = Ratings.prepare(str(tmp_path / name), tmp_path / "s", plain.domain, partitions=2, force=True)
+        assert store.hand_picked == marked and store.ratings().hand_picked == marked

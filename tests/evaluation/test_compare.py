@@ -400,3 +400,29 @@ def test_folds_are_five_and_private_ratings_have_none(parts, monkeypatch):
     assert cells[10:] == [(model, fold, 0) for model in ("popular", "als") for fold in range(5)]
     with pytest.raises(InputError, match="public ratings"):
         compare_module.cross_validate(parts[0], ["both"], [1.0], delta=1e-5, data_is_public=False)
+
+
+def test_what_is_asked_of_the_ledger_is_the_whole_of_every_run(parts, tmp_path):
+    """A budget that holds all runs but a tenth of one is not begun; one that holds them all is used up."""
+    epsilons = [1, 2]
+    mus = [Budget(epsilon, 1e-6).mu for epsilon in epsilons for _ in ("item-bias", "global-mean")]
+    together = math.sqrt(sum(mu**2 for mu in mus))
+    for share, fits in ((0.98, False), (1.02, True)):
+        ledger, low, high = Ledger(tmp_path / f"{share}.sqlite"), 0.0, 50.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if Budget(middle, 1e-6).mu < share * together else (low, middle)
+        ledger.open_dataset("default", Budget(high, 1e-6))
+        if fits:
+            assert len(compare(*parts, ["item-bias"], epsilons, delta=1e-6, ledger=ledger).rows) == 4
+        else:
+            with pytest.raises(BudgetError):
+                compare(*parts, ["item-bias"], epsilons, delta=1e-6, ledger=ledger)
+            assert ledger.summary("default").charges == 0
+
+
+def test_a_run_without_privacy_is_made_once(parts):
+    given = {"delta": 1e-6, "settings": ALS, "draws": 2, "data_is_public": True}
+    found = compare(*parts, ["item-bias"], [5], **given)
+    cells = [(row["model"], row["draw"]) for row in found.rows]
+    assert cells == [("item-bias", 0), ("item-bias", 1), ("global-mean", 0), ("global-mean", 1), ("als", 0)]
