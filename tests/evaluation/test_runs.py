@@ -59,6 +59,15 @@ def test_what_can_be_tried_with_no_number_of_users_can_be_planned_with_each(sett
         choose("private-als", budget, domain, n_users=int(n_users), settings=settings).plan(budget, domain)
 
 
+def test_what_many_users_could_not_be_planned_with_is_refused_before_they_are_counted():
+    """One user has no factors to start, many have: their number is not released first."""
+    accountant = Accountant(Budget(20.0, 1e-6))
+    with pytest.raises(InputError, match="'start' gets no part of the budget"):
+        settings = {"start": "spectral", "rank": 4, "start_share": 0.0}
+        train("private-als", realistic(300, 9, 1500, seed=1), accountant, settings=settings)
+    assert accountant.releases == ()
+
+
 def test_models_that_are_tuned_to_the_number_of_users_need_it():
     assert needs_user_count("private-als") and needs_user_count("one-bit-user")
     assert (
