@@ -14,8 +14,6 @@ from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import SPLIT, read_columns
 from hushrec.errors import InputError
 
-_WORD_BITS = 63  # an entry's user, item and position fit in one integer, or are sorted the longer way
-
 
 class Rows(NamedTuple):
     """The fields of `Ratings` after its domain, in their order."""
@@ -132,45 +130,41 @@ def _sorted_unique(
     if not usable.all():
         users, items, values, times = users[usable], items[usable], values[usable], _at(times, usable)
     del usable
-    cell = users.astype(np.int64)
-    cell *= n_items
-    cell += items
-    del users, items
-    cell, values, times = _sorted_by_cell(cell, values, times, n_users * n_items)
-    ends = np.append(cell[1:] != cell[:-1], True)[: len(cell)]
+    if not _sorted_already(users, items):
+        if times is not None:
+            times = _by_cell(users, items, times, n_users, n_items).data
+        found = _by_cell(users, items, values, n_users, n_items)
+        counts, items, values = np.diff(found.indptr), found.indices.astype(np.int32, copy=False), found.data
+        del found
+    else:
+        counts = np.bincount(users, minlength=n_users)
+    del users
+    ends = np.append(items[1:] != items[:-1], True)[: len(items)]
+    ends[np.cumsum(counts)[counts > 0] - 1] = True
     if not ends.all():
         kept = ends if times is None else _latest(times, ends)
-        cell, values, times = cell[kept], values[kept], _at(times, kept)
-    columns = np.empty(len(cell), dtype=np.int32)
-    counts = np.zeros(n_users, dtype=np.int64)
-    for part in slices(len(cell)):
-        rows, columns[part] = np.divmod(cell[part], n_items)
-        counts[rows[0] : rows[-1] + 1] += np.bincount(rows - rows[0])
-    return _Entries(columns, values, times, counts)
+        counts = np.diff(running_total(ends)[running_total(counts)])
+        items, values, times = items[kept], values[kept], _at(times, kept)
+    return _Entries(items, values, times, counts)
 
 
-def _sorted_by_cell(
-    cell: np.ndarray, values: np.ndarray, times: np.ndarray | None, n_cells: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """By cell, in the order of the input within one; the cells may be overwritten."""
-    n_entries = len(cell)
-    bits = n_entries.bit_length()
-    if max(1, n_cells).bit_length() + bits > _WORD_BITS:
-        order = np.argsort(cell, kind="stable")
-        return cell[order], values[order], _at(times, order)
-    cell <<= bits  # (user, item, position) in one integer
-    for part in slices(n_entries):
-        cell[part] |= np.arange(part.start, part.stop)
-    cell.sort()
-    ordered = np.empty_like(values)
-    ordered_times = None if times is None else np.empty_like(times)
-    for part in slices(n_entries):
-        position = cell[part] & ((1 << bits) - 1)
-        ordered[part] = values[position]
-        if times is not None and ordered_times is not None:
-            ordered_times[part] = times[position]
-    cell >>= bits
-    return cell, ordered, ordered_times
+def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
+    """Whether users follow one another, and the items of each in the order of the catalogue."""
+    for part in slices(len(users) - 1):
+        one, next_one = slice(part.start, part.stop), slice(part.start + 1, part.stop + 1)
+        same = users[one] == users[next_one]
+        if not ((users[one] < users[next_one]) | (same & (items[one] <= items[next_one]))).all():
+            return False
+    return True
+
+
+def _by_cell(
+    users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int
+) -> sp.csc_array:
+    """Values in the order of users, their items, and the input: two conversions of SciPy, which count."""
+    cells = sp.coo_array((values, (items, users)), shape=(n_items, n_users))
+    cells.has_canonical_format = True  # else those of one cell would be added up
+    return cells.tocsr().tocsc()
 
 
 def _latest(times: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from hushrec.data.keys import hash_of_words, text_hashes
 _CANONICAL = r"^(0|-?[1-9][0-9]{0,17})$"  # of those that fit int64 whatever their digits are
 _DENSE = 1 << 24  # numbers that have a table of their own
 _DIGITS = np.uint64(10**8)  # of one word, eight octets
+_TOGETHER = 1 << 15  # that are hashed at a time, in a near cache
 _LARGEST = np.uint64(10**16)  # numbers below have two words at most
 
 #: The four digits of each number below 10^4 as octets, the first one lowest.
@@ -81,11 +82,9 @@ def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
     if numbers.dtype.itemsize == 8:
         small &= numbers < numbers.dtype.type(_LARGEST)
     hashes = np.empty(len(numbers), np.uint64)
-    everything = bool(small.all())
-    found = _hashes_of_small((numbers if everything else numbers[small]).astype(np.uint64))
-    if everything:
-        return numbers, found
-    hashes[small] = found
+    for start in range(0, len(numbers), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        hashes[part] = _hashes_of_small(np.where(small[part], numbers[part], 0).astype(np.uint64))
     hashes[~small] = text_hashes(pa.array(numbers[~small]).cast(pa.large_string()))
     return numbers, hashes
 

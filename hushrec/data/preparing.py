@@ -163,21 +163,24 @@ def _deal_out(
                 held.setdefault(number, []).append(piece)
             rows += len(chunk.ratings)
             if rows >= _HELD_ROWS:
-                rows = _spill_all(folder, held)
+                rows = _spill_all(pool, folder, held)
             marks |= {*chunk.marks, *(["times"] if chunk.times is not None else [])}
             advance(len(chunk.ratings))
-    _spill_all(folder, held)
+        _spill_all(pool, folder, held)
     return marks
 
 
-def _spill_all(folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
+def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
     """Append what is held to its partitions' files, those of one type at once; 0 rows are left."""
-    for number, pieces in held.items():
+
+    def spill(number: int) -> None:
         with (folder / _spill(number)).open("ab") as file:
-            for schema, group in groupby(pieces, attrgetter("schema")):
+            for schema, group in groupby(held[number], attrgetter("schema")):
                 table = pa.Table.from_batches(list(group)).combine_chunks()
                 with pa.ipc.new_stream(file, schema) as out:
                     out.write_table(table)
+
+    list(pool.map(spill, held))
     held.clear()
     return 0
 

@@ -258,15 +258,16 @@ def test_against_a_dictionary(table):
 
 
 @pytest.mark.parametrize("block", [1 << 20, 1000])
-@pytest.mark.parametrize("n_items", [50, 1 << 30])
-def test_many_rows_against_a_dictionary(n_items, block, monkeypatch):
+@pytest.mark.parametrize("order", ["any", "users", "users and items"])
+def test_many_rows_against_a_dictionary(order, block, monkeypatch):
     slices = building.slices
     monkeypatch.setattr(building, "slices", lambda length: slices(length, block))
-    if n_items > 50:  # the general sort, which large catalogues of large data need
-        monkeypatch.setattr("hushrec.data.building._WORD_BITS", 0)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 20_000), rng.integers(0, 55, 20_000)
     values = rng.choice([0.5, 1.0, 2.0, 5.0, 6.0, math.nan], 20_000)
+    if order != "any":  # rows of a pair follow one another where both are sorted
+        users = np.sort(users)
+        items = items if order == "users" else items[np.lexsort((items, users))]
     domain = Domain(range(50), rating_range=(1, 5))
     rows = zip(map(str, users), map(str, items), values, strict=True)
     expected = build(rows, [str(item) for item in range(50)], 1, 5)
@@ -675,16 +676,19 @@ def test_a_rating_without_a_time_has_none_in_a_table():
     assert table.column("time").to_pylist() == [7, None, -3] and table.column("time").null_count == 1
 
 
-@pytest.mark.parametrize("n_cells", [40, (1 << 60) - 1, (1 << 61) - 1, 1 << 62])
+@pytest.mark.parametrize("n_items", [3, 100_000])
 @pytest.mark.parametrize("timed", [False, True])
-def test_cells_are_sorted_however_many_there_are(n_cells, timed):
-    """Cell, place and sign have 64 bits together, or are sorted the longer way; equal cells stay in order."""
-    cells = [n_cells - 1, 0, n_cells - 1, n_cells // 2, 0, n_cells - 2]
-    times = np.arange(6) * 10 if timed else None
-    found = building._sorted_by_cell(np.array(cells), np.arange(6, dtype=np.float32), times, n_cells)
-    order = sorted(range(6), key=lambda place: cells[place])
-    assert found[0].tolist() == sorted(cells) and found[1].tolist() == order
-    assert found[2] is None if times is None else found[2].tolist() == [10 * place for place in order]
+def test_rows_are_sorted_however_many_items_there_are(n_items, timed):
+    """By user, by item, then as they came; of one pair the last stays."""
+    users, items = (
+        np.array([1, 0, 1, 0, 1], np.int32),
+        np.array([n_items - 1, 1, 0, 1, n_items - 1], np.int32),
+    )
+    values, times = np.arange(5, dtype=np.float32), np.arange(5) * 10
+    found = building._sorted_unique(users, items, values, times if timed else None, 3, n_items)
+    assert found.items.tolist() == [1, 0, n_items - 1] and found.items.dtype == np.int32
+    assert found.values.tolist() == [3, 2, 4] and found.counts.tolist() == [1, 2, 0]
+    assert found.times is None if not timed else found.times.tolist() == [30, 20, 40]
 
 
 def test_the_last_of_many_ratings_of_one_user_counts():
