@@ -29,6 +29,10 @@ _LEAST_RATIO = 0.1
 _FEWEST = 2.0, 6.0
 #: A round counts beside others where its sum of lengths is so many times its noise: below, it tells nothing.
 _CLEAR = 3.0
+#: Long histories are flatter than popularity: exp(-this) of them leave out an item of largest weight. The
+#: power of the odds of a squared cosine with the difference (.7 to .9 on generated likes without taste, below
+#: .3 where users of MovieLens-100K have few directions), and what is added to what is beyond doubt.
+_LONG, _FLAT_POWER, _MOST_NOISE = 3.0, 4, 0.03
 #: Released item weights are not taken for smaller than this, nor than their noise.
 SMALLEST_WEIGHT = 1e-2
 
@@ -88,6 +92,8 @@ class Taste(NamedTuple):
         Their singular values.
     gains, certain : ndarrays of shape (rank,)
         From 0 to 1: what a direction counts in the scores, and what of it is beyond doubt.
+    flat : float
+        What beyond doubt is a direction that tells long histories from short ones, and no taste; 0 to rank.
     measured : Sums
         What it was read off.
     """
@@ -96,6 +102,7 @@ class Taste(NamedTuple):
     values: Array
     gains: Array
     certain: Array
+    flat: float
     measured: Sums
 
 
@@ -119,8 +126,9 @@ class Known(NamedTuple):
     def taste(self, measured: Sums) -> Taste:
         """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
 
-        A direction is held against three things that are no taste: the noise; what items owe to themselves,
-        as a user's row meets itself; and what so many users would show by chance.
+        A direction is held against four things that are no taste: the noise; what items owe to themselves,
+        as a user's row meets itself; what so many users would show by chance; and that long histories are
+        flatter than short ones.
         """
         probe, sums, noise_sd = measured
         (height, rank), n_users = sums.shape, self.n_users
@@ -143,13 +151,37 @@ class Known(NamedTuple):
         trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
         lenient = above * beyond_chance(values / own, (1 - rich) * ratio)
         gains = trust * lenient + (1 - trust) * certain * taste
-        gains *= self.told
+        flatness = self.flatness(left, certain)
+        flat, certain = float(certain @ flatness), certain * (1 - flatness)
+        gains *= self.told * (1 - flatness)
         order = np.argsort(-certain, kind="stable")
-        return Taste(left[:, order], values[order], gains[order], certain[order], measured)
+        return Taste(left[:, order], values[order], gains[order], certain[order], flat, measured)
+
+    def flatness(self, directions: Array, certain: Array) -> Array:
+        """How sure a direction is what tells long histories from short ones, 0 to 1 each.
+
+        Whoever likes many items, and goes by popularity alone, likes most of the popular ones and more of the
+        others: a row of 1 - exp(-c p), less its part along p, for items of popularity p. Where there is taste
+        beside, long histories are of other tastes, too, and such a direction counts.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (number of learned items, rank)
+            Of norm 1, at right angles to popularity.
+        certain : ndarray of shape (rank,)
+            What of each is beyond doubt; only so much of it can lie along anything.
+        """
+        scale, first = self.scale[self.learned], self.first[self.learned]
+        row = -np.expm1(-_LONG * self.popularity[self.learned]) * scale
+        row -= first * (first @ row) / (first @ first)
+        cosine = (row @ directions) ** 2 / np.maximum(float(row @ row) * (certain + _MOST_NOISE), 1e-300)
+        cosine = np.minimum(cosine, 1.0)
+        along = cosine**_FLAT_POWER / (cosine**_FLAT_POWER + (1 - cosine) ** _FLAT_POWER)
+        return along / (1 + float(certain @ (1 - along)) ** 2)
 
 
 _NONE = np.zeros((0, 0))
-NOTHING = Taste(_NONE, np.zeros(0), np.zeros(0), np.zeros(0), Sums(_NONE, _NONE, 0.0))
+NOTHING = Taste(_NONE, np.zeros(0), np.zeros(0), np.zeros(0), 0.0, Sums(_NONE, _NONE, 0.0))
 
 
 def beyond_chance(size: Array, ratio: Array) -> Array:

@@ -365,14 +365,19 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 taste = known.taste(Sums.of_all(rounds, known.n_users) if as_one else rounds[-1])
                 probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
             if step > 1:
-                part = max(1 - known.told, self._part_of_weights(taste.certain.sum(), weights, weights_sd))
+                part = max(1 - known.told, self._part_of_weights(taste, weights, weights_sd))
         return taste, weights, weights_sd
 
     @staticmethod
-    def _part_of_weights(certain: float, noisy: Array, noise_sd: float) -> float:
-        """The part of a round that is for the item weights: where taste is doubtful, and they are too."""
-        heavy = float(np.sort(noisy)[-_LISTED:].mean())
-        part = min(1.0, _DOUBTFUL * noise_sd / max(heavy, noise_sd, 1e-100)) / (1 + (certain / _SOME) ** 2)
+    def _part_of_weights(taste: Taste, noisy: Array, noise_sd: float) -> float:
+        """The part of a round that is for the item weights: where taste is doubtful, and they are too.
+
+        Or where what stands out is no taste, so that lists go by popularity alone.
+        """
+        heavy, certain = float(np.sort(noisy)[-_LISTED:].mean()), float(taste.certain.sum())
+        doubtful = min(1.0, _DOUBTFUL * noise_sd / max(heavy, noise_sd, 1e-100))
+        none = taste.flat / (taste.flat + certain + _SOME)
+        part = max(doubtful, none) / (1 + (certain / _SOME) ** 2)
         return float(np.rint(100 * part) / 100)
 
     def _has_pairs(self, parts: ItemMatrix) -> bool:

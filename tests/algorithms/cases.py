@@ -28,6 +28,7 @@ from hushrec.algorithms import (
     item_features,
 )
 from hushrec.algorithms.item_matrix import ItemMatrix
+from hushrec.algorithms.likes_taste import Taste
 from hushrec.data import Domain, Ratings
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
@@ -100,7 +101,7 @@ class DividedEigenRec(PrivateEigenRec):
     """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
 
     @staticmethod
-    def _part_of_weights(certain: float, noisy: np.ndarray, noise_sd: float) -> float:
+    def _part_of_weights(taste: Taste, noisy: np.ndarray, noise_sd: float) -> float:
         return 0.4
 
 

@@ -9,10 +9,12 @@ import scipy.linalg
 
 from hushrec.algorithms import Popular, PrivateEigenRec, likes_taste, private_eigenrec
 from hushrec.algorithms.private_eigenrec import LikingUsers
-from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
+from hushrec.evaluation.taste import taste
 from hushrec.privacy import Accountant, Budget, signed
+from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.twins import run, small
 
 UNIT = Domain(range(25), rating_range=(0, 1))
@@ -169,11 +171,71 @@ def test_what_of_a_sample_eigenvector_is_no_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("certain", "sd", "expected"), [(0.0, 1.0, 1.0), (1e9, 1.0, 0.0), (0.0, 0.0, 0.0), (0.1, 0.1, 0.12)]
+    ("certain", "flat", "sd", "expected"),
+    [
+        (0.0, 0.0, 1.0, 1.0),
+        (1e9, 0.0, 1.0, 0.0),
+        (0.0, 0.0, 0.0, 0.0),
+        (0.1, 0.0, 0.1, 0.12),
+        (0.0, 0.3, 0.0, 0.75),  # 0.3 / (0.3 + 0.1): what stands out is no taste
+        (0.1, 0.3, 0.0, 0.3),  # 0.3 / (0.3 + 0.1 + 0.1) of it, half of which goes on looking
+        (0.0, 0.3, 1.0, 1.0),
+    ],
 )
-def test_weights_get_of_a_round_what_taste_does_not_need(certain: float, sd: float, expected: float) -> None:
+def test_weights_get_of_a_round_what_taste_does_not_need(
+    certain: float, flat: float, sd: float, expected: float
+) -> None:
     weights = np.r_[np.full(30, 2.0), np.zeros(70)]
-    assert PrivateEigenRec._part_of_weights(certain, weights, sd) == expected
+    taste = likes_taste.NOTHING._replace(certain=np.array([certain, 0.0]), flat=flat)
+    assert PrivateEigenRec._part_of_weights(taste, weights, sd) == expected
+
+
+def test_what_tells_long_histories_from_short_ones_is_no_taste() -> None:
+    """Users who draw what they like by popularity alone, some ten times as much: the slow way around."""
+    rng, n_items = np.random.default_rng(3), 200
+    popularity = 1 / np.arange(5, n_items + 5)
+    popularity /= popularity.max()
+    scale = popularity**-0.3
+    first = popularity * scale / np.linalg.norm(popularity * scale)
+    learned = np.arange(n_items) < 150
+    known = likes_taste.Known(3000.0, popularity, 0.0, learned, popularity, scale * learned, first * learned)
+    rows = []
+    for _ in range(3000):
+        length = rng.integers(5, 60)
+        liked = np.argsort(np.log(popularity) + rng.gumbel(size=n_items))[-length:]
+        row = np.zeros(n_items)
+        row[liked] = scale[liked]
+        row = (row * learned)[learned]
+        row /= np.linalg.norm(row)
+        along = first[learned] / np.linalg.norm(first[learned])
+        rows.append(row - along * (along @ row))
+    direction = np.linalg.svd(np.array(rows), full_matrices=False)[2][0]
+    other = likes_taste.apart(rng.standard_normal((150, 1)), first[learned])[:, 0]
+    directions = np.stack([direction, other / np.linalg.norm(other)], axis=1)
+    sure = known.flatness(directions, np.array([0.97, 0.0]))
+    assert sure[0] > 0.95 and sure[1] < 0.1
+    slow, beside = [], 0.9  # one direction at a time, from the definition
+    for column, certain in zip(directions.T, (0.97, beside)):
+        row = np.array([(1 - math.exp(-3 * p)) * s for p, s in zip(popularity[learned], scale[learned])])
+        row -= along * sum(along * row)
+        square = min(sum(row * column) ** 2 / sum(row * row) / (certain + 0.03), 1 - 1e-15)
+        slow.append(1 / (1 + (1 / square - 1) ** 4))
+    other = 0.97 * (1 - slow[0]) + beside * (1 - slow[1])  # taste beside makes it count again
+    found = known.flatness(directions, np.array([0.97, beside]))
+    np.testing.assert_allclose(found, np.array(slow) / (1 + other**2), rtol=1e-9)
+    assert found[0] < 0.6
+    # of a direction that is half noise only half can lie along anything
+    mixed = (directions[:, :1] + directions[:, 1:]) / math.sqrt(2)
+    assert known.flatness(mixed, np.array([0.97]))[0] < 0.6 < known.flatness(mixed, np.array([0.47]))[0]
+
+
+def test_without_taste_long_histories_teach_nothing() -> None:
+    """Likes by popularity alone, of very unequal numbers: no direction is learned."""
+    ratings = paired_likes(1000, 400, 40_000, paired=0.0, taste_spread=0.0, seed=103)
+    budget = Budget(20.0, 1e-5)
+    estimator = PrivateEigenRec.planned(budget, ratings.domain, ratings.n_users)
+    model = estimator.fit(ratings, Accountant(budget, noise=SeededNoise(1)))
+    assert taste(model, budget).directions == 0
 
 
 @pytest.mark.parametrize(("n_items", "epsilon"), [(200, 0.5), (2000, 2.0), (2000, 20.0)])
