@@ -75,7 +75,7 @@ def test_files_are_cached_by_their_digest_and_sent_whole(server, files) -> None:
     assert tag == by_digest.headers["etag"] == f'"{listed["digest"]}"'
     for given_tag in (tag, f"W/{tag}", f'"x", {tag}', "*"):
         again = server.client.get(listed["file"], headers={"If-None-Match": given_tag})
-        assert (again.status_code, again.content) == (304, b"")
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     ranged = server.client.get(listed["file"], headers={"Range": "bytes=0-9"})
     assert ranged.status_code == 200 and ranged.content == content
     other = listed["by_digest"].replace(listed["digest"], "0" * 64)
@@ -91,6 +91,12 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
         found = server.client.get(f"/{name}")
         assert found.headers["etag"] == f'"{hashlib.sha256(found.content).hexdigest()}"'
         assert found.headers["x-content-type-options"] == "nosniff"
+    # no other site is told of the visit, opens the page in itself or holds on to its window
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert page.headers["cross-origin-opener-policy"] == "same-origin"
+    for path in (Path(hushrec.__file__).parent / "web").iterdir():
+        assert server.client.get(f"/{path.name}").content == path.read_bytes()
     for path in ("/../pyproject.toml", "/%2e%2e/server/answers.py", "/web", "/index.htm", "/models/als"):
         assert server.client.get(path).status_code == 404
 
@@ -113,6 +119,8 @@ def test_without_the_page_there_is_none(files) -> None:
         ("/v1/recommend", b'{"ratings":{},"n":0}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"n":true}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"n":1e9}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":1001}', "n is an integer from 1 to 1000."),
+        ("/v1/recommend", b'{"ratings":[["a",3,4]]}', "ratings is an object"),
         ("/v1/recommend", b'{"ratings":{},"limit":3}', "no field 'limit'"),
         ("/v1/recommend", b'{"ratings":{},"model":"other"}', "no model of this name"),
         ("/v1/recommend", b'{"ratings":{"unknown":3}}', "not in the model's catalogue"),
@@ -134,6 +142,14 @@ def test_a_bad_body_has_a_clear_answer(path: str, body: bytes, words: str, serve
     assert answer.status_code in (400, 404) and answer.headers["cache-control"] == "no-store"
     sentence = answer.json()["error"]
     assert words in sentence and "\n" not in sentence
+
+
+def test_what_was_asked_is_not_said_again(server) -> None:
+    """A client's words stay out of replies, which others may keep: but for the head of a wrong field."""
+    there = server.client.get("/nowhere-at-all")
+    assert there.status_code == 404 and "nowhere" not in there.text
+    named = [server.post("/v1/similar", **{"f" * 50 + end: 1}).json() for end in ("", "needle")]
+    assert named[0] == named[1]
 
 
 def test_requests_that_are_none(server) -> None:

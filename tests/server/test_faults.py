@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
+import numpy as np
 import pytest
 
 import hushrec
@@ -26,6 +28,7 @@ from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
 from hushrec.server import process
+from hushrec.server.metrics import SIZE
 from hushrec.server.models import Models
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
@@ -131,6 +134,77 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
         assert server.models.exchanged == 1
         assert server.post("/v1/recommend", ratings=HERS).content != before
         assert server.post("/v1/recommend", ratings=HERS).status_code == 200
+
+
+def test_a_changed_file_is_told_by_its_time_or_its_inode_alone(tmp_path) -> None:
+    """Written into with as many bytes, or replaced by as many with the old one's time."""
+    path, contents = tmp_path / "m.hush", [trained("als", rank=2).to_bytes()]
+    contents += [contents[0][:-32] + bytes(32), contents[0][:-33] + bytes(33)]  # as long, and damaged
+    path.write_bytes(contents[0])
+    models = Models({"m": path})
+    before = path.stat()
+    path.write_bytes(contents[1])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    models.look()
+    assert models.refused == 1
+    before = path.stat()
+    replace(path, contents[2])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    models.look()
+    models.look()
+    assert models.refused == 2
+
+
+def test_what_answers_is_read_from_the_bytes_that_are_published(tmp_path, monkeypatch) -> None:
+    """Even if the file is exchanged while it is read."""
+    path, contents = tmp_path / "m.hush", [trained("als", rank=rank).to_bytes() for rank in (2, 3)]
+    path.write_bytes(contents[0])
+    once = Path.read_bytes
+
+    def exchanged(self: Path) -> bytes:
+        content = once(self)
+        replace(path, contents[1])
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", exchanged)
+    served = Models({"m": path})["m"]
+    assert served.content == contents[0] and served.digest == contents[0][-32:].hex()
+    assert served.billboard.to_bytes() == contents[0]
+
+
+class Serving(contextlib.nullcontext):
+    url = "http://here"
+
+
+def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None:
+    """Every second or so, until it is told; Ctrl-C is the first process's to understand."""
+    monkeypatch.setattr(process, "_more_files", lambda: None)
+    kept = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
+    counts, up, waited = np.zeros(2 * SIZE), [], []
+
+    class Stop(threading.Event):
+        def wait(self, timeout=None) -> bool:
+            waited.append(timeout)
+            if len(waited) == 1:
+                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+                shutil.copy(files["both"], path)
+            if len(waited) == 2:
+                path.write_bytes(b"no model")
+            return len(waited) > 2
+
+    path = files["als"].with_name("exchanged.hush")
+    shutil.copy(files["als"], path)
+    monkeypatch.setattr(process.threading, "Event", Stop)
+    monkeypatch.setattr(process.Settings, "service", lambda *_: Serving())
+    queue = SimpleNamespace(put=up.append)
+    try:
+        process._work(process.Settings(models={"m": path}), None, counts, 1, queue)
+    finally:
+        for name, handler in kept.items():
+            signal.signal(name, handler)
+    assert up == [("http://here", "")] and 0 < max(waited) < 60
+    assert counts[-2:].tolist() == [1, 1] and not counts[:SIZE].any()
 
 
 def test_a_server_does_not_start_with_a_damaged_model(tmp_path) -> None:
@@ -265,15 +339,45 @@ def test_the_command_serves_and_ends_in_order(files) -> None:
         (("{als}", "--tokens", "missing"), "cannot be read"),
         (("{als}", "--tokens", "{als}"), "cannot be read"),
         (("{als}", "--tokens", "{short}"), "32 ASCII characters"),
+        (("{als}", "--tokens", "{one}"), "32 ASCII characters"),
+        (("{als}", "--tokens", "{umlauts}"), "32 ASCII characters"),
+        (("{als}", "{short}"), "not a hushrec model file"),
         (("{als}", "--workers", "0"), "workers"),
         (("{als}", "--certificate-key", "{short}", "--port", "0"), "without its certificate"),
     ],
 )
-def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path) -> None:
-    (tmp_path / "short").write_text("secret\n")
-    names = {"als": str(files["als"]), "short": str(tmp_path / "short")}
+def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path, monkeypatch) -> None:
+    if "--port" not in words:
+        monkeypatch.setattr(process, "serve", lambda *_: None)  # what is not refused ends all the same
+    texts = {"short": "secret\n", "one": f"{'t' * 32}\nsecret\n", "umlauts": f"{'ü' * 40}\n"}
+    names = {"als": str(files["als"])} | {name: str(tmp_path / name) for name in texts}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, "utf-8")
     found = invoke("serve", *(word.format(**names) for word in words))
     assert found.exit_code == 2 and sentence in found.output and found.output.count("\n") == 1
+
+
+def test_what_is_served_is_what_the_words_say(files, tmp_path, monkeypatch) -> None:
+    """Every limit, token and address of the command line, and what is taken where they are silent."""
+    asked: list[tuple] = []
+    monkeypatch.setattr(process, "serve", lambda *given: asked.append(given))
+    (tmp_path / "tokens").write_text("t" * 32 + "\n\n" + "u" * 33 + "\n")
+    pem = str(files["als"])  # is only passed on
+    words = ["--tokens", str(tmp_path / "tokens"), "--requests-per-second", "3", "--body-bytes", "77"]
+    words += ["--connections", "9", "--workers", "2", "--host", "127.0.0.2", "--port", "81", "--demo"]
+    words += ["--certificate", pem, "--certificate-key", pem]
+    for each in ([], words):
+        assert invoke("serve", f"films={files['als']}", *each).exit_code == 0
+    (bare, *silent, _), (full, *said, _) = asked
+    assert silent == ["127.0.0.1", 8000, 1] and said == ["127.0.0.2", 81, 2]
+    assert bare == process.Settings(models={"films": files["als"]}, limits=bare.limits)
+    limits = bare.limits
+    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (1 << 20, 100.0, 2000)
+    assert limits.request_seconds == 30.0
+    assert list(full.tokens) == ["t" * 32, "u" * 33] and (full.certificate, full.key) == (pem, pem)
+    assert (full.page / "index.html").exists()
+    limits = full.limits
+    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (77, 3.0, 9)
 
 
 def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
@@ -367,6 +471,7 @@ def test_a_worker_that_does_not_come_up_is_told_of() -> None:
     stop = threading.Event()
     with pytest.raises(HushrecError, match=r"ended as it started \(code -9\)"):
         workers._first_word([Ended(alive=True), Ended(alive=False)], stop)
+    assert {listening.getsockname()[0] for listening in workers._sockets} == {"127.0.0.1"}
     workers._up.put(("http://here", ""))
     assert workers._first_word([], stop) == "http://here"
     workers._up.put(("", "no model"))
