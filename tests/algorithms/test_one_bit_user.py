@@ -40,6 +40,21 @@ def test_what_is_summed_is_the_logistic_gradient():
     assert sums == pytest.approx(expected, abs=1e-5)
 
 
+def test_what_a_user_adds_is_clipped_whatever_her_factors_are():
+    """Of the Gramian a Frobenius norm of (spread times user_norm)^2, by NumPy; of the item sums the clip."""
+    ratings, rng = labelled(n_users=1), np.random.default_rng(3)
+    items, weights = rng.standard_normal((6, 3)), np.ones(6)
+    local = LabelUsers(ratings)
+    local.weigh(0.0, weights)
+    local.fit(100 * items, SweepSettings(regularization=1e-9, bias_regularization=1.0))
+    local._fitted = 1e3 * rng.standard_normal(local._fitted.shape)
+    sums, shared = local.item_sums(items, weights, user_norm=0.5, clip=0.7, spread=0.8, unit=2.0)
+    gram = shared._take()[:3]
+    norm = math.sqrt(gram[0] ** 2 + 2 * gram[1] ** 2 + gram[2] ** 2)
+    assert norm == pytest.approx((0.8 * 0.5) ** 2, rel=1e-3)
+    assert 0 < np.linalg.norm(sums._take()) <= 0.7 * 2.0
+
+
 def test_a_user_is_fitted_by_her_own_logistic_regression():
     ratings = labelled(2)
     fit = UserLevelOneBit(threshold=0.0, rank=2, iterations=0)

@@ -575,8 +575,10 @@ class TestWhatIsRefused:
             )
             assert Ratings.from_any(table, CATALOGUE).n_users == 0
 
-    def test_other_ratings(self):
+    def test_other_ratings(self, tmp_path):
         ratings = Ratings.from_any((*TRIPLES,), CATALOGUE)
+        with pytest.raises(InputError, match="read over another domain"):
+            Ratings.prepare(ratings, tmp_path / "store", Domain([1], rating_range=(1, 5)))
         assert Ratings.from_any(ratings, CATALOGUE) is ratings
         with pytest.raises(InputError, match="another domain"):
             Ratings.from_any(ratings, Domain([1], rating_range=(1, 5)))

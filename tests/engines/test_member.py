@@ -19,7 +19,7 @@ from hushrec.engines.secure.messages import (
     Sum,
     Survivors,
 )
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
 
@@ -118,6 +118,13 @@ FEW = ["n0", *NAMES[-SIGNED.fewest + 2 :]]
 def test_each_lie_alone_is_refused(told, signed, words):
     with pytest.raises(HushrecError, match=words):
         ask(told, signed)
+
+
+def test_rows_of_another_domain_are_refused_before_the_server_hears_of_the_node():
+    connection = Lies()
+    connection.post = connection.get = lambda *_, **__: pytest.fail("something was sent")
+    with pytest.raises(InputError, match="another domain than the agreement"):
+        client.take_part(connection, UNSIGNED, realistic(20, 13, 120, seed=3), node="n0", ledger=None)
 
 
 def test_a_neighbour_without_a_signature_is_refused():

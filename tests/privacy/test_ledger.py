@@ -423,6 +423,8 @@ def test_a_disk_that_fills_takes_nothing_of_what_was_released(path):
     ledger.charge("default", "run", share(0.1))
     with pytest.raises(LedgerError, match=r"nothing more was released.*--resume"), ledger._errors():
         raise sqlite3.OperationalError("database or disk is full")
+    with pytest.raises(LedgerError, match=r"could not be used \(OSError\)"), ledger._errors():
+        raise OSError
     assert ledger.summary("default", 1e-6).charges == 1
 
 

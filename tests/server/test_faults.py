@@ -182,6 +182,7 @@ def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None
     monkeypatch.setattr(process, "_more_files", lambda: None)
     kept = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
     counts, up, waited = np.zeros(2 * SIZE), [], []
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     class Stop(threading.Event):
         def wait(self, timeout=None) -> bool:
