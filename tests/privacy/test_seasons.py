@@ -80,7 +80,7 @@ def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
         assert statement.budget == BUDGET and statement.private and LEAVING in statement.notes
     assert math.fsum(row[1] ** 2 for row in charges(path)) == pytest.approx(BUDGET.mu**2)
     assert {row[2] for row in charges(path)} == {"1"}
-    assert [row[4][:17] for row in charges(path)] == [f"season 1, week {n}, " [:17] for n in range(4)]
+    assert [row[4][:17] for row in charges(path)] == [f"season 1, week {n}, "[:17] for n in range(4)]
     assert len({row[4] for row in charges(path)}) == 4
     assert statement.spent_epsilon == pytest.approx(2.0)
     with pytest.raises(BudgetError, match="is spent"):
