@@ -146,14 +146,14 @@ class Known(NamedTuple):
         clear = np.maximum(1 - ((math.sqrt(height) + math.sqrt(rank)) * noise_sd / values) ** 2, 0.0)
         taste = beyond_chance(values * clear / own, ratio)
         certain = clear * taste
+        flatness = self.flatness(left, certain)
+        flat, certain = float(certain @ flatness), certain * (1 - flatness)
         # what is mostly chance is worth less than its part, unless there is more that is certain
         trust = (certain * taste).sum() ** 2
         trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
         lenient = above * beyond_chance(values / own, (1 - rich) * ratio)
-        gains = trust * lenient + (1 - trust) * certain * taste
-        flatness = self.flatness(left, certain)
-        flat, certain = float(certain @ flatness), certain * (1 - flatness)
-        gains *= self.told * (1 - flatness)
+        gains = trust * lenient * (1 - flatness) + (1 - trust) * certain * taste
+        gains *= self.told
         order = np.argsort(-certain, kind="stable")
         return Taste(left[:, order], values[order], gains[order], certain[order], flat, measured)
 
