@@ -204,7 +204,7 @@ class Declared:
     rating_range
         Lowest and highest rating, as in --rating-range 1 5; others are dropped. Likes (--implicit) have none.
     max_ratings_per_user
-        Cap; a user's further ratings are sampled away.
+        Cap, 10,000 unless declared; a user's further ratings are sampled away.
     item_features
         Public facts of the items that private-als may learn from, at no privacy cost: a CSV or Parquet table
         with a column of item ids and columns of numbers, such as genres as 0 and 1.
@@ -212,7 +212,7 @@ class Declared:
 
     rating_range: Range | None = None
     catalogue: Catalogue | None = None
-    max_ratings_per_user: Whole = 10_000
+    max_ratings_per_user: Whole | None = None
     item_features: File | None = None
 
     def domain(self, likes: bool = False, source: str | None = None) -> Domain:
@@ -220,8 +220,12 @@ class Declared:
         from hushrec.data import Domain, Store
         from hushrec.data.store import is_store
 
-        if is_store(source) and self.catalogue is None and self.rating_range is None:
-            return replace(Store(str(source)).domain, item_features=self.item_features)
+        declared = {"rating_range": self.rating_range, "max_ratings_per_user": self.max_ratings_per_user}
+        given: dict[str, Any] = {name: value for name, value in declared.items() if value is not None}
+        if self.catalogue is not None:
+            given["items"] = tuple(Domain.read_catalogue(self.catalogue))
+        if is_store(source):
+            return replace(Store(str(source)).domain, item_features=self.item_features, **given)
         if self.catalogue is None:
             raise InputError(
                 "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
@@ -232,13 +236,7 @@ class Declared:
                 "--rating-range is missing: declare the lowest and the highest rating, for example"
                 " --rating-range 1 5, or say with --implicit that every row is a like."
             )
-        return Domain(
-            tuple(Domain.read_catalogue(self.catalogue)),
-            rating_range=self.rating_range,
-            max_ratings_per_user=self.max_ratings_per_user,
-            item_features=self.item_features,
-            likes=likes,
-        )
+        return Domain(**given, item_features=self.item_features, likes=likes)
 
 
 @Parameter(name="*", group=_DECLARED)

@@ -259,13 +259,13 @@ def _table(releases: Iterable[Release]) -> list[str]:
         groups[stem, twin] = groups.get((stem, twin), 0) + 1
     if not groups:
         return _field("Released", "nothing")
-    lines = [f"{'Released:':<33}{'noise':<19}{'sensitivity':>11}{'noise sd':>10}{'mu':>7}"]
+    lines = [f"{'Released:':<33}{'noise':<18}{'sensitivity':>11}{'noise sd':>10}{'mu':>8}"]
     for (stem, release), count in groups.items():
         label = stem if count == 1 else f"{stem} (each of {count})"
         head, *rest = textwrap.wrap(label, 30)
         kind = type(release.mechanism).__name__
         lines.append(
-            f"  {head:<31}{kind:<19}{release.sensitivity:>11.4g}{release.noise_sd:>10.4g}{release.mu:>7.3g}"
+            f"  {head:<31}{kind:<18}{release.sensitivity:>11.4g}{release.noise_sd:>10.4g} {release.mu:>7.3g}"
         )
         lines += [f"    {line}" for line in rest]
     return lines

@@ -24,6 +24,7 @@ def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
     shown = run("prepare", files.train, files.test, *files.domain, "--out", "both", "--json")
     found = json.loads(shown.stdout)
     assert found["note"].startswith("PRIVATE") and found["users"] == 200 and shown.stderr == ""
+    assert "in 1 partition\n" in run("prepare", files.train, *files.domain, "--out", "one").stdout
     assert found["ratings"] == sum(pq.read_table(p).num_rows for p in (files.train, files.test))
     table = pq.read_table(files.train)
     pq.write_table(table.append_column("date", table["rating"]), "timed.parquet")
@@ -36,7 +37,7 @@ def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
 
 def test_a_store_knows_what_was_declared(run, files, stored):
     line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--out"]
-    for name, more in (("a.hush", []), ("b.hush", files.domain)):
+    for name, more in (("a.hush", ["--rating-range", "1", "5"]), ("b.hush", files.domain)):
         result = run(*line, name, *more)
         assert result.exit_code == 0, result.stderr
     assert run(*line[:-1], "--out", "c.hush", *files.domain).exit_code == 0
@@ -92,7 +93,9 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
         (["train", "STORE", "--columns", "user=u"], "columns and format are for tables"),
         (["train", "STORE", "--implicit"], "--implicit is for a model of likes"),
         (["train", "STORE", "--rating-range", "1", "4", "--catalogue", "ITEMS"], "another catalogue"),
-        (["train", "STORE", "--rating-range", "1", "5"], "--catalogue is missing"),
+        (["train", "STORE", "--rating-range", "1", "4"], "another catalogue, rating range or cap"),
+        (["train", "STORE", "--catalogue", "OTHER ITEMS"], "another catalogue, rating range or cap"),
+        (["train", "STORE", "--max-ratings-per-user", "7"], "another catalogue, rating range or cap"),
         (["train", "elsewhere"], "--catalogue is missing"),
         (["prepare", "RATINGS", "--out", "STORE", "DOMAIN"], "there already"),
         (["prepare", "RATINGS", "--out", "no/where", "DOMAIN"], "Cannot write"),
@@ -116,7 +119,9 @@ def test_what_is_wrong_is_one_sentence(run, files, stored, tmp_path, words, says
             manifest = tmp_path / "cut/manifest.json"
             manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
     named = {"STORE": stored, "RATINGS": files.ratings, "ITEMS": files.catalogue, "MODEL": files.model}
+    (tmp_path / "items.txt").write_text("one\nother\n")
     named |= {"CUT": str(tmp_path / "cut"), "OTHER": str(tmp_path / "cut")}
+    named["OTHER ITEMS"] = str(tmp_path / "items.txt")
     line = [named.get(word, word) for word in words if word != "DOMAIN"]
     line += files.domain if "DOMAIN" in words else []
     if line[0] == "train":

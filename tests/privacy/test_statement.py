@@ -168,3 +168,13 @@ def test_a_damaged_statement_is_an_input_error(spoil):
             PrivacyStatement.from_dict({**entry, spoil: value} if value != "user2" else {"a": 1})
     with pytest.raises(InputError):
         PrivacyStatement.from_dict([])
+
+
+def test_the_figures_of_a_release_stand_apart():
+    """They ran together: noise 112.9 and mu 0.00614 were printed as "112.90.00614"."""
+    statement = make(mechanisms=[Gaussian(162.9), Gaussian(12345.6), Laplace(3.14159e6)], epsilon=9.0)
+    lines = [line.split() for line in statement.text().splitlines() if " statistics " in line]
+    wanted = [[each.sensitivity, each.noise_sd, each.mu] for each in statement.releases]
+    assert [[float(word) for word in line[-3:]] for line in lines] == [
+        pytest.approx(row, rel=0.005) for row in wanted
+    ]
