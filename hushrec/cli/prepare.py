@@ -68,4 +68,5 @@ def prepare(
     found |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}
     found["bytes"] = sum(part.entry["bytes"] for part in parts)
     wrote = f"Wrote {store.path}: {store.n_ratings:,} ratings of {store.n_users:,} users"
-    show.result(as_json, found, f"{wrote}, in {len(parts):,} partition{'s' if len(parts) > 1 else ''}", f"{PRIVATE_STORE}.")
+    several = "s" if len(parts) > 1 else ""
+    show.result(as_json, found, f"{wrote}, in {len(parts):,} partition{several}", f"{PRIVATE_STORE}.")
