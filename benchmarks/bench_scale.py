@@ -163,7 +163,7 @@ def measured(step: str, rows: int, folder: Path) -> dict[str, float]:
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output)
         while process.poll() is None:
-            most = max(most, _anonymous(process.pid))
+            most = max(most, anonymous(process.pid))
             time.sleep(0.05)
         if process.returncode:
             raise SystemExit(f"{step} of {rows:,} rows failed.")
@@ -224,7 +224,8 @@ def _cell(found: dict[str, Any] | None) -> str:
     return f"{seconds} s, {found['gib']:.2f} GiB{users}"
 
 
-def _anonymous(pid: int) -> float:
+def anonymous(pid: int) -> float:
+    """GiB of anonymous memory of a process, 0 where it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -2,7 +2,8 @@
 
     python -m benchmarks.bench_speed --peers
 
-Every measurement is a process of its own, so that its memory is its own; the contestants take turns for
+Every measurement is a process of its own, whose anonymous memory is sampled, that of libraries and of the
+ratings as they were read included; the contestants take turns for
 `--rounds` rounds and the fastest sweep of each counts, because other work on the machine only ever adds time.
 The ratings are generated, of MovieLens-10M or -20M shape. DPALS takes 100 ratings of a user
 into its item-wise statistics, the number that its published settings use.
@@ -15,7 +16,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from benchmarks.bench_scale import anonymous
 from hushrec.data import realistic
 
 SHAPES = {"10m": (69_878, 10_677, 9_000_000), "20m": (138_493, 26_744, 18_000_000)}
@@ -72,14 +73,15 @@ class Clock:
         self.wall, self.cpu = min(self.wall, wall), min(self.cpu, cpu)
 
 
-def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
+def run_ours(folder: Path, rank: int, kind: str, clock: Clock) -> None:
     """Sweeps of our estimators: the difference between fits of one and of three sweeps, noise included."""
     from hushrec.algorithms import ALS, Estimator, PrivateALS
     from hushrec.data import Domain, Ratings
     from hushrec.papers.dpals import DPALS
     from hushrec.privacy import Accountant, Budget
 
-    ratings = Ratings.from_any(matrix, Domain(range(matrix.shape[1]), rating_range=(1, 5)))
+    items = range(np.load(folder / "shape.npy")[1])
+    ratings = Ratings.from_any(read(folder), Domain(items, rating_range=(1, 5)))
     budget = Budget(np.inf if kind == "plain" else 5.0, 1e-6)
 
     def sweeps(count: int) -> Estimator:
@@ -104,7 +106,7 @@ def run_ours(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock)
     clock.add((times[3].wall - times[1].wall) / 2, (times[3].cpu - times[1].cpu) / 2)
 
 
-def run_implicit(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
+def run_implicit(folder: Path, rank: int, kind: str, clock: Clock) -> None:
     from implicit.cpu.als import AlternatingLeastSquares
 
     model = AlternatingLeastSquares(
@@ -117,14 +119,14 @@ def run_implicit(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Cl
     )
     marks = []
     done = lambda *_: marks.append((time.perf_counter(), time.process_time()))  # noqa: E731
-    model.fit(scipy.sparse.csr_matrix(matrix), show_progress=False, callback=done)
+    model.fit(scipy.sparse.csr_matrix(read(folder)), show_progress=False, callback=done)
     clock.add(marks[1][0] - marks[0][0], marks[1][1] - marks[0][1])
 
 
-def run_cmfrec(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Clock) -> None:
+def run_cmfrec(folder: Path, rank: int, kind: str, clock: Clock) -> None:
     from cmfrec import CMF
 
-    times = []
+    matrix, times = scipy.sparse.coo_matrix(read(folder)), []
     for iterations in (1, 4):
         once = Clock()
         model = CMF(
@@ -138,52 +140,36 @@ def run_cmfrec(matrix: scipy.sparse.csr_array, rank: int, kind: str, clock: Cloc
             nthreads=len(os.sched_getaffinity(0)),
         )
         with once.measure():
-            model.fit(scipy.sparse.coo_matrix(matrix))
+            model.fit(matrix)
         times.append(once)
     clock.add((times[1].wall - times[0].wall) / 3, (times[1].cpu - times[0].cpu) / 3)
 
 
-def peak_memory() -> float:
-    """Peak resident memory of this process in MB, without what it inherited from its parent."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = status.read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 ** (2 if sys.platform == "darwin" else 1)
-
-
 def child(library: str, kind: str, rank: int, folder: Path) -> None:
-    matrix = read(folder)
-    before = peak_memory()
     clock = Clock()
-    {"hushrec": run_ours, "implicit": run_implicit, "cmfrec": run_cmfrec}[library](matrix, rank, kind, clock)
-    print(json.dumps({"wall": clock.wall, "cpu": clock.cpu, "before": before, "peak": peak_memory()}))
+    {"hushrec": run_ours, "implicit": run_implicit, "cmfrec": run_cmfrec}[library](folder, rank, kind, clock)
+    print(json.dumps({"wall": clock.wall, "cpu": clock.cpu}))
 
 
 def measure(library: str, kind: str, rank: int, folder: Path) -> dict[str, float]:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.bench_speed",
-        "--child",
-        library,
-        kind,
-        str(rank),
-        str(folder),
-    ]
+    """A contestant in a process of its own, whose anonymous memory in MB is sampled meanwhile."""
+    words = ["--child", library, kind, str(rank), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.bench_speed", *words]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # as implicit asks for
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{library} {kind} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process, most = subprocess.Popen(command, env=environment, **pipes), 0.0
+    while process.poll() is None:
+        most = max(most, anonymous(process.pid))
+        time.sleep(0.005)
+    output, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{library} {kind} failed:\n{errors}")
+    return json.loads(output.splitlines()[-1]) | {"peak": 1024 * most}
 
 
 def best(results: list[dict[str, float]]) -> dict[str, float]:
     """The fastest time and the largest memory."""
-    return {
-        key: (max if key in ("before", "peak") else min)(result[key] for result in results)
-        for key in results[0]
-    }
+    return {key: (max if key == "peak" else min)(result[key] for result in results) for key in results[0]}
 
 
 def contest(shape: str, ranks: list[int], rounds: int, contestants: dict[str, tuple[str, str]]) -> None:
@@ -204,14 +190,14 @@ def contest(shape: str, ranks: list[int], rounds: int, contestants: dict[str, tu
             ours, other = results["hushrec als"], results[reference]
             print(f"Rank {rank}, the fastest of {rounds} rounds:\n")
             print(
-                "| | wall s | CPU s | peak MB (before) "
+                "| | wall s | CPU s | peak MB "
                 f"| wall / {reference} | CPU / {reference} | memory / {reference} | wall / hushrec als |"
             )
             print("|---|---|---|---|---|---|---|---|")
             for label, result in results.items():
                 print(
                     f"| {label} | {result['wall']:.2f} | {result['cpu']:.2f} "
-                    f"| {result['peak']:.0f} ({result['before']:.0f}) "
+                    f"| {result['peak']:.0f} "
                     f"| {result['wall'] / other['wall']:.2f} | {result['cpu'] / other['cpu']:.2f} "
                     f"| {result['peak'] / other['peak']:.2f} | {result['wall'] / ours['wall']:.2f} |",
                     flush=True,

@@ -258,7 +258,8 @@ class FittedUsers(Users):
             step=spacing(clip),
         )
         present = np.sqrt(shrink * (self._user_weight > 0))
-        return sums, fixed_gramian(factors * present[:, None], user_norm)
+        factors *= present[:, None]
+        return sums, fixed_gramian(factors, user_norm)
 
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).

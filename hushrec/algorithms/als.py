@@ -22,7 +22,7 @@ from hushrec.estimator import Estimator, UserState, exact_plan
 from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
-from hushrec.kernels.sparse_rows import used_columns
+from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.types import Array
@@ -158,7 +158,7 @@ class ALS(Estimator[Ratings]):
         ridge, noise = self._regularization(ratings, part * start.noise), start.noise
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(ratings.matrix, start.offset_ridge, self.ridge_exponent)
-        by_item = _Side(ratings.transposed, start.bias_ridge, self.ridge_exponent)
+        by_item = _Side(ratings.matrix.T.tocsr(), start.bias_ridge, self.ridge_exponent)
         falls = self.regularization is None
         for step in range(iterations):
             users = by_user.solve(center, items, ridge * by_user.per_count)
@@ -222,9 +222,9 @@ class _Side:
         counts = np.diff(matrix.indptr)
         sizes = np.where(counts > 0, np.rint(np.log2(np.maximum(counts, 1))), -1) if exponent else 0 * counts
         self._shape = len(counts)
+        self._matrix = matrix
         self._groups = [
-            (rows := np.flatnonzero(sizes == size), csr(matrix[rows]), 2.0 ** (exponent * max(size, 0)))
-            for size in np.unique(sizes)
+            (np.flatnonzero(sizes == size), 2.0 ** (exponent * max(size, 0))) for size in np.unique(sizes)
         ]
         self._bias_regularization = bias_regularization
         #: What a ridge for the mean number of ratings is for one rating.
@@ -233,7 +233,8 @@ class _Side:
     def solve(self, center: float, other: Array, ridge: float) -> Array:
         """Half sweep; ``ridge`` is that of a row with one rating."""
         solved = np.zeros((self._shape, other.shape[1]), dtype=other.dtype)
-        for rows, matrix, factor in self._groups:
+        for rows, factor in self._groups:
+            matrix = csr(self._matrix if len(rows) == self._shape else self._matrix[rows])
             settings = SweepSettings(
                 regularization=ridge * factor, bias_regularization=self._bias_regularization
             )
@@ -266,26 +267,28 @@ class _Biases(NamedTuple):
 def _biases_first(ratings: Ratings, center: float, ridge: float | None) -> _Biases:
     """Alternating means, shrunk by the variances of ratings, users and items (method of moments)."""
     matrix, n_items = ratings.matrix, ratings.n_items
-    counts, raters = np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=n_items)
-    user, item = np.repeat(np.arange(ratings.n_users), counts), matrix.indices
-    values, biases = matrix.data.astype(np.float64) - center, np.zeros(n_items)
+    counts, biases = np.diff(matrix.indptr), np.zeros(n_items)
+    everybody = np.ones(len(counts))
+    sums = matrix.T @ everybody
+    cells = with_values(matrix, np.ones(matrix.nnz))
+    raters = cells.T @ everybody
+    by_user, by_item = row_sums(matrix.indptr, matrix.data) - center * counts, sums - center * raters
     rated, many = raters > 0, counts > 1
-    means = np.bincount(user, values, minlength=len(counts)) / np.maximum(counts, 1)
-    squares = np.bincount(user, (values - means[user]) ** 2, minlength=len(counts))
+    means = by_user / np.maximum(counts, 1)
+    squares = row_squares(matrix.indptr, matrix.data, means + center)
     within = float(squares.sum() / max((counts[many] - 1).sum(), 1))
     between = float((means[many] ** 2 - within / counts[many]).mean()) if many.any() else 0.0
     offset_ridge = _ratio(within, between) if ridge is None else ridge
     bias_ridge = offset_ridge
     for _ in range(_BIAS_ROUNDS):
-        left = values - biases[item]
-        offsets = np.bincount(user, left, minlength=len(counts)) / (counts + offset_ridge)
-        sums = np.bincount(item, values - offsets[user], minlength=n_items)
+        offsets = (by_user - cells @ biases) / (counts + offset_ridge)
+        sums = by_item - cells.T @ offsets
         if ridge is None and rated.any():
             spread = float((sums[rated] ** 2 / raters[rated]).sum() - rated.sum() * within) / raters.sum()
             bias_ridge = _ratio(within, spread)
         biases = sums / (raters + bias_ridge)
-    left = values - offsets[user] - biases[item]
-    return _Biases(biases, offset_ridge, bias_ridge, float(np.sqrt((left**2).mean())) if len(left) else 0.0)
+    noise = _left(ratings, center, offsets[:, None], biases[:, None])
+    return _Biases(biases, offset_ridge, bias_ridge, noise)
 
 
 def _ratio(noise: float, signal: float) -> float:

@@ -137,7 +137,7 @@ def _sorted_unique(
         counts, items, values = np.diff(found.indptr), found.indices.astype(np.int32, copy=False), found.data
         del found
     else:
-        counts = np.bincount(users, minlength=n_users)
+        counts = np.diff(np.searchsorted(users, np.arange(n_users + 1, dtype=users.dtype)))
     del users
     ends = np.append(items[1:] != items[:-1], True)[: len(items)]
     ends[np.cumsum(counts)[counts > 0] - 1] = True

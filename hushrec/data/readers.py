@@ -41,6 +41,7 @@ MARKS = ("hand_picked", "by_position")
 #: Before what a split was keyed by; a mark too.
 SPLIT = "split:"
 MARKS_KEY = b"hushrec.ratings"
+_TOGETHER = 1 << 20  # entries of a matrix
 
 
 class Columns(NamedTuple):
@@ -194,10 +195,13 @@ def _of_matrix(users: Any, matrix: Any, domain: Domain | None, implicit: bool) -
     rows = encode_ids(range(matrix.shape[0]) if users is None else users)
     if len(rows) != matrix.shape[0]:
         raise InputError("There must be one user id for each row of the matrix.")
-    entries = matrix.tocoo()
-    items = entries.col
+    entries = matrix.tocoo(copy=False)  # read, and copied below
+    codes, items, values = np.empty(entries.nnz, rows.codes.dtype), entries.col, entries.data
+    for start in range(0, len(codes), _TOGETHER):  # NumPy makes places of 8 octets of them
+        codes[start : start + _TOGETHER] = rows.codes[entries.row[start : start + _TOGETHER]]
+    del entries
     if domain is not None:
-        items = Encoded(entries.col.astype(np.int32), domain.item_texts, domain.item_texts)
-    ratings = np.ones(entries.nnz, np.float32) if implicit else encode_ratings(entries.data)
-    ids = Encoded(rows.codes[entries.row], rows.values, rows.texts)
+        items = Encoded(items.astype(np.int32), domain.item_texts, domain.item_texts)
+    ratings = np.ones(len(values), np.float32) if implicit else encode_ratings(values)
+    ids = Encoded(codes, rows.values, rows.texts)
     return Columns(ids, items, ratings, marks=("by_position",) if users is None else ())

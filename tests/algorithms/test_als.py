@@ -1,6 +1,7 @@
 """ALS against a slow NumPy twin, and against DPALS without privacy."""
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -213,3 +214,14 @@ def test_ridge_and_rank_are_chosen_by_held_out_ratings(
     assert min(errors, key=lambda choice: errors[choice]) == best
     assert made["regularization"] == fitted[best]["regularization"]
     assert made["item_factors"].shape == fitted[best]["item_factors"].shape
+
+
+def test_a_fit_takes_little_more_than_the_ratings_a_second_time():
+    rows = realistic(3000, 400, 300_000, seed=0)
+    model = ALS(rank=4, iterations=1, regularization=1.0)
+    model.fit(realistic(30, 10, 200, seed=0), no_privacy())
+    tracemalloc.start()
+    model.fit(rows, no_privacy())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 26 * rows.n_ratings

@@ -1,6 +1,7 @@
 import dataclasses
 import decimal
 import math
+import tracemalloc
 import uuid
 
 import numpy as np
@@ -730,3 +731,16 @@ def test_every_zero_is_one_id(zero):
     assert (
         canonical_text(decimal.Decimal("-0.5")) == "-0.5" and canonical_text(decimal.Decimal("10.0")) == "10"
     )
+
+
+def test_a_matrix_is_read_in_few_octets_a_rating_beside_itself():
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array(sp.random_array((2000, 500), density=0.5, format="csr", rng=rng, dtype=np.float32))
+    matrix.data[:] = 3
+    domain = Domain(range(500), rating_range=(1, 5))
+    Ratings.from_any(matrix[:9], domain)
+    tracemalloc.start()
+    Ratings.from_any(matrix, domain)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 18 * matrix.nnz
