@@ -426,10 +426,9 @@ def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.floa
     from hushrec.kernels.topk import row_scores
 
     scores = state.offset[:, None] + (float(arrays["center"]) + arrays["item_bias"])
-    if len(scores) == 1 and "learned_items" not in arrays:  # no copy of the factors for one user
-        return row_scores(np.asarray(state.factors)[0], arrays["item_factors"], scores[0])[None]
-    with_factors = arrays.get("learned_items", slice(None))
-    scores[:, with_factors] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
+    if "learned_items" not in arrays:
+        return row_scores(np.asarray(state.factors), arrays["item_factors"], scores)
+    scores[:, arrays["learned_items"]] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
     return scores
 
 

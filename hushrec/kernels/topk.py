@@ -95,34 +95,45 @@ def _choose_range(scores, indptr, indices, leading, start, stop, items, best):
             excluded[np.int64(indices[entry])] = False
 
 
-def row_scores(user: Array, items: Array, base: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``base + items @ user`` in float64, without a copy of the items: what one user's list costs.
+def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``base + users @ items.T`` in float64, without a copy of the items.
+
+    The bits of a user's scores are those of her alone: BLAS rounds a row as the number of rows and its place
+    among them make it, which would tell her of the other users.
 
     Parameters
     ----------
-    user : (d,) array
+    users : (n, d) array
     items : (n_items, d) array
         float32 or float64.
-    base : (n_items,) float64 array
+    base : (n, n_items) float64 array
     """
-    if items.shape != (len(base), len(user)):
-        raise ValueError(f"items have shape {items.shape} instead of {(len(base), len(user))}.")
-    found = np.empty(len(base))
-    flat = np.ascontiguousarray(items).reshape(-1)
-    _score_range(np.ascontiguousarray(user, np.float64), flat, np.ascontiguousarray(base, np.float64), found)
+    if users.ndim != 2 or base.shape != (len(users), len(items)) or items.shape[1:] != users.shape[1:]:
+        raise ValueError(
+            f"users {users.shape}, items {items.shape} and base {base.shape} have no such shapes."
+        )
+    users, base = np.ascontiguousarray(users, np.float64), np.ascontiguousarray(base, np.float64)
+    flat, found = np.ascontiguousarray(items).reshape(-1), np.empty(base.shape)
+
+    def score(start: int, stop: int) -> None:
+        _score_range(users, flat, base, start, stop, found)
+
+    threads.run(score, np.full(len(users), float(len(items))))
     return found
 
 
 @simd.compiled
-def _score_range(user, items, base, scores):
-    lanes, width = simd.lanes(scores), len(user)
+def _score_range(users, items, base, start, stop, scores):
+    lanes, width = simd.lanes(scores), users.shape[1]
     whole = width - width % lanes
-    for item in range(len(scores)):
-        product = simd.zeros(scores, 1)[0]
-        for c in range(0, whole, lanes):
-            column = simd.load_wide(items, item * width + c)
-            product = simd.multiply_add(simd.load(user, c), column, product)
-        score = base[item] + simd.lane_sum(product)
-        for c in range(whole, width):
-            score += user[c] * items[item * width + c]
-        scores[item] = score
+    flat = users.reshape(-1)
+    for row in range(start, stop):
+        for item in range(scores.shape[1]):
+            product = simd.zeros(scores, 1)[0]
+            for c in range(0, whole, lanes):
+                column = simd.load_wide(items, item * width + c)
+                product = simd.multiply_add(simd.load(flat, row * width + c), column, product)
+            score = base[row, item] + simd.lane_sum(product)
+            for c in range(whole, width):
+                score += users[row, c] * items[item * width + c]
+            scores[row, item] = score

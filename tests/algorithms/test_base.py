@@ -11,6 +11,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import evaluate
 from hushrec.privacy import Accountant, Budget
+from hushrec.serving import UserState, all_scores
 
 RATINGS = realistic(200, 60, 5000, seed=0)
 MODEL = PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)
@@ -42,6 +43,19 @@ def test_one_user_is_served_as_in_a_batch_and_as_by_hand() -> None:
     rows = [index for index, user in enumerate(table["user"]) if user == RATINGS.users[7]]
     assert [table["item"][row] for row in rows] == [item for item, _ in best]
     assert [table["rank"][row] for row in rows] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("n_items", [7, 60, 4001])
+def test_the_bits_of_a_list_tell_nothing_of_the_others(n_items: int) -> None:
+    """Killed: scores of a product by BLAS, whose last bits tell how many users are served beside her."""
+    rng = np.random.default_rng(0)
+    arrays = {"center": np.array(3.0), "item_bias": rng.normal(size=n_items)}
+    arrays["item_factors"] = rng.normal(size=(n_items, 33)).astype(np.float32)
+    state = UserState(rng.normal(size=150), rng.normal(size=(150, 33)))
+    whole = all_scores(arrays, state)
+    for n_users in (1, 2, 3, 9, 64, 149):
+        for rows in (slice(n_users), slice(150 - n_users, 150)):
+            assert all_scores(arrays, state.at(rows)).tobytes() == whole[rows].tobytes()
 
 
 def test_filters() -> None:

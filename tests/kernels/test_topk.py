@@ -69,11 +69,13 @@ def test_bad_arguments_are_refused():
 def test_scores_of_one_row_are_those_of_the_product(width: int, dtype) -> None:
     rng = np.random.default_rng(width)
     items = rng.standard_normal((301, width)).astype(dtype)
-    user, base = rng.standard_normal(width), rng.standard_normal(301)
+    users, base = rng.standard_normal((5, width)), rng.standard_normal((5, 301))
     items.setflags(write=False)
-    np.testing.assert_allclose(row_scores(user, items, base), base + items.astype(float) @ user, atol=1e-13)
-    np.testing.assert_allclose(
-        row_scores(user, items[::-1], base), base + items[::-1].astype(float) @ user, atol=1e-13
-    )
+    for these in (items, items[::-1]):
+        found = row_scores(users, these, base)
+        np.testing.assert_allclose(found, base + users @ these.astype(float).T, atol=1e-13)
+        for row in range(5):
+            alone = row_scores(users[row : row + 1], these, base[row : row + 1])
+            np.testing.assert_array_equal(alone[0], found[row])
     with pytest.raises(ValueError, match="shape"):
-        row_scores(user, items, base[:-1])
+        row_scores(users, items, base[:-1])
