@@ -1,6 +1,7 @@
 """Users in partitions that are asked one question at a time give the model of the whole, byte for byte."""
 
 import contextvars
+import threading
 import time
 
 import numpy as np
@@ -116,6 +117,22 @@ def test_a_failure_ends_the_others(count) -> None:
     with threads.limit(count), pytest.raises(MemoryError):
         answer_all(Popular().users, [read] * 1000, question)
     assert len(begun) < 500
+
+
+@pytest.mark.parametrize("thread", ["_0", "_1"])
+def test_a_failure_of_any_thread_is_told(thread: str) -> None:
+    """Two blocks at once, of which one fails: what is left of the sums is nobody's total."""
+    ratings, both = ratings_of(hostile_data(np.random.default_rng(5), 23)), threading.Barrier(2)
+
+    def read():
+        both.wait(60)
+        if threading.current_thread().name.endswith(thread):
+            raise MemoryError
+        return ratings
+
+    question = Question((), Call("item_weights", (), {}))
+    with threads.limit(2), pytest.raises(MemoryError):
+        answer_all(Popular().users, [read] * 2, question)
 
 
 @pytest.mark.parametrize("room", [1, 1 << 30])
