@@ -276,6 +276,19 @@ def test_a_source_that_runs_out_of_words_is_asked_for_more():
     assert len(asked) > 5
 
 
+@pytest.mark.parametrize("length", [17, 18, 19, 20])
+def test_no_word_is_read_beyond_those_that_were_drawn(length):
+    """Compiled code would take what lies behind them in memory; in Python it is an IndexError."""
+    law, pending = law_of("gaussian"), np.empty((1, 3), dtype=np.int64)
+    words = np.resize(np.array(words_for(law, 100, 2**64 - 1, 2**95 - 1), dtype=np.uint64), length)
+    found = sampler._add_noise.py_func(
+        np.zeros(1), np.array([2.0**24]), np.zeros(1, np.int32), 0, 0, words, pending,
+        law.high, law.guide, law.quick, 2.0**-law.cell_bits, law.base, law.slope, law.curve,
+        0.0, 0.0, 0.0, sampler._POWERS,
+    )  # fmt: skip
+    assert found == (1, 1) and length - 3 < pending[0, 2] <= length
+
+
 # the law
 
 
