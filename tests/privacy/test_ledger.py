@@ -31,6 +31,7 @@ from hushrec.privacy import (
     counted,
     default_path,
     epsilon_of,
+    ledger_file,
     schema,
 )
 from hushrec.privacy.ledger import LedgerSummary
@@ -697,6 +698,14 @@ def test_what_is_left_of_a_budget(path):
     assert f"what is left of it is epsilon = {left:g}" in ledger.left("shop")
     ledger.charge("other", "run", share(0.25))
     assert ledger.left("other") is None
+
+
+def test_the_name_of_a_new_ledger_is_on_the_disk(path, monkeypatch):
+    """A power cut after the first charge must not lose the file; SQLite syncs what is in it only."""
+    synced = []
+    monkeypatch.setattr(ledger_file, "sync_folder", lambda folder: synced.append((folder, path.exists())))
+    Ledger(path)
+    assert synced == [(path.parent, True)]
 
 
 def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypatch):
