@@ -5,13 +5,15 @@ import math
 import shlex
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.billboard import load
+from hushrec.billboard import Billboard, load
 from hushrec.data import realistic
-from hushrec.privacy import Budget, Ledger, Season, epsilon_of
+from hushrec.errors import InputError
+from hushrec.privacy import Bounded, Budget, Gaussian, Ledger, Season, counted, epsilon_of
 from tests.command_line import invoke as call
 
 
@@ -109,6 +111,39 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     assert "is closed" in done("season", "close", *shop.ledger)
     assert "was closed" in call("retrain", "0.hush", *retrain).stderr
     assert not (tmp_path / "x.hush").exists()
+
+
+def test_what_is_told_reaches_the_next_week(shop, tmp_path, monkeypatch):
+    """The ledger that is named, the domain and options of the line; the last model is not written over."""
+    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    week = [*shop.budget, *shop.domain, *shop.ledger, "--season", "1", "--model", "private-als"]
+    done("train", "ratings.parquet", *week, "--out", "0.hush")
+    items = (tmp_path / "grown.txt").read_text().split()
+    (tmp_path / "genres.csv").write_text("\n".join(["item,drama", *(f"{item},1" for item in items)]) + "\n")
+    line = ["retrain", "0.hush", "ratings.parquet", *shop.ledger]
+    for force in ([], ["--force"]):
+        over = call(*line, "--out", "0.hush", *force)
+        assert over.exit_code == 2 and "0.hush" in over.stderr
+    told = []
+
+    def stops(self, rows, accountant, **options):
+        told.append((self, rows, accountant, options))
+        accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "cut short")
+        raise InputError("that is enough")
+
+    monkeypatch.setattr(Billboard, "continue_training", stops)
+    more = ["--catalogue", "grown.txt", "--retire", "--since", "2023-11-15", "--item-features", "genres.csv"]
+    for options in ([], [*more, "--skip-week"]):
+        assert "that is enough" in call(*line, "--out", "1.hush", *options).stderr
+    (last, rows, week, plain), (_, grown, skipped, full) = told
+    assert last.to_bytes() == load("0.hush").to_bytes() and rows.domain is last.domain
+    assert plain == {"since": None, "retire": False, "progress": False}
+    assert full == {"since": "2023-11-15", "retire": True, "progress": False}
+    assert list(grown.domain.items) == items and grown.domain.item_features.tolist() == [[1.0]] * 21
+    assert grown.domain.declared and grown.n_ratings == rows.n_ratings == 800
+    assert rows.times is None and grown.times is not None
+    assert (week.week.number, skipped.week.number) == (1, 2)
+    assert week.ledger.path == tmp_path / "ledger.sqlite" and week.after.number == 0
 
 
 def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Budget, Domain, InputError, Ratings
+from hushrec import Accountant, Budget, Domain, InputError, Ratings, Season
+from hushrec.cli import show
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
 from hushrec.evaluation import runs, tuning
@@ -268,6 +269,31 @@ def test_prepare(implicit, call, files):
         "format": None,
         "implicit": False,
     }
+
+
+@pytest.mark.parametrize("model", ["private-als", "both"])
+def test_what_is_planned(model, call):
+    """The expected errors are those of the sizes, the spread and the part of the budget that ratings get."""
+    line = ["plan", "--model", model, *PROMISE[:6], "--users", "6000", "--items", "400", "--spread", "0.7"]
+    line += ["--rating-range", "1", "5", "--ratings-per-user", "31"]
+    budget, domain = Budget(3.0, 1e-5, relation="replace"), Domain(range(400), (1, 5))
+    estimator, share = runs.choose(model, budget, domain, n_users=6000, settings={}), 1.0
+    part = budget
+    if model == "both":
+        part, share = estimator.part(budget, "ratings"), 1 - estimator.lists_share
+        assert 0.1 < share < 0.9 and part.mu < budget.mu
+    found = call(show, "expected", *line).args
+    assert found[:4] == (part, 6000, 400, 31.0) and found[5:] == (0.7, model)
+    season, *found = call(show, "season_expected", *line, "--season", "9", "--first-share", "0.3").args
+    assert season == Season(budget, 9, 0.3)
+    assert found[:2] == [(6000, 400, 31.0), share] and found[3:] == [0.7, None]
+
+
+def test_no_error_is_expected_of_budgets_for_ratings(run):
+    line = ["plan", "--model", "item-bias", "--unit", "rating", "--epsilon", "1", "--delta", "1e-6"]
+    found = run(*line, "--rating-range", "1", "5", "--items", "40", "--users", "1000", "--json")
+    assert found.exit_code == 0, found.stderr
+    assert "expected" not in json.loads(found.stdout)
 
 
 def test_a_budget_in_the_ledger_is_the_one_that_was_declared(run):
