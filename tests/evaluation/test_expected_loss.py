@@ -110,6 +110,8 @@ def test_outside_of_what_was_simulated_it_says_so() -> None:
     budget = Budget(1.0, 1e-6)
     far, border = expected_loss(budget, 10**9, 10_000, 50), expected_loss(budget, 300_000, 10_000, 50)
     assert not far.inside and border.inside
+    border = expected_loss(budget, max(run[1] for run in json.loads(TABLE.read_text())["runs"]), 10_000, 50)
+    assert (far.non_private, far.user_mean) == (border.non_private, border.user_mean)
     assert 0 <= far.cost.value <= border.cost.value
     assert not expected_loss(budget, 100, 1000).inside
 

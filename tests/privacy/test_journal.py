@@ -450,6 +450,19 @@ def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_numb
     assert left[0] == left[1] and len(left[0]) == 1
 
 
+def test_of_several_unfinished_trainings_the_last_goes_on(path):
+    """By the time at which they were begun, whatever their random names."""
+    for run in ("f" * 32, "0" * 32, "8" * 32):
+        accountant = Accountant(BUDGET, ledger=Ledger(path))
+        accountant.run = run
+        with pytest.raises(KeyError), accountant.training(None, model="same"):
+            accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "sums")
+            raise KeyError
+    again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
+    with again.training(None, model="same"):
+        assert again.run == "8" * 32
+
+
 def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
     noise_by_label(monkeypatch, [])
     plan = plan_of()
