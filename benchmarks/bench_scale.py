@@ -203,17 +203,24 @@ def table() -> list[str]:
 
 
 def powers() -> list[str]:
-    """By which power of the ratings cost grows, from the smallest to the largest size."""
-    found, lines = stored(), []
+    """By which power of the ratings cost grows."""
+    return [f"{step}: {words}" for step, (_, words) in _powers(stored()).items()]
+
+
+def _powers(found: dict[int, dict[str, dict[str, Any]]]) -> dict[str, tuple[float, str]]:
+    """The power of the ratings that fits the seconds of a step best, from 10^6 on; and in words."""
+    powers = {}
     for step in ("prepare", "ratings", "sweep"):
-        sizes = [rows for rows in found if step in found[rows]]
+        sizes = [rows for rows in sorted(found) if step in found[rows] and rows >= 10**6]
         if len(sizes) < 2:
             continue
-        low, high = sizes[0], sizes[-1]
-        ratio = found[high][step]["seconds"] / found[low][step]["seconds"]
-        power = np.log(ratio) / np.log(high / low)
-        lines.append(f"{step}: power {power:.2f} from {low:.0e} to {high:.0e} ratings")
-    return lines
+        seconds = [found[rows][step]["seconds"] for rows in sizes]
+        power = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+        steps = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
+        at, words = int(steps.argmax()), f"power {power:.2f} from {sizes[0]:.0e} to {sizes[-1]:.0e} ratings"
+        words += f", at most {steps[at]:.2f} between neighbours ({sizes[at]:.0e} and {sizes[at + 1]:.0e})"
+        powers[step] = float(power), words
+    return powers
 
 
 def _cell(found: dict[str, Any] | None) -> str:
@@ -342,16 +349,12 @@ def judged(rows: int, found: dict[str, dict[str, float]]) -> list[bool]:
     return good
 
 
-def growth(sizes: list[int], found: dict[int, dict[str, dict[str, float]]]) -> list[bool]:
-    """How cost grows between the two largest sizes."""
-    good = []
-    for step in set(found[sizes[-1]]) & {"prepare", "sweep"}:
-        low, high = sizes[-2:]
-        ratio = found[high][step]["seconds"] / found[low][step]["seconds"]
-        exponent = np.log(ratio) / np.log(high / low)
-        words = f"{step} grows with ratings to the power {exponent:.2f} (asked <= {_EXPONENT})"
-        good.append(verdict(exponent <= _EXPONENT, words))
-    return good
+def growth(found: dict[int, dict[str, dict[str, float]]]) -> list[bool]:
+    """How cost grows over all sizes; the largest step between two is told, and has no target."""
+    return [
+        verdict(power <= _EXPONENT, f"{step} grows with ratings to the {words} (asked <= {_EXPONENT})")
+        for step, (power, words) in _powers(found).items()
+    ]
 
 
 def plot(found: dict[int, dict[str, dict[str, float]]], path: str) -> None:
@@ -410,7 +413,7 @@ def main() -> None:
             good += judged(rows, found[rows])
             if not options.keep:
                 shutil.rmtree(folder / str(rows))
-        good += growth(sizes, found) if len(sizes) > 1 else []
+        good += growth(found)
     sys.exit(not all(good))
 
 
