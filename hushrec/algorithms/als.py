@@ -48,6 +48,8 @@ _SETTLED, _MUCH_LESS = 4, 0.5
 _RIDGES = 0.2, 200.0
 #: Rounds of biases before the first factors.
 _BIAS_ROUNDS = 6
+#: Ratings that are copied at a time, in groups of users or items with like numbers of them.
+_COPIED = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +225,11 @@ class _Side:
         sizes = np.where(counts > 0, np.rint(np.log2(np.maximum(counts, 1))), -1) if exponent else 0 * counts
         self._shape = len(counts)
         self._matrix = matrix
-        self._groups = [
-            (np.flatnonzero(sizes == size), 2.0 ** (exponent * max(size, 0))) for size in np.unique(sizes)
-        ]
+        self._groups = []  # of few entries, which are copied whenever they are solved
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            parts = np.array_split(rows, 1 + counts[rows].sum() // _COPIED)
+            self._groups += [(part, 2.0 ** (exponent * max(size, 0))) for part in parts]
         self._bias_regularization = bias_regularization
         #: What a ridge for the mean number of ratings is for one rating.
         self.per_count = float(max(counts.sum() / max((counts > 0).sum(), 1), 1.0) ** -exponent)

@@ -188,6 +188,8 @@ def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
 
 def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
     """`lookup` of encoded ids, as int32."""
+    if ids.texts is texts:
+        return ids.codes.astype(np.int32, copy=False)
     return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
 
 
