@@ -173,6 +173,7 @@ def look(
         hints=(
             *["the table has no rows below its header."] * (not len(numbers)),
             *_hints(found.rating_words),
+            *(_hints_of_ids(table.users, users.codes) or _hints_of_ids(table.items, items.codes)),
             *_hints_of_catalogue(domain, float((positions < 0).sum()) / max(len(positions), 1)),
         ),
     )
@@ -279,6 +280,16 @@ def _hints(words: list[Any]) -> Iterator[str]:
         yield "some ratings have a decimal comma; write 3.5, not 3,5."
     if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", text) for text in texts):
         yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
+
+
+def _hints_of_ids(column: Any, codes: np.ndarray) -> list[str]:
+    """Whole numbers that are no ids, as one hole in the column would have rounded them."""
+    lost = np.flatnonzero(codes < 0)[:1000]
+    cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else np.asarray(column)[lost]
+    texts = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
+    if not any(re.fullmatch(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)", text.strip()) for text in texts):
+        return []
+    return ["some ids are numbers of 16 digits or more, which pandas and NumPy may round; have them as text."]
 
 
 def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:

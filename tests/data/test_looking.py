@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
@@ -137,3 +138,16 @@ def test_pipes_and_tables_for_a_catalogue(tmp_path: Path) -> None:
     hints = Ratings.check(written(tmp_path, LINES), table).hints
     assert any("one a line, no table" in hint for hint in hints)
     assert any("written the same way" in hint for hint in hints)
+
+
+@pytest.mark.parametrize(
+    "users", [[2**62, 2**60 + 1, 5], [2.0**62, float("nan"), 5.0], ["1.1529e+18", "u", "v"]]
+)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_ids_that_may_have_been_rounded_are_told(users: list, frame: type) -> None:
+    """An engineer with ids of 64 bits in pandas was told "no user id" and no more."""
+    table = {"user": users, "item": ["i0", "i1", "i2"], "rating": [3, 4, 5]}
+    exact = frame is pl.DataFrame and isinstance(users[0], int)
+    hints = Ratings.check(frame(table), DOMAIN).hints
+    assert any("16 digits" in hint for hint in hints) == (not exact)
+    assert not Ratings.check(frame({**table, "user": ["u", None, "v"]}), DOMAIN).hints
