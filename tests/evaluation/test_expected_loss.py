@@ -10,8 +10,15 @@ from benchmarks.plan_curves import TASTES
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import InputError
-from hushrec.evaluation.expected_loss import TABLE, TYPICAL_SPREAD, UNIT, expected_loss, users_needed
-from hushrec.privacy import Accountant, Budget
+from hushrec.evaluation.expected_loss import (
+    TABLE,
+    TYPICAL_SPREAD,
+    UNIT,
+    _of_taste,
+    expected_loss,
+    users_needed,
+)
+from hushrec.privacy import Accountant, Budget, epsilon_of
 
 
 def test_the_table_is_small_and_whole() -> None:
@@ -114,6 +121,37 @@ def test_outside_of_what_was_simulated_it_says_so() -> None:
     assert (far.non_private, far.user_mean) == (border.non_private, border.user_mean)
     assert 0 <= far.cost.value <= border.cost.value
     assert not expected_loss(budget, 100, 1000).inside
+
+
+def test_noise_too_strong_to_have_been_simulated_is_outside_too() -> None:
+    """At sizes that were simulated; and replace is half the mu of add-remove."""
+    assert not expected_loss(Budget(1e-4, 1e-6), 1000, 10_000).inside
+    twice = Budget(1.0, 1e-6, relation="replace")
+    half = Budget(epsilon_of(twice.mu / 2, 1e-6), 1e-6)
+    found, wanted = (expected_loss(budget, 6000, 3000) for budget in (twice, half))
+    assert found.private_als.value == pytest.approx(wanted.private_als.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("users, epsilon", [(3000, 0.3), (30_000, 3.0), (300_000, 20.0)])
+def test_intervals_hold_every_taste_and_its_error(users: int, epsilon: float) -> None:
+    budget = Budget(epsilon, 1e-6)
+    found, sizes = expected_loss(budget, users, 3000), np.log10([users, 50, 3000])
+    for taste in TASTES:
+        for name, (value, error) in _of_taste(taste, budget.mu, sizes).items():
+            span = getattr(found, name)
+            least, most = (0.0, 1.0) if name == "kept" else (0.0, math.inf)
+            assert span.low <= max(value - error, least) and span.high >= min(value + error, most)
+    assert found.cost.low >= 0 and 0 <= found.kept.low <= found.kept.high <= 1
+
+
+def test_users_needed_are_the_least_that_keep_so_much() -> None:
+    """To two digits, of those that are tried; by trying all."""
+    for epsilon, items in ((1.0, 1000), (2.0, 3000), (0.5, 300)):
+        budget = Budget(epsilon, 1e-6)
+        enough = (n for n in np.logspace(3, 6, 61) if expected_loss(budget, int(n), items).kept.value >= 0.5)
+        least = next(enough)
+        found = users_needed(budget, items)
+        assert found == pytest.approx(least, rel=0.05) and float(f"{found:.1e}") == found
 
 
 @pytest.mark.parametrize("sizes", [(0, 10, 5), (10, math.nan, 5), (10, 10, -1), (10, 10, math.inf)])

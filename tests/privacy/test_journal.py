@@ -463,6 +463,15 @@ def test_of_several_unfinished_trainings_the_last_goes_on(path):
         assert again.run == "8" * 32
 
 
+def test_a_training_that_has_finished_is_not_found_whatever_is_left_of_it(path, monkeypatch):
+    """Killed: values go first, and a training that is cut off among them is taken up without them."""
+    accountant = Accountant(BUDGET, ledger=Ledger(path))
+    monkeypatch.setattr(Ledger, "forget", lambda *_: (_ for _ in ()).throw(OSError("cut off")))
+    with pytest.raises(LedgerError, match="finished but not removed"), accountant.training(None):
+        accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "sums")
+    assert [each.suffix for each in files(path)] == [".npy"]
+
+
 def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
     noise_by_label(monkeypatch, [])
     plan = plan_of()
