@@ -45,7 +45,8 @@ def retrain(
     last
         The model of the last week.
     ratings
-        All ratings of all users who are there today: a table with columns of users, items and ratings.
+        All ratings of all users who are there today: a table with columns of users, items and ratings, or
+        a store that `hushrec prepare` made of some.
     out
         Where the next model goes, as in --out next.hush.
     ledger
@@ -81,7 +82,7 @@ def retrain(
     target = output_file(out, inputs, force)
     book = Ledger(ledger or default_path(), create=False)
     accountant = SeasonAccountant.following(board.privacy, ledger=book, skip=skip_week)
-    rows = reading.read(ratings, domain, times=since is not None)
+    rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
     show.first_use()
     following = board.continue_training(
         rows, accountant, since=since, retire=retire, progress=progress_shown(no_progress)

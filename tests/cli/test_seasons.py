@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushrec.billboard import Billboard, load
-from hushrec.data import realistic
+from hushrec.data import Store, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Bounded, Budget, Gaussian, Ledger, Season, counted, epsilon_of
 from tests.command_line import invoke as call
@@ -68,6 +68,20 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     shown = json.loads(done("season", "show", *shop.ledger, "--json"))
     assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
     assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
+
+
+def test_a_week_of_a_store_is_streamed(shop, monkeypatch):
+    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    first = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--season", "1"]
+    done(*first, "--out", "0.hush")
+    done("prepare", "ratings.parquet", *shop.domain[:5], "--out", "shop.store")
+
+    def whole(store):
+        raise AssertionError("a store was read into memory")
+
+    monkeypatch.setattr(Store, "ratings", whole)
+    done("retrain", "0.hush", "shop.store", *shop.ledger, "--out", "1.hush")
+    assert load("1.hush").privacy.week.number == 1
 
 
 def test_the_first_week_is_the_line_that_is_printed(shop):
