@@ -125,7 +125,9 @@ def expected_taste(estimator: Estimator[Any], budget: Budget, domain: Domain) ->
 
 
 def _ways(estimator: Any, budget: Budget, domain: Domain) -> dict[str, Any]:
-    """The cheapest ways to some taste."""
+    """The cheapest ways to some taste; none after a selection, whose statement knows no budget of one run."""
+    if not budget.mu:
+        return {}
     model, share = getattr(estimator, "lists", estimator), getattr(estimator, "lists_share", 1.0)
     found: dict[str, Any] = {}
     mu = budget.mu * math.sqrt(share)

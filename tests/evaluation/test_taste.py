@@ -10,6 +10,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.runs import train
 from hushrec.evaluation.taste import expected_taste, taste
+from hushrec.evaluation.tuning import tune
 from hushrec.privacy import Accountant, Budget
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
@@ -100,3 +101,15 @@ def test_a_private_model_that_cannot_tell_says_that() -> None:
     model = PrivateALS(rank=3, iterations=1, n_users=100).fit(with_tastes(100, DOMAIN), Accountant(budget))
     found = taste(model, budget)
     assert found.directions is None and "cannot tell what it learned of tastes" in found.text()
+
+
+@pytest.mark.parametrize("name", ["private-als", "both"])
+def test_what_a_selection_chose_is_told_without_ways_to_taste(name: str) -> None:
+    """All of delta is reserved for the choice, so that nothing can be told of the budget of one run."""
+    domain = Domain(range(20), rating_range=(1, 5))
+    ratings = Ratings.from_any((np.arange(200) % 40, np.arange(200) % 20, np.full(200, 4.0)), domain)
+    accountant = Accountant(Budget(1.0, 1e-6, failure=1e-6), data_is_public=True)
+    model = tune(ratings, name, [{}], accountant)
+    found = taste(model, model.privacy.budget)
+    assert found.directions in (0, None) and found.ways == {}
+    assert "cheapest" not in found.text() and found.text().startswith("Personal taste: ")
