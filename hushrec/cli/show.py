@@ -12,9 +12,6 @@ from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-#: Why a model of nobody's ratings is not private.
-PUBLIC_DATA = "the data were declared public"
-
 if TYPE_CHECKING:
     from hushrec.billboard import Billboard
     from hushrec.data import Domain
@@ -139,12 +136,10 @@ def described(billboard: Billboard) -> dict[str, Any]:
 
 def warn_of_publishing(billboard: Billboard, path: str) -> None:
     """Say of a model that nothing protects the ratings in it, before anybody may have its file."""
-    privacy = billboard.privacy
-    if not privacy.private and PUBLIC_DATA not in privacy.reasons:
-        note(
-            f"Warning: {path} is NOT PRIVATE ({'; '.join(privacy.reasons)}): whoever gets its file may learn"
-            " ratings that it was trained on."
-        )
+    from hushrec.privacy.statement import warning_of_publishing
+
+    if warning := warning_of_publishing(billboard.privacy, path):
+        note(warning)
 
 
 def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:

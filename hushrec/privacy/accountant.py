@@ -22,7 +22,7 @@ from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
 from hushrec.privacy.selection import RepeatAndSelect
-from hushrec.privacy.statement import PrivacyStatement, library_version
+from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_version
 
 Result = TypeVar("Result")
 _LOG = logging.getLogger("hushrec")
@@ -376,7 +376,7 @@ class Accountant(Single):
         if not self._secure:
             reasons.append("the noise came from an injected source")
         if self.data_is_public:
-            reasons.append("the data were declared public")
+            reasons.append(PUBLIC_DATA)
         again: tuple[str, ...] = ()
         if self._lost:
             again = (

@@ -17,6 +17,8 @@ from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.selection import RepeatAndSelect
 
+#: Why a model of nobody's ratings is not private.
+PUBLIC_DATA = "the data were declared public"
 _WIDTH = 80  # of a terminal
 
 _PROMISE = ("unit", "relation", "epsilon", "delta")
@@ -232,6 +234,16 @@ def library_version() -> str:
 
 def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
     return textwrap.wrap(first + text, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
+    """What is to be said before anybody may have the file of a model; nothing of a private one."""
+    if statement.private or PUBLIC_DATA in statement.reasons:
+        return ""
+    return (
+        f"Warning: {path} is NOT PRIVATE ({'; '.join(statement.reasons)}): whoever gets its file may learn"
+        " ratings that it was trained on."
+    )
 
 
 def _field(word: str, text: str) -> list[str]:

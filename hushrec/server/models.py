@@ -10,6 +10,7 @@ from pathlib import Path
 from hushrec.billboard import Billboard
 from hushrec.errors import HushrecError, ModelFileError
 from hushrec.modelfile import read
+from hushrec.privacy.statement import warning_of_publishing
 
 log = logging.getLogger("hushrec.server")
 
@@ -74,6 +75,8 @@ class Models:
             else:
                 self.exchanged += 1
                 log.warning("Model %s is now the one of digest %s.", name, self._served[name].digest)
+                if warning := warning_of_publishing(self._served[name].billboard.privacy, str(path)):
+                    log.warning("%s", warning)
 
 
 def _stamp(path: Path) -> _Stamp:

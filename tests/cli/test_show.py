@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from hushrec import Budget, Domain, Season
 from hushrec.cli import show
+from hushrec.privacy.statement import PUBLIC_DATA
 
 
 def delta_of(epsilon, mu):
@@ -121,7 +122,7 @@ def test_what_the_number_of_users_warns_of(declared, released, delta, warned, pr
 
 
 @pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize("reasons", [(show.PUBLIC_DATA,), ("epsilon is infinite", "noise was injected")])
+@pytest.mark.parametrize("reasons", [(PUBLIC_DATA,), ("epsilon is infinite", "noise was injected")])
 def test_who_publishes_what_nothing_protects_is_warned(private, reasons, capsys):
     board = SimpleNamespace(privacy=SimpleNamespace(private=private, reasons=reasons))
     show.warn_of_publishing(board, "films.hush")

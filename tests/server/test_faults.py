@@ -98,6 +98,21 @@ def lacking(content: bytes, name: str) -> bytes:
     return b"".join(encode(found.header, {k: v for k, v in arrays.items() if not k.startswith("padding")}))
 
 
+def test_a_model_without_privacy_is_told_of_when_it_takes_the_place_of_another(tmp_path, caplog) -> None:
+    """It was told at the start only: a file that is exchanged later is for everybody too."""
+    path = tmp_path / "m.hush"
+    private = ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(5, 1e-6)))
+    path.write_bytes(private.to_bytes())
+    with serving({"m": path}) as server:
+        assert not caplog.records
+        path.write_bytes(trained("als").to_bytes())
+        server.models.look()
+        said = [record.getMessage() for record in caplog.records]
+        assert server.models.exchanged == 1 and any(
+            "NOT PRIVATE" in each and "m.hush" in each for each in said
+        )
+
+
 def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
     """Cut short, forged, missing, written into the very file: an error is logged, once each."""
     good = trained("als").to_bytes()
