@@ -113,6 +113,11 @@ def test_impossible_spreads_are_refused(spread: float) -> None:
         expected_loss(Budget(1.0, 1e-6), 100, 100, spread=spread)
 
 
+def test_half_of_the_range_is_the_largest_spread() -> None:
+    """That of ratings half of which are the least, and half the most."""
+    assert expected_loss(Budget(1.0, 1e-6), 6000, 3000, spread=0.5).user_mean.value > 0
+
+
 def test_outside_of_what_was_simulated_it_says_so() -> None:
     budget = Budget(1.0, 1e-6)
     far, border = expected_loss(budget, 10**9, 10_000, 50), expected_loss(budget, 300_000, 10_000, 50)
@@ -123,9 +128,11 @@ def test_outside_of_what_was_simulated_it_says_so() -> None:
     assert not expected_loss(budget, 100, 1000).inside
 
 
-def test_noise_too_strong_to_have_been_simulated_is_outside_too() -> None:
+def test_noise_too_strong_or_weak_to_have_been_simulated_is_outside_too() -> None:
     """At sizes that were simulated; and replace is half the mu of add-remove."""
     assert not expected_loss(Budget(1e-4, 1e-6), 1000, 10_000).inside
+    assert not expected_loss(Budget(1000.0, 1e-6), 300_000, 1000).inside
+    assert expected_loss(Budget(math.inf, 1e-6), 300_000, 1000).inside
     twice = Budget(1.0, 1e-6, relation="replace")
     half = Budget(epsilon_of(twice.mu / 2, 1e-6), 1e-6)
     found, wanted = (expected_loss(budget, 6000, 3000) for budget in (twice, half))
@@ -134,13 +141,18 @@ def test_noise_too_strong_to_have_been_simulated_is_outside_too() -> None:
 
 @pytest.mark.parametrize("users, epsilon", [(3000, 0.3), (30_000, 3.0), (300_000, 20.0)])
 def test_intervals_hold_every_taste_and_its_error(users: int, epsilon: float) -> None:
+    """And where the spread is known, the 9% by which data of one spread may differ."""
     budget = Budget(epsilon, 1e-6)
-    found, sizes = expected_loss(budget, users, 3000), np.log10([users, 50, 3000])
-    for taste in TASTES:
-        for name, (value, error) in _of_taste(taste, budget.mu, sizes).items():
-            span = getattr(found, name)
-            least, most = (0.0, 1.0) if name == "kept" else (0.0, math.inf)
-            assert span.low <= max(value - error, least) and span.high >= min(value + error, most)
+    found, sizes = expected_loss(budget, users, 3000, spread=TYPICAL_SPREAD), np.log10([users, 50, 3000])
+    each = [_of_taste(taste, budget.mu, sizes) for taste in TASTES]
+    for name in each[0]:
+        span, values, errors = getattr(found, name), *np.array([taste[name] for taste in each]).T
+        most, unlike = (1.0, 0.0) if name == "kept" else (math.inf, 0.09)
+        assert span.low == pytest.approx(max((1 - unlike) * (values - errors).min(), 0.0))
+        assert span.high == pytest.approx(min((1 + unlike) * (values + errors).max(), most))
+    for taste in each:
+        free, cost, private = (taste[name][1] for name in ("non_private", "cost", "private_als"))
+        assert private == pytest.approx(math.hypot(free, cost)) and free > 0 < cost
     assert found.cost.low >= 0 and 0 <= found.kept.low <= found.kept.high <= 1
 
 

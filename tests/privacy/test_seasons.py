@@ -380,6 +380,26 @@ def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
             assert delta == pytest.approx(1e-6 - failure, rel=1e-4)
 
 
+def test_what_a_failure_takes_of_delta_is_not_there_for_a_season(path):
+    """Epsilon of its charges is told at what is left, by the analytic formula."""
+    budget, normal = Budget(2.0, 1e-6, failure=9e-7), NormalDist().cdf
+    ledger, season = Ledger(path), Season(budget, weeks=4)
+    ledger.open_season("default", season)
+    spend(SeasonAccountant(season, ledger=ledger))
+    found = ledger.season("default", "1")
+    epsilon, mu = found.spent_epsilon, found.mu
+    delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+    assert delta == pytest.approx(1e-7, rel=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [{"week": -1}, {"week": True}, {"dataset": "a\nb"}, {"dataset": ""}])
+def test_a_file_with_a_week_that_is_none_is_refused(wrong):
+    entry = Week(SEASON, 1, "shop", "run", "hash").to_dict()
+    assert Week.from_dict(entry, BUDGET) == Week(SEASON, 1, "shop", "run", "hash")
+    with pytest.raises((TypeError, InputError)):
+        Week.from_dict(entry | wrong, BUDGET)
+
+
 def test_what_a_ledger_says_of_a_season_is_what_was_charged(ledger):
     """As text and as JSON: mu of the charges, and epsilon that the analytic formula gives at it."""
     first = week(ledger)
