@@ -120,6 +120,39 @@ def test_each_lie_alone_is_refused(told, signed, words):
         ask(told, signed)
 
 
+def state_after(*totals, steps=1.0):
+    """What a node says of the past as it prepares its next release."""
+    connection = Lies()
+    node = member(UNSIGNED, connection)
+    node._sealing = {"n1": bytes(32)}
+    with pytest.MonkeyPatch.context() as patch:
+        told = iter(totals)
+        patch.setattr(client.Member, "_add", lambda *_: np.array([next(told)], np.uint64))
+        for index in range(len(totals)):
+            node.total(index, "sums", np.zeros(1, np.uint64), np.ones(1), np.ones(1))
+    node._names = tuple(NAMES[1:])
+    node._sealing = {name: bytes(32) for name in NAMES[1:]}
+    with pytest.raises(KeyError):  # there is no answer
+        node._add(len(totals), "sums", np.zeros(1, np.uint64), np.ones(1), np.full(1, steps))
+    return connection.sent[0].state
+
+
+def test_masks_cancel_among_nodes_alone_that_were_told_the_same():
+    """All totals so far, in order, and the units of this one."""
+    assert state_after(1, 2) == state_after(1, 2)
+    states = [state_after(1, 2), state_after(2, 1), state_after(3, 2), state_after(1, 3), state_after()]
+    states += [state_after(1), state_after(1, 2, steps=0.5)]
+    assert len(set(states)) == len(states)
+
+
+@pytest.mark.parametrize("nodes", [5, 6, 9, 10])
+@pytest.mark.parametrize("colluding", [0, 1, 2])
+def test_no_two_lists_of_nodes_have_a_quorum(nodes, colluding):
+    """Colluding nodes sign both and each honest one a single list: the least number at which two fail."""
+    made = replace(UNSIGNED, n_nodes=nodes, colluding=colluding)
+    assert 2 * made.quorum - colluding > nodes >= 2 * (made.quorum - 1) - colluding
+
+
 def test_rows_of_another_domain_are_refused_before_the_server_hears_of_the_node():
     connection = Lies()
     connection.post = connection.get = lambda *_, **__: pytest.fail("something was sent")
