@@ -153,6 +153,12 @@ def test_no_two_lists_of_nodes_have_a_quorum(nodes, colluding):
     assert 2 * made.quorum - colluding > nodes >= 2 * (made.quorum - 1) - colluding
 
 
+def test_two_nodes_are_too_few():
+    """Each would learn the other's sums from the total and its own."""
+    with pytest.raises(InputError, match="at least 3 nodes"):
+        replace(UNSIGNED, n_nodes=2, dropouts=0.0)
+
+
 def test_rows_of_another_domain_are_refused_before_the_server_hears_of_the_node():
     connection = Lies()
     connection.post = connection.get = lambda *_, **__: pytest.fail("something was sent")

@@ -236,3 +236,18 @@ def test_weights_added_by_row(monkeypatch):
         with threads.limit(count):
             assert (residuals.added_weights(matrix.indptr, matrix.indices, weights, 40) == counted).all()
     assert (residuals.added_weights(np.zeros(1, int), np.zeros(0, np.int32), np.zeros(0), 3) == 0).all()
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_row_whose_norm_is_not_finite_counts_for_nothing(rank: int, wrong: float) -> None:
+    """With a bound and without one: what another row adds is what it adds alone."""
+    indptr, indices = np.array([0, 2, 4]), np.array([0, 1, 0, 1])
+    values, rows = np.array([1.0, wrong, 2.0, 3.0]), np.ones((2, rank))
+    for bound in (1.5, np.inf):
+        options, columns = {"bound": bound, "step": 2.0**-20}, np.zeros((2, rank))
+        sums, shrink = residuals.added_residuals(indptr, indices, values, rows, columns, **options)
+        last = indptr[:2], indices[2:], values[2:], rows[1:], columns
+        alone, own = residuals.added_residuals(*last, **options)
+        assert shrink[0] == 0 and shrink[1] == own[0] > 0
+        assert np.array_equal(sums, alone)
