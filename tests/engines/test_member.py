@@ -159,6 +159,12 @@ def test_two_nodes_are_too_few():
         replace(UNSIGNED, n_nodes=2, dropouts=0.0)
 
 
+def test_a_quorum_that_cannot_stay_is_refused_beforehand():
+    """Of five nodes two may go, and with one that colludes four would have to sign."""
+    with pytest.raises(InputError, match="the others cannot agree"):
+        replace(SIGNED, dropouts=0.4, colluding=1)
+
+
 def test_rows_of_another_domain_are_refused_before_the_server_hears_of_the_node():
     connection = Lies()
     connection.post = connection.get = lambda *_, **__: pytest.fail("something was sent")
