@@ -845,6 +845,10 @@ def deviations_in_float32(ratings: Any) -> Array:
     return ratings.matrix.data - ratings.domain.midpoint
 
 
+def scores_by_blas(users: Array, items: Array, base: Array) -> Array:
+    return base + users @ np.asarray(items, np.float64).T
+
+
 def scores_less_a_constant(
     scores: Array, count: int, indptr: Any = None, indices: Any = None, first: Any = None
 ) -> tuple[Array, Array]:
@@ -1511,6 +1515,11 @@ MUTANTS = [
         "items that are all noise put last by a constant off their scores",
         set_to(topk, "top_k", scores_less_a_constant),
         Killer(test_base.test_unsupported_items_come_last_whatever_they_score, {"width": 1e7}),
+    ),
+    Mutant(
+        "scores of a batch by BLAS, whose last bits tell how many users it has",
+        set_to(topk, "row_scores", scores_by_blas),
+        Killer(test_base.test_the_bits_of_a_list_tell_nothing_of_the_others, {"n_items": 4001}),
     ),
     # which rows reach training
     Mutant(
