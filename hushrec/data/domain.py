@@ -304,8 +304,8 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
         low = high = math.inf
     if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
         raise InputError(
-            f"rating_range must lie between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
-            f" ({low:g}, {high:g}); give the ratings in a larger unit.",
+            f"rating_range must be two numbers between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
+            f" ({low:g}, {high:g}); where ratings are larger, give them in a larger unit.",
             parameter="rating_range",
         )
     if not np.float32(low) < np.float32(high):

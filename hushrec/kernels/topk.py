@@ -109,9 +109,7 @@ def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray
     base : (n, n_items) float64 array
     """
     if users.ndim != 2 or base.shape != (len(users), len(items)) or items.shape[1:] != users.shape[1:]:
-        raise ValueError(
-            f"users {users.shape}, items {items.shape} and base {base.shape} have no such shapes."
-        )
+        raise ValueError("users must be of shape (n, d), items (n_items, d) and base (n, n_items).")
     users, base = np.ascontiguousarray(users, np.float64), np.ascontiguousarray(base, np.float64)
     flat, found = np.ascontiguousarray(items).reshape(-1), np.empty(base.shape)
 
