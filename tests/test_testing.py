@@ -11,7 +11,7 @@ import pytest
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
 from hushrec.algorithms import Billboard, Popular
-from hushrec.cli import show
+from hushrec.cli import show_model
 from hushrec.errors import HushrecError, InputError, ModelFileError
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
@@ -34,9 +34,9 @@ BUDGET = Budget(3.0, 1e-5)
 
 def say_all(model: Billboard, file: Path) -> None:
     """All that ``hushrec train`` prints of a model, and its JSON."""
-    show.warn_of_the_number_of_users(model, None)
+    show_model.warn_of_the_number_of_users(model, None)
     for as_json in (False, True):
-        show.trained(model, file, "Trained", verbose=True, as_json=as_json)
+        show_model.trained(model, file, "Trained", verbose=True, as_json=as_json)
 
 
 @pytest.fixture(scope="module")

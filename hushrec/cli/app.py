@@ -6,13 +6,15 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from inspect import getdoc
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
+from inspect import getdoc, iscode, signature
+from typing import cast
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
-from hushrec.cli.fields import begin_compiling, offer_fields
+from hushrec.cli.chosen import begin_compiling
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
 
@@ -101,13 +103,15 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Carry out one command line; its exit code. A traceback never reaches the user."""
-    app = _application()
+    asked = [word for word in words if word not in _HELP]
+    spoken = " ".join(asked) + " "
+    app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
     command, model = app, ""
     try:
-        _, apps, rest = app.parse_commands([word for word in words if word not in _HELP])
+        if asked[1:] and len(asked) == len(words):  # no help is asked for
+            begin_compiling(asked[0], asked[1:])
+        _, apps, rest = app.parse_commands(asked)
         command = apps[-1]
-        if rest and rest == list(words)[-len(rest) :]:  # no help is asked for
-            begin_compiling(command.name[0], rest)
         model = offer_fields(command, rest)
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -122,6 +126,15 @@ def run(words: Sequence[str]) -> int:
         message = " ".join(message.split())
         print(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."), file=sys.stderr)
         return code
+
+
+def offer_fields(command: App, words: Sequence[str]) -> str:
+    """Give a command that takes a model's settings those of the models that its command line names."""
+    if command.default_command is None or "settings" not in signature(command.default_command).parameters:
+        return ""
+    from hushrec.cli import fields  # loads the models, which no other command waits for
+
+    return fields.offer_fields(command, words)
 
 
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)
@@ -177,8 +190,8 @@ def _default(value: object) -> str | None:
     return None if value is None or value is False or value == () else str(value)
 
 
-def _application() -> App:
-    """All commands; what they need of the library they import when they are called."""
+def _application(listed: bool = False) -> App:
+    """All commands, each imported when it is called; with their summaries where they are to be listed."""
     app = App(
         name="hushrec",
         help=getdoc(hushrec),
@@ -196,10 +209,19 @@ def _application() -> App:
         for each in (ledger, season, node, audit)
     }
     for words in _COMMANDS:
-        module = words.replace(" ", "_").replace("-", "_")
+        function = words.replace(" ", "_").replace("-", "_")
+        module = f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{function}"
         group, _, name = words.rpartition(" ")
-        command = getattr(import_module(f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{module}"), module)
-        (groups[group] if group else app).command(command, name=name)
+        about = _summary(module, function) if listed else None
+        (groups[group] if group else app).command(f"{module}:{function}", name=name, help=about)
     for each in groups.values():
         app.command(each)
     return app
+
+
+def _summary(module: str, function: str) -> str:
+    """A command's docstring, read from its compiled file: what the command needs is not imported."""
+    spec = find_spec(module)
+    code = cast(InspectLoader, spec and spec.loader).get_code(module)
+    found = code.co_consts if code else ()
+    return next(str(each.co_consts[0]) for each in found if iscode(each) and each.co_name == function)

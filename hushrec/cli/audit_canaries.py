@@ -5,9 +5,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
-from hushrec.cli.files import plot_file
+from hushrec.audit.canaries import canaries
 from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.plots import audit, plot_file
+from hushrec.data import Domain
+from hushrec.evaluation.runs import choose
 
 
 def audit_canaries(
@@ -30,11 +32,7 @@ def audit_canaries(
     n_canaries
         Users who are in or out by a coin.
     """
-    from hushrec.audit.canaries import canaries
-    from hushrec.data import Domain
-    from hushrec.evaluation.runs import choose
-
     target, budget = plot_file(plot, force), promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
-    show.audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)
+    audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
-from hushrec.cli.files import plot_file
+from hushrec.audit.distinguish import distinguish
 from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.plots import audit, plot_file
+from hushrec.data import Domain
+from hushrec.evaluation.runs import choose
 
 #: Number of users that a model is tuned to where its releases are audited on a handful of them.
 _TUNED_TO = 1000
@@ -36,11 +38,7 @@ def audit_distinguish(
     runs
         Trainings on each of the two.
     """
-    from hushrec.audit.distinguish import distinguish
-    from hushrec.data import Domain
-    from hushrec.evaluation.runs import choose
-
     target, budget = plot_file(plot, force), promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings)
-    show.audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)
+    audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)

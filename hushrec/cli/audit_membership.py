@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
-from hushrec.cli.files import plot_file
+from hushrec.audit.membership import membership
 from hushrec.cli.options import Catalogue, Count, Force, Json, Model, Plot, Promises, Range, Seed, Whole
+from hushrec.cli.plots import audit, plot_file
+from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 
 
@@ -47,9 +48,6 @@ def audit_membership(
     draws
         Trainings of each model.
     """
-    from hushrec.audit.membership import membership
-    from hushrec.data import Domain, Ratings, realistic
-
     target, levels = plot_file(plot, force), promises.levels()
     budget = promises.budget_of(min(levels))
     if ratings is None:
@@ -70,4 +68,4 @@ def audit_membership(
         seed=seed,
         data_is_public=ratings is None,
     )
-    show.audit(result, target, as_json)
+    audit(result, target, as_json)

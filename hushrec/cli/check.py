@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from hushrec.cli import show
-from hushrec.cli.options import Declared, Json, Reading
+from hushrec.cli.options import Json
+from hushrec.cli.tables import Declared, Reading
+from hushrec.data import Ratings
+from hushrec.data.store import is_store
 from hushrec.errors import InputError
 
 
@@ -23,9 +26,6 @@ def check(
     ratings
         A table with columns of users, items and ratings.
     """
-    from hushrec.data import Ratings
-    from hushrec.data.store import is_store
-
     if is_store(ratings):
         raise InputError(f"{ratings!r} is a store, whose rows were cleaned; check the tables it was made of.")
     found = Ratings.check(ratings, declared.domain(reading.implicit), **reading.arguments())

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 
 from hushrec.cli import show
+from hushrec.data.store import is_store
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 @contextmanager
 def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
     """The engine of a command, joined before anything is spent; None without a scheduler."""
-    from hushrec.data.store import is_store
-
     if scheduler is None:
         yield None
         return
@@ -33,7 +32,7 @@ def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
             raise InputError(
                 f"--scheduler works on stores, and {source!r} is none; make one with hushrec prepare."
             )
-    from hushrec.engines.dask import Dask
+    from hushrec.engines.dask import Dask  # an extra
 
     if not scheduler.startswith("tls://") and urlsplit(f"//{scheduler.partition('//')[2]}").hostname not in (
         _THIS_MACHINE

@@ -5,31 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec import evaluation
+from hushrec.cli import show, show_model
 from hushrec.cli.files import output_folder
 from hushrec.cli.options import (
     Charging,
     Count,
-    Declared,
     Force,
     Json,
     Lists,
     NoProgress,
     Promises,
-    Reading,
     Seed,
     Users,
     listed,
     progress_shown,
 )
+from hushrec.cli.tables import Declared, Reading
+from hushrec.data.splits import split_ratings
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from hushrec.privacy import Budget
+from hushrec.evaluation.compare import FILES, USUAL
+from hushrec.evaluation.plots import needs_matplotlib
+from hushrec.privacy import Budget
 
 _USUAL = "both,private-als,item-bias; with --implicit private-eigenrec,popular"
 
@@ -86,11 +87,6 @@ def compare(
     draws
         Runs of each cell.
     """
-    from hushrec.data.splits import split_ratings
-    from hushrec.evaluation import compare as run, cross_validate
-    from hushrec.evaluation.compare import FILES, USUAL
-    from hushrec.evaluation.plots import needs_matplotlib
-
     levels, domain = promises.levels(), declared.domain(reading.implicit, ratings)
     budget = promises.budget_of(min(levels))
     if not 0 < holdout < 1:
@@ -104,7 +100,7 @@ def compare(
             "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
         )
     rows = reading.read(ratings, domain)
-    show.first_use()
+    show_model.first_use()
     options: dict[str, Any] = {
         "delta": budget.delta,
         "relation": budget.relation,
@@ -117,11 +113,11 @@ def compare(
     }
     chosen = USUAL[domain.likes] if models is None else listed(models)
     if folds is not None:
-        comparison = cross_validate(rows, chosen, levels, folds=folds, **options)
+        comparison = evaluation.cross_validate(rows, chosen, levels, folds=folds, **options)
     else:
         train_part, test_part = split_ratings(rows, (1 - holdout, holdout), seed=seed)
         charged = charging.arguments(private=max(levels) < math.inf or min(levels) == math.inf)
-        comparison = run(train_part, test_part, chosen, levels, **options, **charged)
+        comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
     show.result(

@@ -6,10 +6,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
+from hushrec.billboard import load
+from hushrec.cli import show, show_model
 from hushrec.cli.cluster import Scheduler, cluster
-from hushrec.cli.options import Json, Lists, Reading, Seed, Whole, listed
+from hushrec.cli.options import Json, Lists, Seed, Whole, listed
+from hushrec.cli.tables import Reading
 from hushrec.errors import InputError
+from hushrec.evaluation import evaluate as measure
 
 
 def evaluate(
@@ -48,12 +51,9 @@ def evaluate(
     resamples
         Bootstrap resamples behind the intervals.
     """
-    from hushrec.billboard import load
-    from hushrec.evaluation import evaluate as measure
-
     billboard = load(model)
     rows, targets = reading.open(history, billboard.domain), reading.open(test, billboard.domain)
-    show.first_use()
+    show_model.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)

@@ -6,10 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import output_file, output_folder, page_folder
 from hushrec.cli.options import File, Force, Json
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 
 
 def export(
@@ -40,9 +42,6 @@ def export(
     int8
         Item factors of one byte with a scale an item.
     """
-    from hushrec.billboard import load
-    from hushrec.modelfile import write_atomically
-
     if (web is None) == (out is None):
         raise InputError("Pass --web DIR for a site, or --out FILE for a model file.")
     billboard = load(model)

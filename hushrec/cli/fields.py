@@ -7,45 +7,42 @@ from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from functools import wraps
 from inspect import getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict, Unpack, get_type_hints
+from typing import Annotated, Any, Required, TypedDict, Unpack, get_type_hints
 
 from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
+from hushrec.cli.chosen import best_of, value_of
 from hushrec.cli.options import listed, whole, whole_or_none
-from hushrec.registry import JOBS, best
-
-if TYPE_CHECKING:
-    from hushrec.estimator import Estimator
+from hushrec.data import Domain
+from hushrec.estimator import Estimator
+from hushrec.evaluation.compare import REFERENCES, USUAL
+from hushrec.evaluation.runs import known
+from hushrec.privacy import Budget
 
 #: Integers are taken as written, 1.0 is none.
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}
 #: The number of users has an option of its own, --users.
 _ELSEWHERE = {"n_users"}
-#: Models that take all kernels of a first use.
-_AHEAD = ("both", "private-als")
 #: Numbers of users for which a model is planned, to see which fields that changes.
 _TRIED = (1, 100, 10_000, 1_000_000)
 
 
 def offer_fields(app: App, words: Sequence[str]) -> str:
-    """Give a command the fields of the models that its command line names.
+    """Give a command that takes ``**settings`` the fields of the models that its command line names.
 
-    A command takes them as ``**settings``: those of the model in its option ``model``, or those of each model
-    in its option ``models``, by the model's name. Returns what the command line says of models.
+    They are those of the model in its option ``model``, or those of each model in its option ``models``, by
+    the model's name. Returns what the command line says of models.
     """
     command = app.default_command
-    parameters = signature(command).parameters if command else {}
-    if command is None or "settings" not in parameters:
-        return ""
+    assert command is not None
+    parameters = signature(command).parameters
     many = "models" in parameters
     option = "models" if many else "model"
-    given = _value_of(f"--{option}", words)
-    named = given or parameters[option].default or _best(words)
+    given = value_of(f"--{option}", words)
+    named = given or parameters[option].default or best_of(words)
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     if many:
-        from hushrec.evaluation.compare import REFERENCES, USUAL
-
         models = dict.fromkeys(
             [*(listed(given) if given else USUAL["--implicit" in words]), *REFERENCES[True]]
         )
@@ -63,39 +60,8 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     return f" --{option} {given}" if given else ""
 
 
-def begin_compiling(command: str, words: Sequence[str]) -> None:
-    """Where a command will train the usual model and no kernel was compiled before, begin with that.
-
-    A second process does, while this one loads the library and reads.
-    """
-    if command in ("train", "retrain", "tune") and (_value_of("--model", words) or _best(words)) in _AHEAD:
-        from hushrec.kernels.first_use import begin
-
-        begin()
-
-
-def _value_of(option: str, words: Sequence[str]) -> str | None:
-    """What the command line gives for an option, before anything else of it is read."""
-    value = None
-    for word, after in zip(words, [*words[1:], None]):
-        if word == option:
-            value = after
-        elif word.startswith(f"{option}="):
-            value = word.partition("=")[2]
-    return value
-
-
-def _best(words: Sequence[str]) -> str:
-    """The model that a command line without its name chooses."""
-    job = _value_of("--for", words) or ("lists" if "--implicit" in words else "both")
-    private = (_value_of("--epsilon", words) or "").strip().lower() not in ("inf", "infinity")
-    return best(job, private) if job in JOBS else best("both", private)
-
-
 def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
     """The fields of a model as a typed dictionary of options."""
-    from hushrec.evaluation.runs import known
-
     cls = known(model)
     texts, kinds, planned = _texts(cls), get_type_hints(cls), _planned(cls)
     summary = _plain((getdoc(cls) or "").partition("\n\n")[0])
@@ -132,9 +98,6 @@ def _texts(cls: type[Estimator]) -> dict[str, DocstringParam]:
 
 def _planned(cls: type[Estimator]) -> set[str]:
     """Fields that a model chooses by the number of users and other public figures."""
-    from hushrec.data import Domain
-    from hushrec.privacy import Budget
-
     if not cls.uses_user_count:
         return set()
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))

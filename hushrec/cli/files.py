@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
 from hushrec.cli import show
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 
 #: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120
@@ -65,18 +69,6 @@ def page_folder() -> Path:
     return folder
 
 
-def plot_file(path: str | None, replace: bool) -> Path | None:
-    """Where a plot goes, if one is asked for; it is not there yet, unless it may be replaced."""
-    from hushrec.evaluation.plots import needs_matplotlib
-
-    if path is None:
-        return None
-    if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path!r} is no plot; give it a name that ends in .png or .svg.", parameter="plot")
-    needs_matplotlib()
-    return output_file(path, (), replace)
-
-
 def _check_writable(folder: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -99,11 +91,6 @@ def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -
 
 def write_private_table(table: Any, out: Path, mark: str) -> None:
     """Write a table whole, as Parquet that is marked inside or as CSV, by the name's ending."""
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    from hushrec.modelfile import write_atomically
-
     buffer = io.BytesIO()
     if out.suffix.lower() == ".csv":
         pc.write_csv(table, buffer)

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from hushrec.cli import show
 from hushrec.cli.options import SHOWN_DELTA, Account, Json
 from hushrec.errors import InputError
+from hushrec.privacy.ledger import RunSummary
 
 
 def ledger_show(
@@ -37,4 +38,17 @@ def ledger_show(
     left = book.left(dataset)
     rest = f"; {left}" if left and not summary.closed else ""
     found = {"ledger": str(book.path), **summary.to_dict(), "history": [asdict(run) for run in history]}
-    show.result(as_json, found, f"{summary}{rest}.", f"Ledger: {book.path}{show.growth(history)}")
+    show.result(as_json, found, f"{summary}{rest}.", f"Ledger: {book.path}{growth(history)}")
+
+
+def growth(history: list[RunSummary]) -> str:
+    """A line a run: what all runs so far cost together."""
+    if not history:
+        return ""
+    rows = [
+        (str(number), str(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.6g}")
+        for number, run in enumerate(history, 1)
+    ]
+    return "\n\n" + show.table(
+        [(" run", "time (UTC)", "charges", "mu so far", "epsilon so far"), *rows], left={1}
+    )

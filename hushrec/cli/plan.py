@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
-from hushrec.cli.files import plot_file
-from hushrec.cli.options import Count, Force, Job, Json, Model, Plot, Promise, Size, Users, model_for
+from hushrec.algorithms import Both, Estimator
+from hushrec.cli import show, show_model, show_plan
+from hushrec.cli.options import Count, Force, Job, Json, Model, Plot, Promise, Users, model_for
+from hushrec.cli.plots import plot_file
+from hushrec.cli.tables import Size
+from hushrec.data import Domain
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hushrec.algorithms import Estimator
-    from hushrec.data import Domain
-    from hushrec.privacy import Season
+from hushrec.evaluation.runs import choose, known, needs_user_count
+from hushrec.evaluation.taste import expected_taste
+from hushrec.privacy import Season
 
 
 def plan(
@@ -59,12 +59,6 @@ def plan(
     first_share
         Part of the budget for week 0 of a season.
     """
-    from hushrec.algorithms import Both
-    from hushrec.data import Domain
-    from hushrec.evaluation.runs import choose, known, needs_user_count
-    from hushrec.evaluation.taste import expected_taste
-    from hushrec.privacy import Season
-
     budget = promise.budget()
     model = model_for(model, job, False, budget.private)
     domain, n_items = size.declared(likes=known(model).scores == "likes")
@@ -87,9 +81,9 @@ def plan(
     estimator = choose(model, budget, placed, n_users=n_users, settings=settings)
     if domain is not None:
         planned = estimator.plan(budget, domain)
-        result |= {"hyper_parameters": estimator.hyper_parameters(), **show.planned_dict(planned)}
-        text[1:1] = [show.settings_line(estimator)]
-        text += ["", show.plan_table(planned)]
+        result |= {"hyper_parameters": estimator.hyper_parameters(), **show_plan.planned_dict(planned)}
+        text[1:1] = [show_model.settings_line(estimator)]
+        text += ["", show_plan.plan_table(planned)]
     taste = expected_taste(estimator, budget, placed)
     result["taste"] = taste.to_dict()
     text += show.paragraph(taste.text())
@@ -98,7 +92,7 @@ def plan(
         if isinstance(estimator, Both):
             part, named = estimator.part(budget, "ratings"), "both"
             text += ["", f"Ratings have {1 - estimator.lists_share:.0%} of the budget, lists the rest."]
-        result["expected"], expected = show.expected(
+        result["expected"], expected = show_plan.expected(
             part, n_users, n_items, ratings_per_user, domain, spread, named
         )
         text += ["", expected]
@@ -121,7 +115,7 @@ def _season(
     if sizes is None:
         raise InputError("A season's errors are known where those of one training are; pass --users too.")
     share = 1 - getattr(estimator, "lists_share", 0.0)
-    return show.season_expected(season, sizes, share, domain, spread, plot)
+    return show_plan.season_expected(season, sizes, share, domain, spread, plot)
 
 
 def _check(declared: bool, simulated: bool, spread_alone: bool) -> None:

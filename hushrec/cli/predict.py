@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+
+from hushrec.batch import PRIVATE_TABLE
+from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import private_table_file, write_private_table
-from hushrec.cli.options import File, Force, Json, Reading
+from hushrec.cli.options import File, Force, Json
+from hushrec.cli.tables import Reading
+from hushrec.data.ids import encode_ids
+from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
 #: What is said of a pair beside its prediction.
@@ -42,14 +50,6 @@ def predict(
     out
         Where the predictions go: Parquet, marked private inside, or CSV where its name ends so.
     """
-    import numpy as np
-    import pyarrow as pa
-
-    from hushrec.batch import PRIVATE_TABLE
-    from hushrec.billboard import load
-    from hushrec.data.ids import encode_ids
-    from hushrec.data.readers import read_columns
-
     billboard = load(model)
     if billboard.scores == "likes":
         raise InputError(

@@ -7,7 +7,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import Count, Declared, Json, NoProgress, Reading, progress_shown
+from hushrec.cli.options import Count, Json, NoProgress, progress_shown
+from hushrec.cli.tables import Declared, Reading
+from hushrec.data import Ratings
+from hushrec.data.store import PRIVATE_STORE
 from hushrec.errors import InputError
 
 
@@ -47,8 +50,6 @@ def prepare(
     force
         Replace the store of --out if it is there.
     """
-    from hushrec.data import Ratings
-
     if declared.item_features is not None:
         raise InputError("A store holds no item features; pass --item-features to train.")
     domain, arguments = declared.domain(reading.implicit), reading.arguments(times=times)
@@ -61,8 +62,6 @@ def prepare(
         progress=progress_shown(no_progress),
         **arguments,
     )
-    from hushrec.data.store import PRIVATE_STORE
-
     parts, blocks = store.partitions(), len(store.blocks())
     found = {"note": PRIVATE_STORE, "path": str(store.path), "users": store.n_users}
     found |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.batch import PRIVATE_TABLE, write_lists
+from hushrec.billboard import Billboard, load
+from hushrec.cli import show, show_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
     output_folder,
@@ -14,11 +16,10 @@ from hushrec.cli.files import (
     write_a_file_per_user,
     write_private_table,
 )
-from hushrec.cli.options import Count, File, Force, Json, NoProgress, Reading, progress_shown
+from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_shown
+from hushrec.cli.tables import Reading
+from hushrec.data import Domain, Store
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
 
 
 def recommend(
@@ -76,10 +77,6 @@ def recommend(
     out_parts
         A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
     """
-    from hushrec.batch import PRIVATE_TABLE, write_lists
-    from hushrec.billboard import load
-    from hushrec.data import Domain, Store
-
     _check(user, all_users, out_dir, out, out_parts)
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
@@ -89,7 +86,7 @@ def recommend(
     folder = None if out_dir is None else output_folder(out_dir, force)
     file = None if out is None else private_table_file(out, (model, history, items), force)
     found_rows = reading.open(history, billboard.domain)
-    show.first_use()
+    show_model.first_use()
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -104,7 +101,7 @@ def recommend(
     table = billboard.recommend_batch(rows, n, **options)
     if user is not None:
         known = rows.n_ratings > 0
-        show.recommendations(user, known, table.to_pylist(), billboard, as_json)
+        show_model.recommendations(user, known, table.to_pylist(), billboard, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
@@ -115,9 +112,7 @@ def recommend(
 
 
 def _said(billboard: Billboard, path: str, as_json: bool) -> None:
-    from hushrec.batch import PRIVATE_TABLE
-
-    taste = show.taste_of(billboard)
+    taste = show_model.taste_of(billboard)
     found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {path}"
     show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text()))

@@ -1,6 +1,7 @@
 """``hushrec report``."""
 
-from hushrec.cli import show
+from hushrec.billboard import load
+from hushrec.cli import show, show_model
 from hushrec.cli.options import Json
 
 
@@ -15,8 +16,6 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     model
         A model file.
     """
-    from hushrec.billboard import load
-
     billboard = load(model)
-    first = f"Model:      {billboard.estimator.name}: {show.summary(billboard.estimator)}"
-    show.result(as_json, show.described(billboard), first, show.about(billboard))
+    first = f"Model:      {billboard.estimator.name}: {show_model.summary(billboard.estimator)}"
+    show.result(as_json, show_model.described(billboard), first, show_model.about(billboard))

@@ -7,11 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.billboard import Billboard
+from hushrec.cli import show_model
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Reading, Verbose, progress_shown
+from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, progress_shown
+from hushrec.cli.tables import Reading
 from hushrec.cli.train import save
+from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.privacy import Ledger, SeasonAccountant, default_path
 
 
 def retrain(
@@ -63,10 +67,6 @@ def retrain(
     skip_week
         The week after LAST.hush was cut short and has no model: leave what is left of its slice, and go on.
     """
-    from hushrec.billboard import Billboard
-    from hushrec.data import Domain
-    from hushrec.privacy import Ledger, SeasonAccountant, default_path
-
     board = Billboard.load(last)
     week = board.privacy.week
     if week is None:
@@ -83,9 +83,9 @@ def retrain(
     book = Ledger(ledger or default_path(), create=False)
     accountant = SeasonAccountant.following(board.privacy, ledger=book, skip=skip_week)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
-    show.first_use()
+    show_model.first_use()
     following = board.continue_training(
         rows, accountant, since=since, retire=retire, progress=progress_shown(no_progress)
     )
     save(following, target)
-    show.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
+    show_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)

@@ -7,8 +7,10 @@ from cyclopts import Parameter
 
 from hushrec.cli import show
 from hushrec.cli.options import Account, Count, Json, Promise
-from hushrec.cli.season_show import planned
+from hushrec.cli.season_show import planned, seasons_together
 from hushrec.errors import InputError
+from hushrec.privacy import Season
+from hushrec.privacy.season import renamed
 
 
 def season_open(
@@ -39,9 +41,6 @@ def season_open(
     add_up
         The data set has had a season before, and what both cost together is understood.
     """
-    from hushrec.privacy import Season
-    from hushrec.privacy.season import renamed
-
     season = Season(promise.budget(), weeks, first_share, name or "1")
     if promise.unit != "user":
         raise InputError("A season protects users, not single ratings; leave --unit out.")
@@ -51,9 +50,9 @@ def season_open(
     book.open_season(dataset, season, add_up=add_up)
     others = book.seasons(dataset)
     found = {"ledger": str(book.path), **book.season(dataset, season.name).to_dict()}
-    found |= {"plan": season.plan(), "promised_together": show.seasons_together(others)[0]}
+    found |= {"plan": season.plan(), "promised_together": seasons_together(others)[0]}
     text = [f'Season "{season.name}" of data set "{dataset}" is open: {season.budget}.', *planned(season)]
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
-    show.result(as_json, found, *text, *show.seasons_together(others)[1], f"Ledger: {book.path}")
+    show.result(as_json, found, *text, *seasons_together(others)[1], f"Ledger: {book.path}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from hushrec.cli import show
 from hushrec.cli.options import Account, Json
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from hushrec.privacy import Season
+from hushrec.privacy import Season, SeasonSummary
+from hushrec.privacy.season import epsilon_together
 
 
 def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
@@ -21,7 +21,7 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     seasons = book.seasons(dataset)
     if not seasons:
         raise InputError(f'Data set "{dataset}" has no season in the ledger {book.path}.')
-    both, text = show.seasons_together(seasons)
+    both, text = seasons_together(seasons)
     found = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
     lines: list[str] = []
     for each in seasons:
@@ -42,3 +42,13 @@ def planned(season: Season) -> list[str]:
         " to what this one costs."
     )
     return [*lines, *show.paragraph(words)]
+
+
+def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
+    """What several seasons of a data set promise together; nothing where there is one."""
+    if len(seasons) < 2:
+        return None, []
+    budget = seasons[-1].season.budget
+    epsilon = epsilon_together([each.season.budget for each in seasons], budget.delta)
+    text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
+    return {"epsilon": epsilon, "delta": budget.delta}, show.paragraph(text)

@@ -10,10 +10,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
+from hushrec.network.service import Limits
+from hushrec.server import process
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Characters: 128 bits in hexadecimal digits.
@@ -66,10 +69,6 @@ def serve(
     certificate_key
         Its private key, PEM.
     """
-    from hushrec.billboard import load
-    from hushrec.network.service import Limits
-    from hushrec.server.process import Settings, serve as run
-
     paths = _named(models)
     limits = Limits(
         body_bytes=body_bytes,
@@ -77,7 +76,7 @@ def serve(
         connections=connections,
         request_seconds=30.0,
     )
-    settings = Settings(
+    settings = process.Settings(
         models=paths,
         tokens=() if tokens is None else _tokens(tokens),
         page=page_folder() if demo else None,
@@ -96,7 +95,7 @@ def serve(
         if demo:
             show.text(f"Open {url}/ in a browser: what is rated there stays there.")
 
-    run(settings, host, port, workers, ready)
+    process.serve(settings, host, port, workers, ready)
 
 
 def _named(models: tuple[str, ...]) -> dict[str, Path]:

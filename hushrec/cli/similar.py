@@ -4,7 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.billboard import load
+from hushrec.cli import show, show_model
 from hushrec.cli.options import Count, Json
 
 
@@ -32,13 +33,11 @@ def similar(
     n
         How many items.
     """
-    from hushrec.billboard import load
-
     billboard = load(model)
     found = billboard.similar_items(item, n)
     items = [{"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)]
     cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
-    taste = show.taste_of(billboard)
+    taste = show_model.taste_of(billboard)
     show.result(
         as_json,
         {"item": item, "items": items, "taste": taste.to_dict()},

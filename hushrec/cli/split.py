@@ -7,11 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from pyarrow import parquet
 
 from hushrec.cli import show
 from hushrec.cli.files import output_folder
-from hushrec.cli.options import Count, Declared, Force, Json, Reading, Seed
+from hushrec.cli.options import Count, Force, Json, Seed
+from hushrec.cli.tables import Declared, Reading
+from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
 
@@ -55,11 +59,6 @@ def split(
     date
         The test gets the ratings given from this declared date on, such as 2024-06-01; needs a time column.
     """
-    from pyarrow import parquet
-
-    from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
-    from hushrec.modelfile import write_atomically
-
     ways = {
         "--test-share": test_share,
         "--leave-out": leave_out,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.billboard import Billboard
+from hushrec.cli import show_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Charging,
-    Declared,
     File,
     Force,
     Job,
@@ -20,7 +20,6 @@ from hushrec.cli.options import (
     Model,
     NoProgress,
     Promise,
-    Reading,
     Resume,
     Seed,
     Users,
@@ -28,12 +27,11 @@ from hushrec.cli.options import (
     model_for,
     progress_shown,
 )
+from hushrec.cli.tables import Declared, Reading
 from hushrec.errors import HushrecError, InputError
+from hushrec.evaluation import runs
+from hushrec.privacy import Accountant, Budget, SeasonAccountant
 from hushrec.registry import ESTIMATORS
-
-if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
-    from hushrec.privacy import Accountant, Budget
 
 
 def train(
@@ -86,18 +84,16 @@ def train(
         The model is the first of a season that hushrec season open declared, with the --dataset, --epsilon
         and --delta of that: it spends week 0's part of the budget, and hushrec retrain goes on from it.
     """
-    from hushrec.evaluation.runs import check_run, train as run
-
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
-    check_run(model, budget, domain, n_users, settings)
+    runs.check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
-    show.first_use()
+    show_model.first_use()
     with cluster(scheduler, ratings) as engine:
-        billboard = run(
+        billboard = runs.train(
             model,
             rows,
             charged(season, budget, charging, resume),
@@ -109,14 +105,12 @@ def train(
             engine=engine,
             stop_at_nobody=season is None,
         )
-    show.warn_of_the_number_of_users(billboard, n_users)
-    show.trained(billboard, target, "Trained", verbose, as_json)
+    show_model.warn_of_the_number_of_users(billboard, n_users)
+    show_model.trained(billboard, target, "Trained", verbose, as_json)
 
 
 def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:
     """The accountant of a run, or of week 0 of a season, whose budget is the declared one."""
-    from hushrec.privacy import Accountant, SeasonAccountant
-
     if name is None:
         return Accountant(budget, **charging.arguments(budget.private), resume=resume)
     if resume:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import show, show_model
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Charging,
     Count,
-    Declared,
     Failure,
     File,
     Force,
     Json,
     Model,
     Promise,
-    Reading,
     Seed,
     Verbose,
     listed,
     pairs,
 )
+from hushrec.cli.tables import Declared, Reading
 from hushrec.cli.train import save
+from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
-
-if TYPE_CHECKING:
-    from hushrec.data import Domain, Ratings
-    from hushrec.evaluation.tuning import Trial
-    from hushrec.privacy import Budget
+from hushrec.evaluation import tuning
+from hushrec.evaluation.tuning import Trial, grid
+from hushrec.privacy import Accountant, Budget
 
 
 def tune(
@@ -77,9 +75,6 @@ def tune(
     mean_runs
         Expected number of runs.
     """
-    from hushrec.evaluation.tuning import grid, try_all, tune as run
-    from hushrec.privacy import Accountant
-
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     if ratings is not None and n_generated is not None:
         raise InputError("Pass RATINGS or --generated USERS, not both.")
@@ -93,22 +88,22 @@ def tune(
     choices = pairs(tried, "--try", "rank=4,8")
     candidates = grid({name: [value_of(text) for text in listed(texts)] for name, texts in choices.items()})
     if n_generated is not None:
-        trials = try_all(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
+        trials = tuning.try_all(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
         _list(trials, model, budget, "generated", as_json)
         return
     assert ratings is not None
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    show.first_use()
+    show_model.first_use()
     if target is None:
-        _list(try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
+        _list(tuning.try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
         return
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments(budget.private))
-    billboard = run(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
+    billboard = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     save(billboard, target)
-    show.trained(billboard, target, "Chose", verbose, as_json)
+    show_model.trained(billboard, target, "Chose", verbose, as_json)
 
 
 def value_of(text: str) -> Any:
@@ -126,8 +121,6 @@ def value_of(text: str) -> Any:
 
 def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
     """Ratings that look like people's, over the declared catalogue and range; about 100 a user."""
-    from hushrec.data import Ratings, realistic
-
     each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
     ends = (domain.low, domain.high)
     ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)

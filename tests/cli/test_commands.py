@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec.cli import show
+from hushrec.cli import show, show_plan
 from hushrec.cli.files import file_names
 from hushrec.cli.show import plain
 from hushrec.cli.tune import value_of
@@ -280,12 +280,12 @@ def test_numbers_of_a_plan_are_those_of_its_releases():
         Release("first", Gaussian(1 / 0.3), 2.0, "user", "replace"),
         Release("second", Gaussian(1 / 0.4), 0.5, "user", "replace"),
     ]
-    found = show.planned_dict(Plan(budget, releases))
+    found = show_plan.planned_dict(Plan(budget, releases))
     assert (found["epsilon"], found["delta"], found["relation"]) == (budget.epsilon, 1e-5, "replace")
     assert found["mu"] == budget.mu and found["planned_mu"] == pytest.approx(0.5)
     assert found["planned_epsilon"] == pytest.approx(budget.epsilon, rel=1e-6)
     assert [each["share"] for each in found["releases"]] == pytest.approx([0.36, 0.64])
-    lines = [line.split() for line in show.plan_table(Plan(budget, releases)).splitlines()]
+    lines = [line.split() for line in show_plan.plan_table(Plan(budget, releases)).splitlines()]
     assert ["first", "Gaussian", "2", "6.667", "0.3", "36.0%"] in lines
     assert ["second", "Gaussian", "0.5", "1.25", "0.4", "64.0%"] in lines
     assert f"epsilon = {show.short(found['planned_epsilon'])} at delta = 1e-05" in " ".join(lines[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hushrec.cli import show
+from hushrec.cli import show_model
 from hushrec.kernels import first_use, least_squares
 from tests.kernels.test_cache import SOURCE, load
 
@@ -22,7 +22,7 @@ def test_a_function_is_kept_once_it_was_compiled_and_until_it_changes(tmp_path):
 def test_it_is_said_once_on_stderr(capsys, monkeypatch):
     for before in (False, True):
         monkeypatch.setattr(first_use, "cold", lambda before=before: not before)
-        show.first_use()
+        show_model.first_use()
     said = capsys.readouterr()
     assert said.err == "Compiling kernels, once after installation; this takes a few seconds.\n"
     assert not said.out

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from hushrec import Budget, Domain, Season
-from hushrec.cli import show
+from hushrec.cli import ledger_show, season_show, show, show_model, show_plan
 from hushrec.privacy.statement import PUBLIC_DATA
 
 
@@ -35,10 +35,10 @@ def test_a_table_has_columns_of_their_own_widths():
 @pytest.mark.parametrize("likes", [True, False])
 def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
     taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
-    monkeypatch.setattr(show, "taste_of", lambda billboard: taste)
+    monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
     board = SimpleNamespace(domain=Domain(["a", "b"], likes=True) if likes else Domain(["a", "b"], (1, 5)))
     rows = [{"user": "ann", "rank": n + 1, "item": item, "score": 4.0 - n / 3} for n, item in enumerate("ab")]
-    show.recommendations("ann", known, rows, board, as_json=False)
+    show_model.recommendations("ann", known, rows, board, as_json=False)
     what = "likes" if likes else "ratings from 1 to 5"
     newcomer = f", who has no {what} of items in the catalogue in the history: the list for newcomers"
     assert capsys.readouterr().out.split("\n") == [
@@ -51,7 +51,7 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
         "Something of taste.",
         "",
     ]
-    show.recommendations("ann", known, rows, board, as_json=True)
+    show_model.recommendations("ann", known, rows, board, as_json=True)
     assert json.loads(capsys.readouterr().out) == {
         "user": "ann",
         "known": known,
@@ -61,12 +61,12 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
 
 
 def test_what_runs_cost_so_far():
-    assert show.growth([]) == ""
+    assert ledger_show.growth([]) == ""
     runs = [
         SimpleNamespace(time="2026-01-05 08:00", charges=3, mu=0.25, epsilon=1.0),
         SimpleNamespace(time="2026-01-12 08:00", charges=12, mu=0.353553, epsilon=1.4625),
     ]
-    assert show.growth(runs).split("\n") == [
+    assert ledger_show.growth(runs).split("\n") == [
         "",
         "",
         " run  time (UTC)        charges  mu so far  epsilon so far",
@@ -79,8 +79,11 @@ def test_seasons_together_cost_more_than_one():
     """Oracle: the squares of mu add up, and the Gaussian law."""
     budgets = [Budget(2, 1e-6), Budget(3, 1e-5)]
     seasons = [SimpleNamespace(season=Season(budget, 4)) for budget in budgets]
-    assert show.seasons_together([]) == (None, []) and show.seasons_together(seasons[:1]) == (None, [])
-    found, lines = show.seasons_together(seasons)
+    assert season_show.seasons_together([]) == (None, []) and season_show.seasons_together(seasons[:1]) == (
+        None,
+        [],
+    )
+    found, lines = season_show.seasons_together(seasons)
     mu = math.hypot(*(budget.mu for budget in budgets))
     assert found["delta"] == 1e-5
     assert delta_of(found["epsilon"], mu) <= 1e-5 * (1 + 1e-6) < delta_of(0.999 * found["epsilon"], mu)
@@ -115,7 +118,7 @@ def test_what_the_number_of_users_warns_of(declared, released, delta, warned, pr
         estimator=estimator if whole else SimpleNamespace(ratings=estimator, n_users=10**9),
         privacy=SimpleNamespace(releases=releases, private=private, budget=Budget(1, delta)),
     )
-    show.warn_of_the_number_of_users(board, declared)
+    show_model.warn_of_the_number_of_users(board, declared)
     lines = capsys.readouterr().err.splitlines()
     wanted = [words for words in warned if private or "delta" not in words]
     assert len(lines) == len(wanted) and all(words in line for words, line in zip(wanted, lines))
@@ -134,14 +137,14 @@ def test_who_publishes_what_nothing_protects_is_warned(private, reasons, capsys)
 @pytest.mark.parametrize("spread_unknown", [True, False])
 @pytest.mark.parametrize("inside", [True, False])
 def test_what_an_expected_error_does_not_know(spread_unknown, inside):
-    lines = show._limits(spread_unknown, inside)
+    lines = show_plan._limits(spread_unknown, inside)
     assert len(lines) == spread_unknown + (not inside)
     assert any("--spread" in line for line in lines) == spread_unknown
     assert any("Nothing of this size was simulated" in line for line in lines) == (not inside)
 
 
 def test_numbers_for_people():
-    numbers = [show._count(number) for number in (None, 900, 1000, 1001, 250_000)]
+    numbers = [show_plan._count(number) for number in (None, 900, 1000, 1001, 250_000)]
     few = "no more than 1,000"
     assert numbers == ["more than 1,000,000", few, few, "about 1,001", "about 250,000"]
     assert [show.short(number) for number in (None, 0.123456, 12345.6)] == ["-", "0.1235", "1.235e+04"]

@@ -38,7 +38,7 @@ from hushrec.algorithms import (
     weekly_als,
 )
 from hushrec.cli import files, recommend
-from hushrec.cli.options import Reading
+from hushrec.cli.tables import Reading
 from hushrec.data import (
     Domain,
     Ratings,

@@ -5,6 +5,9 @@ from pathlib import Path
 from hushrec.cli import show
 from hushrec.cli.options import Json, Range
 from hushrec.errors import InputError
+from hushrec.network.messages import from_json
+from hushrec.papers.masked.messages import Record
+from hushrec.papers.masked.reconstruction import reconstruct
 
 
 def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_json: Json = False) -> None:
@@ -22,10 +25,6 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
     step
         Ratings are LOW, LOW + step, ...; 0.5 for half stars.
     """
-    from hushrec.network.messages import from_json
-    from hushrec.papers.masked.messages import Record
-    from hushrec.papers.masked.reconstruction import reconstruct
-
     try:
         seen = from_json(Record, Path(record).read_bytes())
     except OSError as error:

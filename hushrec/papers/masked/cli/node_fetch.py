@@ -6,8 +6,12 @@ from pathlib import Path
 
 from hushrec.cli import show
 from hushrec.cli.options import Catalogue, File, Json
+from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
+from hushrec.papers.masked.client import PrivateKey, fetch
+from hushrec.papers.masked.messages import fingerprint
 
 
 def node_fetch(
@@ -27,11 +31,6 @@ def node_fetch(
     out
         CSV of items and completed ratings.
     """
-    from hushrec.data import Domain
-    from hushrec.modelfile import write_atomically
-    from hushrec.papers.masked.client import PrivateKey, fetch
-    from hushrec.papers.masked.messages import fingerprint
-
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)
     if fingerprint(items) != secret.catalogue:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from hushrec.cli import show
 from hushrec.cli.options import Catalogue, File, Json, Range
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
-
-if TYPE_CHECKING:
-    from hushrec.data import Domain
-    from hushrec.papers.masked.client import PrivateKey
+from hushrec.papers.masked.client import PrivateKey, submit
+from hushrec.papers.masked.masking import MaskingStatement
+from hushrec.papers.masked.messages import Record, fingerprint
 
 
 def node_submit(
@@ -52,14 +54,6 @@ def node_submit(
     record
         Also keep what an eavesdropper sees, for hushrec audit masked.
     """
-    import numpy as np
-
-    from hushrec.data import Domain
-    from hushrec.modelfile import write_atomically
-    from hushrec.papers.masked.client import submit
-    from hushrec.papers.masked.masking import MaskingStatement
-    from hushrec.papers.masked.messages import Record
-
     domain = Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
     items, values = _one_user(ratings, domain, user)
     secret = _key(key, name, domain)
@@ -79,9 +73,6 @@ def node_submit(
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
     """The node's key: that of the file, or a new one."""
-    from hushrec.papers.masked.client import PrivateKey
-    from hushrec.papers.masked.messages import fingerprint
-
     if not Path(path).exists():
         return PrivateKey.create(path, name or secrets.token_hex(8), fingerprint(domain.items))
     key = PrivateKey.load(path)
@@ -92,8 +83,6 @@ def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
 
 def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
     """Positions and ratings of one user of a file."""
-    from hushrec.data import Ratings
-
     ratings = Ratings.read(path, domain)
     if user is not None:
         ratings = ratings.for_users([user])

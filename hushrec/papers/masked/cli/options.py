@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli.options import File
-
-if TYPE_CHECKING:
-    from hushrec.network.transport import Connection
+from hushrec.network.transport import Connection
 
 Key = Annotated[File, Parameter(help="The node's secrets; made if missing, for your eyes only.")]
 
@@ -37,6 +35,4 @@ class Link:
 
     def connection(self) -> Connection:
         """A connection to it."""
-        from hushrec.network.transport import Connection
-
         return Connection(self.server, patience=self.patience, ca=self.ca)

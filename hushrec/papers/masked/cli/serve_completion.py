@@ -9,7 +9,12 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show
 from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
+from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.network.service import Limits, Service
+from hushrec.papers.masked.masking import MaskingStatement
+from hushrec.papers.masked.messages import fingerprint
+from hushrec.papers.masked.server import CompletionServer, Settings, Store
 
 
 def serve_completion(
@@ -66,12 +71,6 @@ def serve_completion(
     certificate_key
         Its private key, PEM.
     """
-    from hushrec.data import Domain
-    from hushrec.network.service import Limits, Service
-    from hushrec.papers.masked.masking import MaskingStatement
-    from hushrec.papers.masked.messages import fingerprint
-    from hushrec.papers.masked.server import CompletionServer, Settings, Store
-
     items = Domain.read_catalogue(catalogue)
     try:
         settings = Settings(

@@ -1,0 +1,122 @@
+"""What a model is, learned and promises, for a program and for a reader."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+from hushrec.billboard import Billboard
+from hushrec.cli import show
+from hushrec.evaluation import runs
+from hushrec.evaluation.taste import Taste, taste
+from hushrec.kernels import first_use as compiling
+from hushrec.serving import Algorithm
+
+#: Of the release that tells whether anybody was found.
+_COUNT = "number of users"
+
+
+def about(billboard: Billboard, brief: bool = False) -> str:
+    """Settings, domain and privacy statement, for a reader; in brief without settings and single releases."""
+    domain = billboard.domain
+    rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
+    return "\n".join(
+        [
+            f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
+            *show.paragraph(taste_of(billboard).text()),
+            "",
+            billboard.privacy.text(brief),
+            *([] if brief else ["", settings_line(billboard.estimator)]),
+        ]
+    )
+
+
+def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
+    """What a training made, and where the rest of it is told."""
+    more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
+    if all(release.label != _COUNT for release in billboard.privacy.releases):
+        more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
+    found = {"file": str(target), **described(billboard)}
+    first = f"{verb} {billboard.estimator.name} and wrote {target}"
+    show.result(as_json, found, first, about(billboard, brief=not verbose), *more)
+
+
+def summary(estimator: Algorithm) -> str:
+    """What a model is, in the words of its class."""
+    first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
+    return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
+
+
+def taste_of(billboard: Billboard) -> Taste:
+    """What a model learned of personal taste."""
+    return taste(billboard, billboard.privacy.budget)
+
+
+def settings_line(estimator: Algorithm) -> str:
+    settings = ", ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in estimator.hyper_parameters().items()
+    )
+    return textwrap.fill(settings or "none", 100, initial_indent="Settings:   ", subsequent_indent=" " * 12)
+
+
+def described(billboard: Billboard) -> dict[str, Any]:
+    domain = billboard.domain
+    return {
+        "model": billboard.estimator.name,
+        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "n_items": domain.n_items,
+        "rating_range": [domain.low, domain.high],
+        "likes": domain.likes,
+        "max_ratings_per_user": domain.max_ratings_per_user,
+        "taste": taste_of(billboard).to_dict(),
+        "privacy": billboard.privacy.to_dict(),
+    }
+
+
+def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
+    """Say what the declared or released number of users tells of the run; nothing else is looked at."""
+    released = [each for each in billboard.privacy.releases if each.label == _COUNT]
+    estimator = getattr(billboard.estimator, "ratings", billboard.estimator)
+    number = declared if declared is not None else getattr(estimator, "n_users", None)
+    if number is None:
+        return
+    if released and declared is None and not runs.told_from_nobody(number, released[0].noise_sd):
+        show.note(
+            f"Warning: the released number of users, {number:,}, cannot be told from 0:"
+            " `hushrec check` shows what became of the rows.",
+        )
+    delta = billboard.privacy.budget.delta
+    if billboard.privacy.private and delta * number >= 1:
+        show.note(
+            f"Warning: delta = {delta:g} is not below one over the number of users, so the promise allows"
+            " somebody's rows to be told outright; 1e-6 or less is usual.",
+        )
+
+
+def recommendations(
+    user: str, known: bool, rows: list[dict[str, Any]], billboard: Billboard, as_json: bool
+) -> None:
+    """One user's list, and what the model learned of taste."""
+    domain, taste = billboard.domain, taste_of(billboard)
+    which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
+    items = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
+    what = (
+        ""
+        if known
+        else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
+    )
+    cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
+    listed = show.table([("rank", "item", "score"), *cells], left={1})
+    found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
+    about = "The higher the score, the better the match. The list is computed from this user's own ratings."
+    show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
+
+
+def first_use() -> None:
+    """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
+    if compiling.cold():
+        show.note(compiling.SAID)

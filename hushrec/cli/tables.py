@@ -1,0 +1,155 @@
+"""Options of what tables of ratings hold and of how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
+from hushrec.data import Domain, Ratings, Store
+from hushrec.data.store import is_store
+from hushrec.errors import InputError
+
+_ROLES = ("user", "item", "rating", "time")
+_DECLARED = Group("Declared, never read from the ratings", sort_key=3)
+
+
+@Parameter(name="*", group=_DECLARED)
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The domain of the ratings.
+
+    Parameters
+    ----------
+    rating_range
+        Lowest and highest rating, as in --rating-range 1 5; others are dropped. Likes (--implicit) have none.
+    max_ratings_per_user
+        Cap, 10,000 unless declared; a user's further ratings are sampled away.
+    item_features
+        Public facts of the items that private-als may learn from, at no privacy cost: a CSV or Parquet table
+        with a column of item ids and columns of numbers, such as genres as 0 and 1.
+    """
+
+    rating_range: Range | None = None
+    catalogue: Catalogue | None = None
+    max_ratings_per_user: Whole | None = None
+    item_features: File | None = None
+
+    def domain(self, likes: bool = False, source: str | None = None) -> Domain:
+        """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
+        declared = {"rating_range": self.rating_range, "max_ratings_per_user": self.max_ratings_per_user}
+        given: dict[str, Any] = {name: value for name, value in declared.items() if value is not None}
+        if self.catalogue is not None:
+            given["items"] = tuple(Domain.read_catalogue(self.catalogue))
+        if is_store(source):
+            return replace(Store(str(source)).domain, item_features=self.item_features, **given)
+        if self.catalogue is None:
+            raise InputError(
+                "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
+                " items.txt."
+            )
+        if self.rating_range is None and not likes:
+            raise InputError(
+                "--rating-range is missing: declare the lowest and the highest rating, for example"
+                " --rating-range 1 5, or say with --implicit that every row is a like."
+            )
+        return Domain(**given, item_features=self.item_features, likes=likes)
+
+
+@Parameter(name="*", group=_DECLARED)
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """The declared domain, or no more than its size.
+
+    Parameters
+    ----------
+    rating_range
+        Lowest and highest rating; without it errors are in units of the range only.
+    max_ratings_per_user
+        Cap on the ratings of a user.
+    n_items
+        Number of items, instead of --catalogue.
+    """
+
+    rating_range: Range | None = None
+    catalogue: Catalogue | None = None
+    max_ratings_per_user: Whole = 10_000
+    n_items: Annotated[Count, Parameter(name="--items")] | None = None
+
+    def declared(self, likes: bool) -> tuple[Domain | None, int]:
+        """The domain, or one of that size; None where no rating range is given for the latter.
+
+        Of likes where these are planned for and no rating range is given.
+        """
+        if self.catalogue is not None and self.n_items is not None:
+            raise InputError(
+                "Pass --catalogue or --items, not both: the catalogue says how many items there are."
+            )
+        if self.catalogue is None and self.n_items is None:
+            raise InputError(
+                "--items is missing: say how many items there are, for example --items 2000, or declare them"
+                " with --catalogue items.txt."
+            )
+        likes = likes and self.rating_range is None
+        if self.catalogue is not None and self.rating_range is None and not likes:
+            raise InputError(
+                "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
+                " for example --rating-range 1 5."
+            )
+        items = Domain.read_catalogue(self.catalogue) if self.catalogue else range(self.n_items or 0)
+        if self.rating_range is None and not likes:
+            return None, len(items)
+        cap = self.max_ratings_per_user
+        return Domain(tuple(items), self.rating_range, max_ratings_per_user=cap, likes=likes), len(items)
+
+
+@Parameter(name="*", group=Group("Reading tables", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How tables of ratings are read.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns, for example user=uid,item=movie,rating=stars; usual names are found.
+    format
+        parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.
+    implicit
+        Every row is a like; neither a rating column nor --rating-range is needed. A model file knows it.
+    """
+
+    columns: Annotated[str, Parameter(metavar="ROLE=NAME,...")] | None = None
+    format: Annotated[str, Parameter(metavar="NAME")] | None = None
+    implicit: bool = False
+
+    def open(self, path: str, domain: Domain) -> Ratings | Store:
+        """The ratings of a file, or a store as it is."""
+        if is_store(path) and self.columns is None and self.format is None:
+            self._check(domain)
+            return Store(path, domain)
+        return self.read(path, domain)
+
+    def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
+        """The ratings of a file or a store, over a domain; with their times where these are asked for."""
+        self._check(domain)
+        return Ratings.read(path, domain, **self.arguments(times=times and not is_store(path)))
+
+    def _check(self, domain: Domain) -> None:
+        if self.implicit and domain.high > 1:
+            raise InputError(
+                "--implicit is for a model of likes, and this one is of ratings from"
+                f" {domain.low:g} to {domain.high:g}; leave it out, and have a column of ratings."
+            )
+
+    def arguments(self, *, times: bool = False) -> dict[str, Any]:
+        """Of the readers of `Ratings`."""
+        names: dict[str, Any] | None = None
+        if self.columns is not None:
+            names = pairs(self.columns.split(","), "--columns", "user=uid,item=movie")
+            if unknown := sorted(set(names) - set(_ROLES)):
+                raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {', '.join(_ROLES)}.")
+        if times:
+            names = {"time": True} | (names or {})
+        return {"columns": names, "format": self.format, "implicit": self.implicit}
