@@ -11,7 +11,7 @@ import pytest
 
 import hushrec
 from hushrec import Accountant, Budget, Domain, InputError, Ratings, Season
-from hushrec.cli import show
+from hushrec.cli import show_plan
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
 from hushrec.evaluation import runs, tuning
@@ -282,9 +282,9 @@ def test_what_is_planned(model, call):
     if model == "both":
         part, share = estimator.part(budget, "ratings"), 1 - estimator.lists_share
         assert 0.1 < share < 0.9 and part.mu < budget.mu
-    found = call(show, "expected", *line).args
+    found = call(show_plan, "expected", *line).args
     assert found[:4] == (part, 6000, 400, 31.0) and found[5:] == (0.7, model)
-    season, *found = call(show, "season_expected", *line, "--season", "9", "--first-share", "0.3").args
+    season, *found = call(show_plan, "season_expected", *line, "--season", "9", "--first-share", "0.3").args
     assert season == Season(budget, 9, 0.3)
     assert found[:2] == [(6000, 400, 31.0), share] and found[3:] == [0.7, None]
 
