@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -25,7 +26,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import scipy.sparse
 
-from benchmarks.bench_speed import peak_memory
 from benchmarks.matrices import jtt18_matrix
 from hushrec.algorithms import Estimator, GlobalMean, ItemBias, Popular
 from hushrec.data import Domain, Ratings, split_ratings
@@ -520,6 +520,15 @@ def speed(long: bool) -> None:
         f"A step: {oja['step'] * 1000:.0f} ms, SciPy's two products: {oja['products'] * 1000:.0f} ms, "
         f"ratio {oja['step'] / oja['products']:.2f}."
     )
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process in MB, without what it inherited from its parent."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = status.read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 ** (2 if sys.platform == "darwin" else 1)
 
 
 def oja_child() -> None:

@@ -1719,7 +1719,7 @@ MUTANTS = [
     Mutant(
         "of a pair the first of those with the latest time stays",
         set_to(building, "_latest", first_of_the_latest),
-        Killer(test_times.test_of_a_pair_the_latest_stays, {"wide": False}, ("monkeypatch",)),
+        Killer(test_times.test_of_a_pair_the_latest_stays, {"sorted_already": False}),
     ),
     Mutant(
         "times read from integers as they are, until a cell is missing",
