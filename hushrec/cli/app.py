@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from hushrec import __version__
 from hushrec.cli.chosen import begin_compiling
 from hushrec.cli.help import Help, sentence
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import HushrecError, InputError, MissingPackageError
 
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
@@ -119,7 +119,9 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as raised:
+        # a command's file may need packages that are missing, which cyclopts wraps
+        error = raised.__cause__ if isinstance(raised.__cause__, MissingPackageError) else raised
         if os.environ.get("HUSHREC_DEBUG") and not isinstance(error, _EXPECTED):
             raise
         message, code = _said(error, command, model)
