@@ -69,7 +69,7 @@ def bootstrap_interval(
     Returns
     -------
     (low, high) : ndarrays of shape (n_figures,)
-        NaN where a figure is, or without resamples.
+        The figure lies between them. NaN where a figure is, or without resamples.
     """
     if resamples == 0 or n_users == 0:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
@@ -80,7 +80,7 @@ def bootstrap_interval(
     shift[some] = values[some] - np.nanmean(drawn[:, some], axis=0)
     low, high = np.full(len(values), np.nan), np.full(len(values), np.nan)
     low[some], high[some] = np.nanquantile(drawn[:, some], [tail, 1 - tail], axis=0)
-    return np.maximum(low + shift, 0.0), high + shift
+    return np.clip(low + shift, 0.0, values), np.maximum(high + shift, values)
 
 
 def _draws(n_users: int, resamples: int, seed: int) -> Iterator[Array]:

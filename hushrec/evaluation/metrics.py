@@ -56,6 +56,9 @@ class Evaluation:
         Held-out ratings from here up count as relevant; None: all of them.
     n_users, n_ratings : int
         Users with held-out ratings, and those ratings.
+    n_known : int
+        Held-out ratings of items that their user's history has, too: they flatter the errors, and are no
+        hits of a list.
     confidence : float
         Level of the intervals.
 
@@ -76,6 +79,7 @@ class Evaluation:
     relevant_from: float | None
     n_users: int
     n_ratings: int
+    n_known: int = 0
     confidence: float = 0.95
 
     def __getitem__(self, name: str) -> Estimate:
@@ -95,7 +99,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
-        names = ("confidence", "k", "relevant_from", "n_users", "n_ratings")
+        names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
             **{name: _plain(metric.value) for name, metric in self.metrics.items()},
             "intervals": intervals,
@@ -119,6 +123,11 @@ class Evaluation:
             "all held-out items" if self.relevant_from is None else f"ratings >= {self.relevant_from:g}"
         )
         lines.append(f"{self.n_ratings:,} held-out ratings of {self.n_users:,} users; relevant: {relevant}.")
+        if self.n_known:
+            lines.append(
+                f"{self.n_known:,} of them are in the history, too: the errors flatter the model, and lists leave"
+                " these items out. Take them out of the history."
+            )
         lines.append(f"This is a {PRIVATE_FIGURE}.")
         return "\n".join(lines)
 
@@ -225,6 +234,7 @@ def evaluate(
         relevant_from=relevant_from,
         n_users=len(whole.ranks),
         n_ratings=whole.n_ratings,
+        n_known=whole.n_known,
     )
 
 
@@ -237,8 +247,8 @@ class _Measured(NamedTuple):
         As of `user_errors` and `_rank_metrics`, a row for each user with held-out ratings.
     raters : ndarray of shape (n_items,)
         Users of the history who rated each item.
-    history, n_ratings : int
-        Users in the history; held-out ratings.
+    history, n_ratings, n_known : int
+        Users in the history; held-out ratings, and those of items that the history has, too.
     """
 
     error_sums: Array
@@ -247,6 +257,7 @@ class _Measured(NamedTuple):
     raters: Array
     history: int
     n_ratings: int
+    n_known: int
 
 
 def _measured(
@@ -260,9 +271,9 @@ def _measured(
     if billboard.scores == "ratings":
         predicted = billboard.predict_pairs(history, targets)
         error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
-    relevant = _relevant_cells(history, targets, relevant_from)
+    relevant, n_known = _relevant_cells(history, targets, relevant_from)
     ranks, lists = _rank_metrics(billboard, history, relevant, k)
-    return _Measured(error_sums, ranks, lists, raters, n_history, targets.n_ratings)
+    return _Measured(error_sums, ranks, lists, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(
@@ -301,7 +312,7 @@ def _over_partitions(
     if billboard.scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
     parts = engine.each(_measured_there, (history, targets), (billboard, k, relevant_from))
-    error_sums, ranks, lists, raters, users, n_ratings = zip(*parts, strict=True)
+    error_sums, ranks, lists, raters, users, n_ratings, n_known = zip(*parts, strict=True)
     return _Measured(
         np.concatenate(error_sums),
         np.concatenate(ranks),
@@ -309,6 +320,7 @@ def _over_partitions(
         np.sum(raters, axis=0),
         sum(users),
         sum(n_ratings),
+        sum(n_known),
     )
 
 
@@ -367,14 +379,17 @@ def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, ...]:
         )
 
 
-def _relevant_cells(history: Ratings, targets: Ratings, relevant_from: float | None) -> tuple[Array, Array]:
-    """Sorted keys ``user * n_items + item`` of the relevant cells, and their number per user."""
+def _relevant_cells(
+    history: Ratings, targets: Ratings, relevant_from: float | None
+) -> tuple[tuple[Array, Array], int]:
+    """Sorted keys ``user * n_items + item`` of the relevant cells, their number per user; cells of both."""
     cells, n_items = _cells(targets), targets.domain.n_items
     keep = ~np.isin(cells, _cells(history), assume_unique=True)
+    n_known = int((~keep).sum())
     if relevant_from is not None:
         keep &= targets.matrix.data >= relevant_from
     relevant = cells[keep]
-    return relevant, np.bincount(relevant // n_items, minlength=targets.n_users)
+    return (relevant, np.bincount(relevant // n_items, minlength=targets.n_users)), n_known
 
 
 def _cells(ratings: Ratings) -> Array:

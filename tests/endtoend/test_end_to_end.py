@@ -92,7 +92,7 @@ def check_training(model: str, rows: int | None, folder: Path, record) -> None:
         done += seen.code == 0
         stopped = seen.code == 1 and "cannot be told from 0" in seen.stderr  # by what was released
         assert seen.code == 0 or stopped or (seen.code == 2 and seen.stderr.startswith("Error: ")), seen
-    assert done >= 0.5 * len(choices), "most of what is tried is refused"
+    assert done >= 0.4 * len(choices), "most of what is tried is refused"
     record("pairs", len(choices))
 
 

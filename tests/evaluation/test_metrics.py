@@ -120,7 +120,10 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
         expected, rel=1e-9, nan_ok=True
     )
     for metric in result.metrics.values():
-        assert math.isnan(metric.value) or metric.low <= metric.value + 1e-12
+        assert math.isnan(metric.value) or metric.low <= metric.value <= metric.high
+    known = set(history) & set(test)
+    assert result.n_known == result.to_dict()["n_known"] == len(known)
+    assert (f"{len(known):,} of them are in the history, too" in result.text()) == bool(known)
 
 
 def test_recall_divides_by_the_reachable_number():

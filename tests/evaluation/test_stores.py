@@ -17,9 +17,18 @@ def test_stores_are_measured_as_ratings_are(tmp_path, left, right) -> None:
         for name, rows, count in (("train", TRAIN, left), ("test", TEST, right))
     ]
     found = evaluate(model, *stored)
-    assert (found.n_users, found.n_ratings) == (wanted.n_users, wanted.n_ratings)
+    assert (found.n_users, found.n_ratings, found.n_known) == (wanted.n_users, wanted.n_ratings, 0)
     for name, estimate in wanted.metrics.items():
         assert found.metrics[name].value == pytest.approx(estimate.value), name
+
+
+def test_what_the_history_has_too_is_counted_in_stores(tmp_path) -> None:
+    model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
+    stored = [
+        Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=3)
+        for name, rows in zip("ab", (ROWS, TEST))
+    ]
+    assert evaluate(model, *stored).n_known == TEST.n_ratings
 
 
 def test_a_damaged_store_is_named(tmp_path) -> None:
