@@ -67,5 +67,7 @@ def prepare(
     found |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}
     found["bytes"] = sum(part.entry["bytes"] for part in parts)
     wrote = f"Wrote {store.path}: {store.n_ratings:,} ratings of {store.n_users:,} users"
+    if not store.n_ratings:
+        wrote += " (no row can be used: hushrec check shows what became of them)"
     several = "s" if len(parts) > 1 else ""
     show.result(as_json, found, f"{wrote}, in {len(parts):,} partition{several}", f"{PRIVATE_STORE}.")

@@ -125,8 +125,8 @@ class Evaluation:
         lines.append(f"{self.n_ratings:,} held-out ratings of {self.n_users:,} users; relevant: {relevant}.")
         if self.n_known:
             lines.append(
-                f"{self.n_known:,} of them are in the history, too: the errors flatter the model, and lists leave"
-                " these items out. Take them out of the history."
+                f"{self.n_known:,} of them are in the history, too: the errors flatter the model, and"
+                " lists leave these items out. Take them out of the history."
             )
         lines.append(f"This is a {PRIVATE_FIGURE}.")
         return "\n".join(lines)

@@ -35,6 +35,16 @@ def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
     assert charges(run) == 0
 
 
+def test_where_no_row_can_be_used_prepare_points_to_check(run, files, tmp_path):
+    none = tmp_path / "none.csv"
+    none.write_text("user,item,rating\nu1,no such item,3\n")
+    result = run("prepare", none, *files.domain, "--out", tmp_path / "none.store")
+    assert result.exit_code == 0
+    assert (
+        "0 ratings of 0 users (no row can be used: hushrec check shows what became of them)" in result.stdout
+    )
+
+
 def test_a_store_knows_what_was_declared(run, files, stored):
     line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--out"]
     for name, more in (("a.hush", ["--rating-range", "1", "5"]), ("b.hush", files.domain)):
