@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from hushrec.kernels import simd, threads
 from hushrec.types import Array
 
+#: Items whose factors are turned at a time, a multiple of what a register holds: they fit the first cache.
+_TURNED = 128
+
 
 def top_k(
     scores: NDArray[np.floating],
@@ -122,16 +125,37 @@ def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray
 
 @simd.compiled
 def _score_range(users, items, base, start, stop, scores):
-    lanes, width = simd.lanes(scores), users.shape[1]
-    whole = width - width % lanes
-    flat = users.reshape(-1)
-    for row in range(start, stop):
-        for item in range(scores.shape[1]):
-            product = simd.zeros(scores, 1)[0]
-            for c in range(0, whole, lanes):
-                column = simd.load_wide(items, item * width + c)
-                product = simd.multiply_add(simd.load(flat, row * width + c), column, product)
-            score = base[row, item] + simd.lane_sum(product)
-            for c in range(whole, width):
-                score += users[row, c] * items[item * width + c]
-            scores[row, item] = score
+    """Four users at a time, a register of items: each score is summed over the columns in their order."""
+    n_items, width, lanes = scores.shape[1], users.shape[1], simd.lanes(scores)
+    flat, before, after = users.reshape(-1), base.reshape(-1), scores.reshape(-1)
+    turned = np.zeros(_TURNED * width)  # by register of items, column, item
+    for begin in range(0, n_items, _TURNED):
+        size = min(_TURNED, n_items - begin)
+        for item in range(size):
+            for c in range(width):
+                place = (item // lanes * width + c) * lanes + item % lanes
+                turned[place] = items[(begin + item) * width + c]
+        whole = size - size % lanes
+        for first in range(start, stop, 4):
+            rows = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
+            at = rows[0] * width, rows[1] * width, rows[2] * width, rows[3] * width
+            to = rows[0] * n_items, rows[1] * n_items, rows[2] * n_items, rows[3] * n_items
+            for item in range(0, whole, lanes):
+                one, two, three, four = simd.zeros(scores, 4)
+                for c in range(width):
+                    column = simd.load(turned, item * width + c * lanes)
+                    one = simd.multiply_add(simd.splat(flat, at[0] + c), column, one)
+                    two = simd.multiply_add(simd.splat(flat, at[1] + c), column, two)
+                    three = simd.multiply_add(simd.splat(flat, at[2] + c), column, three)
+                    four = simd.multiply_add(simd.splat(flat, at[3] + c), column, four)
+                place = begin + item
+                simd.store(after, to[0] + place, simd.add(simd.load(before, to[0] + place), one))
+                simd.store(after, to[1] + place, simd.add(simd.load(before, to[1] + place), two))
+                simd.store(after, to[2] + place, simd.add(simd.load(before, to[2] + place), three))
+                simd.store(after, to[3] + place, simd.add(simd.load(before, to[3] + place), four))
+        for row in range(start, stop):
+            for item in range(begin + whole, begin + size):
+                product = 0.0
+                for c in range(width):
+                    product += users[row, c] * items[item * width + c]
+                scores[row, item] = base[row, item] + product
