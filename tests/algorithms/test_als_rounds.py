@@ -5,7 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms.als_rounds import KnownFactors, Level, canonical, users_uncertainty
+from hushrec.algorithms.als_rounds import (
+    FactorPrior,
+    FactorSums,
+    KnownFactors,
+    Level,
+    bias_sampling,
+    canonical,
+    factor_update,
+    packed_variance,
+    residual_variance,
+    spectrum,
+    users_uncertainty,
+    weighted_slopes,
+)
 
 LEVEL = Level(3.5, 1000.0, 1.0, 5.0, 0.02)
 RESIDUAL = 0.8
@@ -82,3 +95,89 @@ def test_a_turned_model_is_the_same_model():
     spread = ((back @ drawn @ back.T) ** 2).mean()
     assert known.gramian_variance[:-1] == pytest.approx(before.gramian_variance[:-1] * spread, rel=0.1)
     assert known.gramian_variance[-1] == before.gramian_variance[-1]
+
+
+def test_slopes_are_those_of_weights_whose_squares_add_up():
+    """Of users whose weights have squares that add up to 1: where all weigh alike, sums stay as they are."""
+    weights, relative = np.array([4.0, 1.0, 2.5]), np.array([1.0, 0.5, 2.0])
+    root = math.sqrt((4 * 1 + 1 * 0.25 + 2.5 * 4) / 7.5)
+    assert weighted_slopes(weights, relative) == pytest.approx([4 / root, 0.5 / root, 5 / root])
+    assert weighted_slopes(weights, 3 * np.ones(3)) == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
+    ("released", "noise_sd", "wanted"),
+    [
+        (30.0, 0.0, 0.3),
+        (30.0, 10.0, 0.8 + 0.64 / (0.64 + 0.04) * (0.3 - 0.8)),  # noise sd 10 * 2 / 100 a user
+        (-500.0, 0.0, 0.0008),
+        (-500.0, 10.0, 0.0008),
+        (500.0, 1e6, 0.8),
+    ],
+)
+def test_a_residual_variance_moves_as_far_as_it_shows(released, noise_sd, wanted):
+    """And falls by no more than a factor of a thousand: what noise made negative is no variance."""
+    found = residual_variance(np.array([released]), 0.8, 2.0, 100.0, noise_sd)
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+def test_what_is_known_of_a_gramians_noise():
+    """Entries are released in units of the squared spread, those off the diagonal at less noise by a root of
+    2; the users' uncertainty in units of the squared norm."""
+    found = packed_variance(0.3, 2, 0.7, 1.5)
+    entry = (0.3 * 1.5**2) ** 2
+    assert found == pytest.approx([entry, entry / 2, entry, (0.3 / 0.49) ** 2])
+
+
+def test_what_sampling_adds_to_sums_of_biases():
+    slopes = np.array([1.0, 3.0])
+    wanted = 1.7**2 * (0.2 * 0.45 * slopes + 0.6 * 50 / 4 * slopes)
+    assert bias_sampling(slopes, 50.0, 1.7) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("unsure", "share"), [(40.0, 0.4), (-3.0, 0.0), (250.0, 1.0)])
+def test_a_spectrum_has_no_less_than_its_noise(unsure, share):
+    """Negative eigenvalues are taken for the noise's; users' uncertainty is a part between 0 and 1."""
+    rng = np.random.default_rng(4)
+    axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    matrix = (axes * [50.0, 2.0, -9.0]) @ axes.T
+    level = LEVEL._replace(spread=2.0)
+    released = np.append(matrix[np.tril_indices(3)], unsure)
+    values, vectors, variance = spectrum(released, 0.7, 100.0, level)
+    assert variance == pytest.approx(0.02 * share)
+    assert values == pytest.approx([0.028 + variance, 0.028 + variance, 0.5 + variance])
+    assert np.abs(vectors[:, 2] @ axes[:, 0]) == pytest.approx(1.0)
+
+
+def test_factors_change_as_a_normal_vector_does_that_was_measured():
+    """Item by item, from the joint covariance; the noise is that of the sums and of sampling."""
+    rng = np.random.default_rng(5)
+    slopes, values, usual = rng.uniform(0.5, 3, 6), np.array([0.2, 1.0, 3.0]), rng.uniform(0.1, 1, (6, 3))
+    vectors = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    sums = rng.normal(size=(6, 3))
+    found = FactorSums(sums, values, vectors, 0.6, 0.8)
+    change, variance = factor_update(slopes, FactorPrior(usual, np.zeros((6, 0))), found)
+    for item in range(6):
+        measured = slopes[item] * np.diag(values)
+        noise = np.diag(0.36 + 0.3 * 0.8 * slopes[item] * values)
+        prior = np.diag(usual[item])
+        gain = prior @ measured @ np.linalg.inv(measured @ prior @ measured + noise)
+        assert change[item] == pytest.approx(vectors @ gain @ vectors.T @ sums[item])
+        assert variance[item] == pytest.approx(np.diag(prior - gain @ measured @ prior))
+
+
+def test_a_turn_shortens_and_lengthens_by_no_more_than_a_factor_of_two():
+    """However differently tastes vary in two directions, noise may have made it so."""
+    rng = np.random.default_rng(6)
+    factors = np.linalg.qr(rng.normal(size=(200, 3)))[0]
+    unsure = users_uncertainty(factors, np.ones(200), 0.3, LEVEL, RESIDUAL)
+    second = np.diag([100.0, 1.0, 0.001])
+    turned, known = canonical(factors, known_of(second - unsure, 0.3), np.ones(200), LEVEL, RESIDUAL)
+    lengths = sorted(np.linalg.norm(turned, axis=0))
+    usual = 101.001 / 3
+    assert lengths == pytest.approx([0.5, 0.5, math.sqrt(100 / usual)])
+    wide = np.diag([1000.0, *[1e-3] * 5])
+    factors = np.linalg.qr(rng.normal(size=(200, 6)))[0]
+    unsure = users_uncertainty(factors, np.ones(200), 0.3, LEVEL, RESIDUAL)
+    turned, _ = canonical(factors, known_of(wide - unsure, 0.3), np.ones(200), LEVEL, RESIDUAL)
+    assert sorted(np.linalg.norm(turned, axis=0)) == pytest.approx([0.5] * 5 + [2.0])
