@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import stats
 
-from benchmarks.frontier.data import LIKED, available, folder
+from benchmarks.frontier.data import DATASETS, LIKED, available, folder
 from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
 from hushrec.algorithms.likes_taste import NOTHING, Taste
 from hushrec.algorithms.private_eigenrec import LikingUsers
@@ -40,7 +40,7 @@ from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 ABLATION_EPSILONS = (1.0, 5.0, 20.0)
-CATALOGUES = {"ml-1m": 3952, "ml-100k": 1682}
+CATALOGUES = {"ml-1m": range(1, 3953), "ml-100k": range(1, 1683), "yahoo-r3": range(1000)}
 _IMPLICIT = "ALS of the library implicit, rank 32, alpha 3, ridge 15"
 #: Recall@20 and NDCG@20.
 Figures = tuple[float, float]
@@ -110,6 +110,16 @@ CORNERS = (
     (20_000, 2000, 3, 1.0),
     (20_000, 20_000, 15, 0.7),
 )
+#: What the rule that tells pairs from directions was chosen on: data sets, or users, items, likes a user,
+#: share of items with companions and taste of generated ones.
+PAIRS_OR_DIRECTIONS: tuple[str | tuple[int, int, int, float, float], ...] = (
+    "yahoo-r3",
+    "ml-1m",
+    (15_000, 1000, 9, 0.0, 2.0),
+    (15_000, 1000, 9, 0.1, 1.0),
+    (15_000, 1000, 9, 0.3, 1.0),
+    (8000, 2000, 20, 0.1, 1.5),
+)
 #: What it may lose of Recall@20.
 MOST_LOST = 0.002
 #: Each idea taken back, alone.
@@ -135,21 +145,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--draws", type=int, default=5, help="noise draws a figure (default 5)")
-    parser.add_argument("--only", choices=[*CATALOGUES, "pairs"], help="one of the data sets")
+    parser.add_argument("--only", choices=[*TARGETS, "pairs"], help="one of the data sets")
     parser.add_argument("--targets", action="store_true", help="Recall@20 against what it is to reach")
     parser.add_argument("--never-loses", action="store_true", help="on generated likes, against `popular`")
     parser.add_argument("--constants", action="store_true", help="the planning rule on validation users")
+    parser.add_argument("--pairs", action="store_true", help="directions beside pairs, on validation users")
     parser.add_argument("--tune", type=int, metavar="N", help="choose Algorithm 1's settings, N tries each")
     options = parser.parse_args()
     if options.never_loses:
         done = [never_loses(number, *corner, options.draws) for number, corner in enumerate(CORNERS)]
         raise SystemExit(not all(done))
+    if options.pairs:
+        for name in PAIRS_OR_DIRECTIONS:
+            both_branches(name, options.draws)
+        return
     if options.targets or options.constants:
         names = [name for name in TARGETS if options.only in (None, name) and available(name)]
         work = reached if options.targets else constants
         done = [work(name, options.draws) for name in names]
         raise SystemExit(not all(done))
-    for name in [options.only] if options.only else [*CATALOGUES, "pairs"]:
+    for name in [options.only] if options.only else [*TARGETS, "pairs"]:
         if name == "pairs":
             if not options.tune:
                 pairs_table(options.draws)
@@ -205,8 +220,8 @@ def likes(name: str) -> Ratings:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    table = pq.read_table(folder() / f"{name}.parquet", columns=["user", "item", "rating"])  # type: ignore[operator]
-    domain = Domain(items=range(1, CATALOGUES[name] + 1), rating_range=(0, 1))
+    table = pq.read_table(folder() / DATASETS[name].files[0], columns=["user", "item", "rating"])  # type: ignore[operator]
+    domain = Domain(items=CATALOGUES[name], rating_range=(0, 1))
     return Ratings.from_any(table.filter(pc.greater_equal(table["rating"], LIKED)), domain, implicit=True)
 
 
@@ -277,6 +292,20 @@ class NoisyItemMatrix(PrivateEigenRec):
             known.noisy,
             known.noise_sd,
         )
+
+
+class Directions(PrivateEigenRec):
+    """Whatever the item matrix holds, directions."""
+
+    def _has_pairs(self, parts: Any) -> bool:
+        return False
+
+
+class Pairs(PrivateEigenRec):
+    """Whatever the item matrix holds, pairs."""
+
+    def _has_pairs(self, parts: Any) -> bool:
+        return True
 
 
 def references(parts: HeldOutUsers) -> dict[str, Callable[[], Figures]]:
@@ -366,6 +395,25 @@ def never_loses(seed: int, n_users: int, n_items: int, each: int, taste: float, 
             flush=True,
         )
     return passed
+
+
+def both_branches(name: str | tuple[int, int, int, float, float], draws: int) -> None:
+    """Recall@20 of directions and of pairs from the same plan, and what the rule chooses between them."""
+    if isinstance(name, str):
+        if not available(name):
+            return print(f"{name} skipped: set HUSHREC_DATA to a folder that holds {name}.parquet.")
+        parts = validation_users(name)
+    else:
+        n_users, n_items, each, paired, taste = name
+        chosen = {"paired": paired, "taste_spread": taste, "seed": 77}
+        parts = strong_generalization(paired_likes(n_users, n_items, n_users * each, **chosen), 0.2, seed=5)
+    for epsilon in (5.0, 10.0, 20.0):
+        budget, recall = Budget(epsilon, DELTA), {}
+        for label, kind in (("directions", Directions), ("pairs", Pairs), ("the rule's", PrivateEigenRec)):
+            model = kind(**planned(budget, parts).hyper_parameters())
+            recall[label] = np.mean(runs(model, budget, parts, draws), axis=0)[0]
+        figures = ", ".join(f"{label} {value:.4f}" for label, value in recall.items())
+        print(f"{name}, epsilon {epsilon:g}: {figures}", flush=True)
 
 
 def student(draws: int) -> float:
