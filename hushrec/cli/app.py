@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from hushrec import __version__
 from hushrec.cli.chosen import begin_compiling
 from hushrec.cli.help import Help, sentence
-from hushrec.errors import HushrecError, InputError, MissingPackageError
+from hushrec.errors import HushrecError, InputError
 
 #: Words of a command -> its file and function have the same name, with underscores.
 _COMMANDS = (
@@ -33,6 +33,12 @@ _COMMANDS = (
 _OF_PAPERS = dict.fromkeys(
     ("serve-completion", "node submit", "node fetch", "audit masked"), "hushrec.papers.masked.cli"
 )
+
+#: How the commands whose positional arguments may be left out are called: cyclopts writes [ARGS].
+_USAGE = {
+    "serve": "hushrec serve [OPTIONS] MODELS...",
+    "tune": "hushrec tune --epsilon FLOAT [OPTIONS] [RATINGS]",
+}
 
 _OPTIONS = Group("Options", sort_key=1)
 _HELP = ("--help", "-h")
@@ -119,9 +125,7 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (Exception, KeyboardInterrupt) as raised:
-        # a command's file may need packages that are missing, which cyclopts wraps
-        error = raised.__cause__ if isinstance(raised.__cause__, MissingPackageError) else raised
+    except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("HUSHREC_DEBUG") and not isinstance(error, _EXPECTED):
             raise
         message, code = _said(error, command, model)
@@ -215,7 +219,8 @@ def _application(listed: bool = False) -> App:
         module = f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{function}"
         group, _, name = words.rpartition(" ")
         about = _summary(module, function) if listed else None
-        (groups[group] if group else app).command(f"{module}:{function}", name=name, help=about)
+        usage = _USAGE.get(words)
+        (groups[group] if group else app).command(f"{module}:{function}", name=name, help=about, usage=usage)
     for each in groups.values():
         app.command(each)
     return app

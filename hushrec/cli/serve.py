@@ -15,8 +15,6 @@ from hushrec.cli import show
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
-from hushrec.network.service import Limits
-from hushrec.server import process
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Characters: 128 bits in hexadecimal digits.
@@ -69,6 +67,9 @@ def serve(
     certificate_key
         Its private key, PEM.
     """
+    from hushrec.network.service import Limits  # an extra, which the help does without
+    from hushrec.server import process
+
     paths = _named(models)
     limits = Limits(
         body_bytes=body_bytes,

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -450,6 +451,16 @@ def test_help_explains_and_shows_an_example(run, command):
     assert "Usage:" in result.stdout
     assert " ".join(["  hushrec", *command]) in result.stdout
     assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize("words", ["serve", "tune", "train", "prepare", "node submit"])
+def test_usage_names_the_arguments(run, words):
+    usage, _, about = run(*words.split(), "--help").stdout.partition("\n\n")
+    called = usage.split()
+    assert called[: 2 + len(words.split())] == ["Usage:", "hushrec", *words.split()]
+    arguments = about.partition("Arguments:\n")[2].partition("\n\n")[0]
+    names = re.findall(r"^  ([A-Z]+) ", arguments, re.MULTILINE)
+    assert names and [re.sub(r"\W", "", word) for word in called[-len(names) :]] == names
 
 
 def test_version_and_bare_command(run):

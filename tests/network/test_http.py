@@ -281,3 +281,18 @@ def test_without_the_extra_one_sentence_says_so(package, tmp_path):
     extra = "outsourcing" if package == "httpx" else "serve"
     assert f"pip install 'hushrec[{extra}]'" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["items.txt", "mine.csv"]
+
+
+def test_help_needs_no_extra():
+    lines = [["serve"], ["serve-completion"], ["node", "submit"], ["node", "fetch"]]
+    code = "import sys\nfor name in ('uvicorn', 'starlette', 'httpx'): sys.modules[name] = None\n"
+    code += "from hushrec.cli import run\n"
+    code += f"print([run([*line, '--help']) for line in {lines!r}])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stderr == "" and done.stdout.endswith("[0, 0, 0, 0]\n")
+    assert all(f"Usage: hushrec {' '.join(line)} " in done.stdout for line in lines)

@@ -10,7 +10,6 @@ from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
-from hushrec.papers.masked.client import PrivateKey, fetch
 from hushrec.papers.masked.messages import fingerprint
 
 
@@ -31,6 +30,8 @@ def node_fetch(
     out
         CSV of items and completed ratings.
     """
+    from hushrec.papers.masked.client import PrivateKey, fetch  # an extra, which the help does without
+
     items = Domain.read_catalogue(catalogue)
     secret = PrivateKey.load(key)
     if fingerprint(items) != secret.catalogue:

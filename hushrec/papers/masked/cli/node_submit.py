@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
@@ -15,9 +15,11 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
-from hushrec.papers.masked.client import PrivateKey, submit
 from hushrec.papers.masked.masking import MaskingStatement
 from hushrec.papers.masked.messages import Record, fingerprint
+
+if TYPE_CHECKING:
+    from hushrec.papers.masked.client import PrivateKey
 
 
 def node_submit(
@@ -54,6 +56,8 @@ def node_submit(
     record
         Also keep what an eavesdropper sees, for hushrec audit masked.
     """
+    from hushrec.papers.masked.client import submit  # an extra, which the help does without
+
     domain = Domain(tuple(Domain.read_catalogue(catalogue)), rating_range=rating_range)
     items, values = _one_user(ratings, domain, user)
     secret = _key(key, name, domain)
@@ -73,6 +77,8 @@ def node_submit(
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
     """The node's key: that of the file, or a new one."""
+    from hushrec.papers.masked.client import PrivateKey
+
     if not Path(path).exists():
         return PrivateKey.create(path, name or secrets.token_hex(8), fingerprint(domain.items))
     key = PrivateKey.load(path)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli.options import File
-from hushrec.network.transport import Connection
+
+if TYPE_CHECKING:
+    from hushrec.network.transport import Connection
 
 Key = Annotated[File, Parameter(help="The node's secrets; made if missing, for your eyes only.")]
 
@@ -35,4 +37,6 @@ class Link:
 
     def connection(self) -> Connection:
         """A connection to it."""
+        from hushrec.network.transport import Connection  # an extra
+
         return Connection(self.server, patience=self.patience, ca=self.ca)

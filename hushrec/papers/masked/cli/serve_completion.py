@@ -11,7 +11,6 @@ from hushrec.cli import show
 from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
 from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.network.service import Limits, Service
 from hushrec.papers.masked.masking import MaskingStatement
 from hushrec.papers.masked.messages import fingerprint
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
@@ -71,6 +70,8 @@ def serve_completion(
     certificate_key
         Its private key, PEM.
     """
+    from hushrec.network.service import Limits, Service  # an extra, which the help does without
+
     items = Domain.read_catalogue(catalogue)
     try:
         settings = Settings(
