@@ -349,18 +349,22 @@ def test_the_price_covers_pure_runs_that_are_let_through():
     assert worst_delta(5.0) > 1e4 * mechanism.delta
 
 
-def test_a_fork_makes_no_runs_of_its_own():
-    """Killed: a run that returns in both processes, after which each goes on to choose."""
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_fork_makes_no_runs_of_its_own(number):
+    """Killed: a run that returns in both processes, after which each goes on to run, or to choose."""
+    made = []
 
     with pytest.MonkeyPatch.context() as patch:
 
         def run(inner):
+            made.append(inner)
             patch.setattr(os, "getpid", lambda: -1)  # as in a child
             return None, 0.0
 
-        patch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self: 2)
+        patch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self: number)
         with pytest.raises(BudgetError, match="fork"):
             chosen(run)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(

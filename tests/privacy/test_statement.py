@@ -1,7 +1,9 @@
 """The privacy statement: complete, readable, and the same after JSON."""
 
 import json
+import logging
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from hushrec.privacy import (
     Laplace,
     Ledger,
     PrivacyStatement,
+    Release,
+    RepeatAndSelect,
     counted,
     epsilon_of,
 )
@@ -178,3 +182,88 @@ def test_the_figures_of_a_release_stand_apart():
     assert [[float(word) for word in line[-3:]] for line in lines] == [
         pytest.approx(row, rel=0.005) for row in wanted
     ]
+
+
+def delta_at(mu: float, epsilon: float) -> float:
+    """The analytic Gaussian formula (Balle and Wang 2018)."""
+    normal = NormalDist().cdf
+    return normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+
+
+def said_after(text: str, word: str) -> float:
+    """The number after a word of the statement."""
+    return float(text.split(word, 1)[1].split()[0].rstrip(",.;"))
+
+
+def test_every_figure_is_that_of_what_was_spent_and_not_of_the_promise():
+    """Half of the budget, in releases of several sizes: by their multipliers, and the analytic formula."""
+    statement = make(2.0, mechanisms=[Gaussian(10.0), Gaussian(5.0), Laplace(40.0)])
+    pure = 2 * NormalDist().inv_cdf(math.exp(1 / 40) / (1 + math.exp(1 / 40)))
+    mus, sds = [0.1, 0.2, pure], [20.0, 10.0, 80.0 * math.sqrt(2)]
+    mu = math.sqrt(sum(each**2 for each in mus))
+    entry = statement.to_dict()
+    assert [each["mu"] for each in entry["releases"]] == pytest.approx(mus, rel=1e-9)
+    assert [each["noise_sd"] for each in entry["releases"]] == pytest.approx(sds)
+    assert [each["epsilon"] for each in entry["releases"]] == [None, None, pytest.approx(1 / 40)]
+    assert [each["sensitivity"] for each in entry["releases"]] == [2.0] * 3
+    charged = entry["charged"]
+    assert charged["mu"] == pytest.approx(mu, rel=1e-9) and charged["pure_epsilon"] is None
+    assert delta_at(mu, charged["epsilon"]) == pytest.approx(1e-6, rel=1e-4)
+    assert (charged["delta"], charged["unit"], charged["relation"]) == (1e-6, "user", "add-remove")
+    assert (entry["epsilon"], entry["mu"]) == (2.0, statement.budget.mu) and entry["failure"] == 0.0
+    promise, spent = " ".join(statement.text().split()).split("Promise:")[1].split("Charged:")
+    assert said_after(promise, "epsilon = ") == 2.0
+    assert said_after(promise, "mu = ") == pytest.approx(statement.budget.mu, rel=1e-5)
+    assert said_after(spent, "epsilon = ") == pytest.approx(charged["epsilon"], rel=1e-5)
+    assert said_after(spent, "mu = ") == pytest.approx(mu, rel=1e-5)
+
+
+def test_every_figure_of_a_choice(monkeypatch):
+    """What a run is allowed, how many there are in the mean, and what the choice counts as beside others."""
+    budget = Budget(3.0, 1e-6, failure=4e-7)
+    accountant, one = Accountant(budget), RepeatAndSelect.within(budget, 7.5)
+    inside = []
+    accountant.select(one, "best", lambda inner: inside.append(inner) or (None, 0.0))
+    statement = accountant.statement()
+    text = " ".join(statement.text().split())
+    choice = text.split("Choice:")[1]
+    assert said_after(choice, "of a random number of runs, ") == 7.5
+    assert said_after(choice, "keeps epsilon = ") == pytest.approx(one.run_epsilon, rel=1e-3)
+    assert said_after(choice, "at delta = ") == 4e-7 == said_after(choice, "for a chance of ")
+    counts = 2 * NormalDist().inv_cdf(1 / (1 + math.exp(-one.epsilon)))
+    assert said_after(choice, "counts as mu = ") == pytest.approx(counts, rel=1e-3)
+    assert "mu" not in text.split("Promise:")[1].split("Charged:")[0] and "Pure:" not in text
+    assert statement.pure_epsilon is None and statement.to_dict()["failure"] == 4e-7
+    (release,) = statement.to_dict()["releases"]
+    assert (release["mean_runs"], release["delta"], release["shape"]) == (7.5, 4e-7, 1.0)
+    assert release["sensitivity"] == 1.0 and release["noise_sd"] == pytest.approx(1 / one.run_mu)
+    assert {inner.data_is_public for inner in inside} == {False}
+    public = Accountant(budget, data_is_public=True)
+    public.select(one, "best", lambda inner: inside.append(inner) or (None, 0.0))
+    assert inside[-1].data_is_public
+
+
+def test_a_record_says_what_was_charged(caplog):
+    with caplog.at_level(logging.INFO, logger="hushrec"):
+        make(mechanisms=[Gaussian(8.0)])
+    said = "charged for 'item statistics 0': mu = 0.125 (unit: user, relation: add-remove)"
+    assert said in [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(("sensitivity", "fits"), [(1e-289, True), (1e-291, False), (1e308, False)])
+def test_noise_that_no_float_can_hold_is_refused(sensitivity, fits):
+    """And a release without noise is what it says."""
+    if fits:
+        Release("sums", Gaussian(1.0), sensitivity, "user", "add-remove")
+    else:
+        with pytest.raises(InputError, match="which a float cannot draw"):
+            Release("sums", Gaussian(10.0), sensitivity, "user", "add-remove")
+    assert Release("sums", Gaussian(0.0), sensitivity, "user", "add-remove").noise_sd == 0.0
+
+
+def test_what_a_ledger_without_a_budget_says_is_at_the_delta_of_this_run(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("with budget", Budget(2.0, 1e-6))
+    at = "so this is at the delta of this run"
+    assert at in " ".join(make(ledger=ledger, dataset="without").text().split())
+    assert at not in " ".join(make(ledger=ledger, dataset="with budget").text().split())
