@@ -721,3 +721,14 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
     monkeypatch.setattr(schema, "create", slowly)
     assert Ledger(path).summary("default", 1e-6).charges == 1
     assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
+
+
+def test_a_budget_may_be_declared_again_as_it_is(tmp_path):
+    """Also after charges, and with a reserve: nothing is raised."""
+    ledger, budget = Ledger(tmp_path / "ledger.sqlite"), Budget(2.0, 1e-6, failure=1e-7)
+    ledger.open_dataset("people", budget)
+    ledger.charge("people", "run", Release("sums", budget.share(0.5), 1.0, "user", "add-remove"))
+    ledger.open_dataset("people", budget)
+    assert ledger.summary("people").budget == budget
+    with pytest.raises(BudgetError, match="can be chosen before the first charge only"):
+        ledger.open_dataset("people", Budget(2.0, 1e-6))  # less is reserved, so that more is left

@@ -262,6 +262,24 @@ def test_a_closed_season_charges_nothing(ledger, path):
     assert len(charges(path)) == 1 and ledger.season("default", "1").closed
 
 
+def test_a_week_is_looked_at_in_the_budget_of_its_data_set_too(path):
+    """Before anything is computed: what other runs have taken of it, and whether it was closed."""
+    ledger = Ledger(path)
+    ledger.open_dataset("default", Budget(2.5, 1e-6))
+    ledger.open_season("default", SEASON)
+    coming = Release("sums", BUDGET.share(0.4), 1.0, "user", "add-remove")
+    accountant = SeasonAccountant(SEASON, ledger=ledger)
+    accountant.check(Plan(BUDGET, [coming]))
+    for part in (1.0, 0.3):
+        ledger.charge("default", "another", Release("other", BUDGET.share(part), 1.0, "user", "add-remove"))
+    with pytest.raises(BudgetError, match="past its budget"):
+        accountant.check(Plan(BUDGET, [coming]))
+    ledger.close_dataset("default")
+    with pytest.raises(BudgetError, match="was closed in the ledger"):
+        accountant.check(Plan(BUDGET, [coming]))
+    assert len(charges(path)) == 2
+
+
 # several seasons
 
 
