@@ -400,9 +400,13 @@ def test_ledger(run, files):
     assert shown["epsilon"] == pytest.approx(1) and shown["runs"] == 1
     text = run("ledger", "show", "--dataset", "shop").stdout
     assert "epsilon = 1 at delta = 1e-06" in text and str(run.ledger) in text
+    assert "what is left of it is epsilon = " in text
     assert run("ledger", "open", "--dataset", "shop", "--epsilon", "9", "--delta", "1e-6").exit_code == 1
     missing = run("ledger", "show", "--dataset", "other")
     assert missing.exit_code == 2 and "it has 'shop'." in missing.stderr
+    assert run("ledger", "close", "--dataset", "shop").exit_code == 0
+    text = run("ledger", "show", "--dataset", "shop").stdout
+    assert "closed" in text and "what is left" not in text
 
 
 def test_a_run_that_does_not_fit_releases_not_even_the_number_of_users(run, files):
