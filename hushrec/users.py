@@ -21,13 +21,7 @@ from hushrec.kernels import sparse_rows
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
-from hushrec.kernels.residuals import (
-    added_residuals,
-    added_weights,
-    predict_pairs,
-    residual_norms,
-    residual_sums,
-)
+from hushrec.kernels.residuals import added_residuals, added_weights, predict_pairs, residual_norms
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
@@ -96,8 +90,13 @@ class Users:
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
         constant = np.zeros((ratings.n_users, 0)), np.zeros((ratings.n_items, 0))
-        sums, shrink = item_residuals(
-            ratings.matrix, *constant, offset=means, weight=weight, bound=bound, step=step
+        sums, shrink = added_residuals(
+            *csr(ratings.matrix),
+            *constant,
+            row_offset=means,
+            row_weight=weight,
+            bound=bound * CLIP_MARGIN,
+            step=step,
         )
         deviations = Bounded(sums[:, 0], signed(bound), scale=1 / bound, step=step)
         return deviations, _item_weights(ratings, weight * shrink)
@@ -163,7 +162,7 @@ class FittedUsers(Users):
 
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
         """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
-        sums, _ = self._residual_sums(items, self._fitted, math.inf, unit * clip)
+        sums, _ = self._residual_sums(items, math.inf, unit * clip)
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
@@ -184,7 +183,7 @@ class FittedUsers(Users):
         its last entry what is not known of her factors, at most 1 (:meth:`_uncertainty`).
         """
         bound, rank = spread * user_norm, BiasedFactors(items).rank
-        sums, gram = self._residual_sums(items, self._fitted, bound, unit * clip)
+        sums, gram = self._residual_sums(items, bound, unit * clip)
         shares = self._uncertainty(items, weights, self._ridge.regularization)
         gram_step = spacing(bound, FACTOR_BITS) ** 2
         square = 1.0 if math.isinf(bound) else user_norm**2
@@ -233,30 +232,34 @@ class FittedUsers(Users):
 
     # ------------------------------------------------------------------ inside a user
 
-    def _residual_sums(
-        self, items: Array, users: Array, user_norm: float, clip: float
-    ) -> tuple[Array, Array]:
+    def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """Exact sums over users: of weighted residuals times factors, and of the factors' outer products.
 
-        Without factors a constant 1 stands for them.
+        Without factors a constant 1 stands for them. Without a clip, which takes a budget without privacy,
+        they are sums of floating-point numbers.
         """
-        model, factors = BiasedFactors(items), BiasedFactors(users).factors.astype(np.float64)
-        level = model.biases + self._center
-        lengths = norms(factors) if factors.shape[1] else np.ones(len(users))
-        within = np.ones(len(users)) if math.isinf(user_norm) else clip_factor(lengths, user_norm)
-        sums, shrink = item_residuals(
-            self._rows.matrix,
-            factors,
-            model.factors,
-            offset=BiasedFactors(users).biases,
-            weight=self._user_weight,
-            level=level,
-            item_weight=self._item_weight,
-            reach=lengths,
-            shrink=within**2,
-            bound=clip,
-            step=spacing(clip),
-        )
+        model, users = BiasedFactors(items), BiasedFactors(self._fitted)
+        factors = users.factors.astype(np.float64)
+        ones = np.ones((len(factors), 1))
+        lengths = norms(factors if users.rank else ones)
+        shrink = ones[:, 0] if math.isinf(user_norm) else clip_factor(lengths, user_norm) ** 2
+        if math.isinf(clip):
+            weighted = self._clipped_residuals(items, clip, 0.0)
+            sums = weighted.T @ (shrink[:, None] * (factors if users.rank else ones))
+        else:
+            sums, shrink = added_residuals(
+                *csr(self._rows.matrix),
+                factors,
+                model.factors,
+                row_offset=users.biases,
+                col_offset=model.biases + self._center,
+                row_weight=self._user_weight,
+                col_weight=self._item_weight,
+                row_reach=lengths,
+                row_shrink=shrink,
+                bound=clip * CLIP_MARGIN,
+                step=spacing(clip),
+            )
         present = np.sqrt(shrink * (self._user_weight > 0))
         factors *= present[:, None]
         return sums, fixed_gramian(factors, user_norm)
@@ -362,60 +365,6 @@ def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
     fixed = sparse_rows.with_values(rows, truncated(rows.data, step))
     packed = outer_sums(*csr(fixed), n_items)
     return Bounded(packed, positive(bound**2), weight=frobenius_scale(n_items), step=step**2)
-
-
-def item_residuals(
-    matrix: sp.csr_array,
-    users: Array,
-    items: Array,
-    *,
-    weight: Array,
-    offset: Array | None = None,
-    level: Array | None = None,
-    item_weight: Array | None = None,
-    reach: Array | None = None,
-    shrink: Array | None = None,
-    bound: float = math.inf,
-    step: float,
-) -> tuple[Array, Array]:
-    """Every item's sum of weighted residuals times user factors, multiples of a step; shape (n_items, rank).
-
-    And the factor, at most ``shrink``, by which a user's weights were brought to the bound. Factors may have
-    no columns, as in :func:`~hushrec.kernels.residuals.added_residuals`. Without a step, which takes a budget
-    without privacy, floating-point sums in the order of the users.
-    """
-    if step:
-        return added_residuals(
-            *csr(matrix),
-            users,
-            items,
-            row_offset=offset,
-            col_offset=level,
-            row_weight=weight,
-            col_weight=item_weight,
-            row_reach=reach,
-            row_shrink=shrink,
-            bound=bound * CLIP_MARGIN,
-            step=step,
-        )
-    shrink = np.ones(len(users)) if shrink is None else shrink
-    users = users if users.shape[1] else np.ones((len(users), 1))
-    items = items if items.shape[1] else np.zeros((len(items), users.shape[1]))
-    if math.isfinite(bound):
-        lengths = weight * residual_norms(
-            *csr(matrix), users, items, row_offset=offset, col_offset=level, col_weight=item_weight
-        )
-        shrink = np.minimum(shrink, clip_factor(lengths if reach is None else lengths * reach, bound))
-    sums = residual_sums(
-        *csr(matrix.T.tocsr()),
-        items,
-        users,
-        row_offset=level,
-        col_offset=offset,
-        row_weight=item_weight,
-        col_weight=weight * shrink,
-    )
-    return sums, shrink
 
 
 def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:

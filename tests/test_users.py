@@ -8,7 +8,7 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Bounded
-from hushrec.users import USUAL_SPREAD, FittedUsers, Users, item_residuals, likes
+from hushrec.users import USUAL_SPREAD, FittedUsers, Users, likes
 
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
 WEIGHTS = np.array([0.9, 0.2, 0.5, 1.0, 0.3, 0.7, 0.4])
@@ -198,24 +198,6 @@ def test_numbers_of_users_and_their_means() -> None:
     for hers in ROWS.values():
         counts[list(hers)] += 1 / math.sqrt(len(hers))
     assert users.item_weights()._take() == near(counts)
-
-
-@pytest.mark.parametrize("bound", [0.05, 0.7, math.inf])
-@pytest.mark.parametrize("rank", [0, 3])
-def test_sums_without_a_step_are_those_with_one(bound: float, rank: int) -> None:
-    matrix, rng = rows().matrix, np.random.default_rng(1)
-    n_users = matrix.shape[0]
-    given = {
-        "weight": rng.uniform(0.3, 1, n_users), "offset": rng.normal(size=n_users),
-        "level": rng.normal(3, 1, ITEMS), "item_weight": WEIGHTS, "reach": rng.uniform(0.1, 3, n_users),
-        "shrink": rng.uniform(0.2, 1, n_users), "bound": bound,
-    }  # fmt: skip
-    tables = rng.normal(size=(n_users, rank)), rng.normal(size=(ITEMS, rank))
-    for without in ((), ("reach",), ("shrink",), ("reach", "shrink", "item_weight", "level", "offset")):
-        some = {name: None if name in without else each for name, each in given.items()}
-        plain, exact = (item_residuals(matrix, *tables, **some, step=step) for step in (0.0, 2.0**-40))
-        assert plain[0] == pytest.approx(exact[0], rel=1e-6, abs=1e-9)
-        assert plain[1] == pytest.approx(exact[1], rel=1e-6)
 
 
 def test_levels_far_from_zero_are_fitted_in_float64() -> None:

@@ -44,15 +44,13 @@ def no_projection() -> AbstractContextManager[Any]:
     return stack
 
 
-def _rating_clip(
-    self: FittedUsers, items: Array, users: Array, user_norm: float, clip: float
-) -> tuple[Array, Array]:
+def _rating_clip(self: FittedUsers, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
     """Clip every residual instead of a user's whole contribution.
 
     With weights whose squares add up to 1 and users within their norm, residuals clipped to
     ``clip / user_norm`` keep the contribution within the bound.
     """
-    matrix, own, model = self._rows.matrix, BiasedFactors(users), BiasedFactors(items)
+    matrix, own, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
     factors = own.factors.astype(np.float64)
     factors = factors if factors.shape[1] else np.ones((len(factors), 1))  # a constant stands for them
     lengths = norms(factors)

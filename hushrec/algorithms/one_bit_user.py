@@ -96,19 +96,17 @@ class LabelUsers(FittedUsers):
         with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
             self._fitted = finite_or_zero(_regression(labels, self._center, items, ridge))
 
-    def _residual_sums(
-        self, items: Array, users: Array, user_norm: float, clip: float
-    ) -> tuple[Array, Array]:
+    def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """The gradient in the place of the residual."""
         matrix, labels = self._ratings.matrix, self._rows
         cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
-        own, model = BiasedFactors(users), BiasedFactors(items)
+        own, model = BiasedFactors(self._fitted), BiasedFactors(items)
         score = predict_pairs(cells, matrix.indices, own.factors, model.factors) + self._center
         score += own.biases[cells] + model.biases[matrix.indices]
         response = with_values(matrix, score + matrix.data - np.tanh(score))
         self._rows = replace(labels, matrix=response)
         try:
-            return super()._residual_sums(items, users, user_norm, clip)
+            return super()._residual_sums(items, user_norm, clip)
         finally:
             self._rows = labels
 

@@ -47,11 +47,13 @@ from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_o
 from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
+from hushrec.kernels.residuals import added_residuals
 from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums
+from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.types import Array
-from hushrec.users import Users, item_residuals, norms
+from hushrec.users import Users, norms
 
 # Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
 # (`python -m benchmarks.bench_implicit --constants`: Recall is flat about them); shares of the item matrix
@@ -470,7 +472,7 @@ class LikingUsers(Users):
         users = self._factors(likes, vectors[learned] * scale[:, None])
         room = self._room(users.shape[1], step, along_step)
         nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
-        sums, _ = item_residuals(likes, users, nothing, weight=weight, item_weight=scale, step=step)
+        sums, _ = added_residuals(*csr(likes), users, nothing, row_weight=weight, col_weight=scale, step=step)
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
         return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
 

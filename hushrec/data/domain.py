@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.features import read_item_features
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
 from hushrec.data.keys import check_count
-from hushrec.data.readers import SYNONYMS, plain_name
+from hushrec.data.readers import SYNONYMS, plain_name, read_columns
 from hushrec.errors import InputError
 
 #: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
@@ -97,8 +98,6 @@ class Domain:
         object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
         if self.item_features is not None:
-            from hushrec.data.features import read_item_features
-
             object.__setattr__(self, "item_features", read_item_features(self.item_features, self._texts))
 
     def __repr__(self) -> str:
@@ -233,8 +232,6 @@ class Domain:
         InputError
             The data cannot be read or hold no usable rating.
         """
-        from hushrec.data.readers import read_columns
-
         table = read_columns(source, columns, format, implicit)
         encoded = encode_ids(table.items, exact=True)
         usable = table.ratings[np.isfinite(table.ratings)]

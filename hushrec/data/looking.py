@@ -23,6 +23,7 @@ from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
 from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import ByteStream, read_fields
+from hushrec.errors import InputError
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
 _ADVICE = (
@@ -304,8 +305,6 @@ def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
 
 def _refuse_other_kinds(file: File) -> None:
     """Files that no column names will make a table of: say what they are."""
-    from hushrec.errors import InputError
-
     path, head = file.path, file.head(4096)
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise InputError(f"{path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")

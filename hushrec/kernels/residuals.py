@@ -16,53 +16,10 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
-from hushrec.kernels.least_squares import AHEAD, combine, combine_truncated
+from hushrec.kernels.least_squares import AHEAD, combine
 
 TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
 ENTRIES = 1 << 18  # whose residuals are kept: 2 MB
-BLOCK = 64  # entries gathered at a time: 32 KB at rank 64, a first-level cache
-
-
-def residual_sums(
-    indptr: NDArray[np.integer],
-    indices: NDArray[np.integer],
-    values: Array,
-    row_factors: Array,
-    col_factors: Array,
-    *,
-    step: float = 0.0,
-    **terms: Array | None,
-) -> NDArray[np.float64]:
-    """Weighted sums of residuals times column factors.
-
-    Parameters
-    ----------
-    indptr, indices, values : arrays
-        CSR matrix; column indices below ``len(col_factors)``.
-    row_factors, col_factors : (n_rows, d) and (n_cols, d) arrays
-        float32 or float64.
-    row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
-        Subtracted from the values.
-    row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
-        Their product weighs an entry.
-    step : float
-        Power of two of which every product is made a multiple, towards zero, before it is added
-        (`hushrec.kernels.fixed_point`); 0 adds the products as they are.
-
-    Returns
-    -------
-    (n_rows, d) float64 array
-        ``sum_j row_weight_i * col_weight_j * residual_ij * col_factors_j``; zero for rows without entries.
-    """
-    arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
-    rank = row_factors.shape[1]
-    sums = np.empty((len(work), rank))
-
-    def accumulate(start: int, stop: int) -> None:
-        _residual_range(*arrays, float(step), start, stop, sums, *_scratch(arrays))
-
-    threads.run(accumulate, work)
-    return sums
 
 
 def added_residuals(
@@ -78,7 +35,7 @@ def added_residuals(
     step: float,
     **terms: Array | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What `residual_sums` returns of the transposed matrix, row by row and without transposing it; clipped.
+    """Sums over the rows of their weighted residuals times their factors, for each column; clipped.
 
     Every thread adds to a table of its own. Products are integers in units of ``step``, so that neither the
     order of the rows nor the number of threads can be told from the sums. A row's residuals are computed
@@ -86,9 +43,15 @@ def added_residuals(
 
     Parameters
     ----------
-    indptr, indices, values, row_factors, col_factors, row_offset, col_offset, row_weight, col_weight
-        As in `residual_sums`. Where columns have no factors there are no products to subtract, and where
-        rows have none, a constant 1 stands for them.
+    indptr, indices, values : arrays
+        CSR matrix; column indices below ``len(col_factors)``.
+    row_factors, col_factors : (n_rows, d) and (n_cols, d) arrays
+        float32 or float64. Where columns have no factors there are no products to subtract, and where rows
+        have none, a constant 1 stands for them.
+    row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
+        Subtracted from the values.
+    row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
+        Their product weighs an entry.
     row_reach : (n_rows,) array, optional
         What a row's norm is multiplied by before it is compared.
     row_shrink : (n_rows,) array, optional
@@ -97,7 +60,8 @@ def added_residuals(
         A row whose weighted residuals have a norm, times its reach, of more than this is scaled down to it;
         one whose norm is not finite counts for nothing.
     step : float
-        Power of two, not 0.
+        Power of two of which every product is made a multiple, towards zero, before it is added
+        (`hushrec.kernels.fixed_point`).
 
     Returns
     -------
@@ -206,7 +170,7 @@ def residual_norms(
 ) -> NDArray[np.float64]:
     """Euclidean norms of the rows' weighted residuals.
 
-    Parameters as in `residual_sums`, but for the step.
+    Parameters as in `added_residuals`, but for the row weights, the bound and the step.
 
     Returns
     -------
@@ -303,48 +267,11 @@ def _arguments(
     return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
 
 
-def _scratch(arrays: tuple[NDArray[Any], ...]) -> list[NDArray[np.float64]]:
-    """Of `_residual_range`: a row, gathered columns, residuals and their sum."""
-    width = _width(arrays)
-    return simd.aligned(np.dtype(np.float64), width, BLOCK * width, BLOCK, width)
-
-
 @simd.inner
 def _fill(row, rows, start):
     """The numbers of one row of a table, in float64."""
     for c in range(0, len(row), simd.lanes(row)):
         simd.store(row, c, simd.load_wide(rows, start + c))
-
-
-@simd.compiled
-def _residual_range(
-    indptr, indices, values, left, right, columns, offset, weight, step, start, stop, out,
-    row, block, residuals, total,
-):  # fmt: skip
-    """Sums (n_rows, rank) of residuals times column factors."""
-    width, lanes = len(row), simd.lanes(row)
-    flat, rows = right.reshape(-1), left.reshape(-1)
-    for i in range(start, stop):
-        simd.clear(total, 0, width)
-        scale, unit = (weight[i] / step, step) if step else (1.0, weight[i])
-        _fill(row, rows, i * left.shape[1])
-        for begin in range(indptr[i], indptr[i + 1], BLOCK):
-            count = min(BLOCK, indptr[i + 1] - begin)
-            for k in range(count):
-                column = np.int64(indices[begin + k])
-                product = simd.zeros(row, 1)[0]
-                for c in range(0, width, lanes):  # as in `_clipped_range`, and the factors are kept
-                    numbers = simd.load_wide(flat, column * right.shape[1] + c)
-                    simd.store(block, k * width + c, numbers)
-                    product = simd.multiply_add(simd.load(row, c), numbers, product)
-                residual = values[begin + k] - (offset[i] + columns[column, 0]) - simd.lane_sum(product)
-                residuals[k] = residual * columns[column, 1] * scale
-            if step:
-                combine_truncated(residuals, block, width, count, total)
-            else:
-                combine(residuals, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
-        for a in range(out.shape[1]):
-            out[i, a] = unit * total[a]
 
 
 @simd.compiled
