@@ -54,12 +54,19 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
     (tmp_path / "full/mine").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
         write_lists(MODEL, ROWS, tmp_path / "full")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="is no empty folder|not empty|is a file"):
+        write_lists(MODEL, ROWS, tmp_path / "file")
     with pytest.raises(InputError, match="Cannot write"):
         write_lists(MODEL, ROWS, tmp_path / "no/where")
     monkeypatch.setattr(batch, "_write", fails)
     with pytest.raises(InputError, match="No space left.*free space"):
         write_lists(MODEL, ROWS, tmp_path / "lists")
-    assert os.listdir(tmp_path) == ["full"]
+    assert sorted(os.listdir(tmp_path)) == ["file", "full"] and (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_empty_folder_is_used(tmp_path) -> None:
+    assert write_lists(MODEL, ROWS, tmp_path) == [tmp_path / "part-00000.parquet"]
 
 
 def test_nobody(tmp_path) -> None:

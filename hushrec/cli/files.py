@@ -24,7 +24,7 @@ _TABLES = (".parquet", ".pq", ".csv")
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 
-def output_file(path: str, inputs: Iterable[str | None], replace: bool = True) -> Path:
+def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     """A path that can be written, is none of the inputs and, unless it may be replaced, is not there yet."""
     if not path:
         raise InputError("The name of the file to write is empty; pass one.")
