@@ -225,3 +225,101 @@ def test_a_fit_takes_little_more_than_the_ratings_a_second_time():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 26 * rows.n_ratings
+
+
+def means_in_turn(rows: dict[int, dict[int, float]], center: float, n_items: int) -> tuple:
+    """Biases of items and ridges on offsets and biases by moments, six rounds; what is left of a rating."""
+    raters = [[u for u in rows if j in rows[u]] for j in range(n_items)]
+    own = {u: [r - center for r in row.values()] for u, row in rows.items()}
+    squares = sum((x - np.mean(each)) ** 2 for each in own.values() for x in each)
+    many = [u for u in rows if len(own[u]) > 1]
+    within = squares / max(sum(len(own[u]) - 1 for u in many), 1)
+    between = np.mean([np.mean(own[u]) ** 2 - within / len(own[u]) for u in many]) if many else 0.0
+
+    def ridge(signal: float) -> float:
+        return min(max(within / max(signal, 1e-9), 0.2), 200.0)
+
+    users, biases, total = ridge(between), np.zeros(n_items), sum(map(len, raters))
+    for _ in range(6):
+        offsets = {
+            u: sum(r - center - biases[j] for j, r in row.items()) / (len(row) + users)
+            for u, row in rows.items()
+        }
+        sums = [sum(rows[u][j] - center - offsets[u] for u in each) for j, each in enumerate(raters)]
+        spread = sum(x * x / len(each) for x, each in zip(sums, raters) if each)
+        items = ridge((spread - sum(map(bool, raters)) * within) / total)
+        biases = np.array([x / (len(each) + items) for x, each in zip(sums, raters)])
+    left = [(r - center - offsets[u] - biases[j]) ** 2 for u, row in rows.items() for j, r in row.items()]
+    return biases, users, items, math.sqrt(np.mean(left))
+
+
+@pytest.mark.parametrize("kind", ["usual", "one rating each", "all alike", "levels", "items"])
+def test_biases_and_their_ridges_are_moments_of_the_ratings(kind: str) -> None:
+    """Oracle: loops; also where a variance is nothing, below nothing, or cannot be told."""
+    rng = np.random.default_rng(8)
+    rows: dict[int, dict[int, float]] = {}
+    for user in range(30):
+        size = 1 if kind == "one rating each" else int(rng.integers(1, 9))
+        chosen = rng.choice(11, size, replace=False)  # nobody rates the last item
+        level, noise = {"levels": (user % 9, 0.05), "items": (0, 0.05)}.get(kind, (0, 1.0))
+        rows[user] = {
+            int(j): 4.0
+            if kind == "all alike"
+            else 3 + level + noise * rng.normal() + (j if kind == "items" else 0)
+            for j in chosen
+        }
+    cells = [(user, j, r) for user, row in rows.items() for j, r in row.items()]
+    ratings = Ratings.from_any(tuple(map(list, zip(*cells))), Domain(range(12), (0, 20)))
+    rows = {u: {j: float(np.float32(r)) for j, r in row.items()} for u, row in rows.items()}
+    found = als._biases_first(ratings, 3.5, None)
+    biases, offset_ridge, bias_ridge, noise = means_in_turn(rows, 3.5, 12)
+    assert found.biases == pytest.approx(biases, abs=1e-9) and found.biases[11] == 0
+    assert (found.offset_ridge, found.bias_ridge) == pytest.approx((offset_ridge, bias_ridge))
+    assert found.noise == pytest.approx(noise)
+    given = als._biases_first(ratings, 3.5, 7.0)
+    assert (given.offset_ridge, given.bias_ridge) == (7.0, 7.0)
+
+
+def test_the_ridge_is_where_noise_stops_looking_like_a_factor() -> None:
+    """The noise, times the roots of the ratings a user and a rated item has, and more where these are few."""
+    ratings = Ratings.from_any(([0, 0, 0, 1, 2, 2], [0, 1, 2, 0, 0, 1], [1.0] * 6), Domain(range(9), (0, 4)))
+    for noise, used in ((0.3, 0.3 * (1 + 2 ** (-2 / 3))), (1e-9, 2e-3)):  # 6 ratings, 3 users, 3 rated items
+        assert ALS()._regularization(ratings, noise) == pytest.approx(used * 2 * math.sqrt(2))
+    nobody = ratings.rows(slice(0, 0), keyed=True)
+    assert (
+        ALS()._regularization(nobody, 0.3) == 20.0 and ALS(regularization=3.0)._regularization(nobody, 1) == 3
+    )
+
+
+@pytest.mark.parametrize("regularization", [None, 2.0])
+def test_the_ridge_falls_where_there_is_less_noise_than_was_thought(regularization, monkeypatch) -> None:
+    """From the fifth round on, while factors leave less than half of that; then it stays."""
+    ratings, asked = realistic(60, 20, 500, seed=3), []
+    noise = als._biases_first(
+        ratings, als.mean_of_user_means(user_means(ratings), ratings.domain), None
+    ).noise
+    told = iter([noise, 0.4 * noise, 0.1 * noise, 0.08 * noise, 0.001 * noise])
+    monkeypatch.setattr(als, "_left", lambda *_: next(told))
+    solve = als._Side.solve
+
+    def watched(side, center, other, ridge):
+        asked.append((ridge / side.per_count, side._shape))
+        return solve(side, center, other, ridge)
+
+    monkeypatch.setattr(als._Side, "solve", watched)
+    model = ALS(rank=2, regularization=regularization)
+    model._of_ratings(ratings, (2, 0.6), 9, 0)
+    ridge = [model._regularization(ratings, 0.6 * part * noise) for part in (1, 0.4, 0.1)]
+    rounds = [ridge[0]] * 4 + [ridge[1], *[ridge[2]] * 4]
+    users = [each for each, size in asked if size == ratings.n_users]
+    items = [each for each, size in asked if size == 20]
+    # a round's users are solved before its residuals are looked at, its items after
+    assert items == pytest.approx(rounds) and users == pytest.approx([ridge[0], *rounds[:-1]])
+
+
+def test_likes_are_trained_and_served_with_the_documented_defaults() -> None:
+    likes = Ratings.from_any(
+        ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
+    )
+    model = ALS(unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
+    assert model.arrays["regularization"] == 20.0 and model.item_factors.shape == (2, 32)
