@@ -150,6 +150,21 @@ def test_mean_squared_residuals(most: float, rank: int) -> None:
     assert votes._take() == near([expected], most) and votes.sensitivity("replace") == pytest.approx(1.0)
 
 
+def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
+    """Six factors and an offset of seven ratings leave a half of one; a quarter of them is taken for left."""
+    users, items = FittedUsers(rows()), 5 * np.random.default_rng(9).normal(size=(ITEMS, 7))
+    users.weigh(CENTER, WEIGHTS)
+    users.fit(items, RIDGE)
+    typical = np.linalg.eigvalsh((items[:, :-1].T * SLOPES / SLOPES.sum()) @ items[:, :-1])
+    expected, bound = 0.0, False
+    for user, hers in ROWS.items():
+        used = sum(1 - 0.4 / (0.4 + len(hers) * value) for value in typical) + len(hers) / (len(hers) + 2.5)
+        left = max(len(hers) - used, len(hers) / 4, 1)
+        bound |= left == len(hers) / 4 > 1
+        expected += min((own(user, items)[1] ** 2).sum() / left, 100.0)
+    assert bound and users.residual_variance(items, SLOPES, 100.0)._take() == near([expected])
+
+
 @pytest.mark.parametrize("clip", [0.02, 0.3, 3.0])
 def test_outer_products_of_residuals(clip: float) -> None:
     users, items = fitted(0)
@@ -209,6 +224,9 @@ def test_levels_far_from_zero_are_fitted_in_float64() -> None:
     users.fit(MODEL, RIDGE)
     near_zero, items = fitted()
     assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-3)
+    for method in ("item_residuals", "outer_products"):
+        far, near = (getattr(each, method)(MODEL, 0.4, 1.3)._take() for each in (users, near_zero))
+        assert far == pytest.approx(near, abs=1e-3)
 
 
 def test_who_has_no_rating_adds_to_no_sum() -> None:

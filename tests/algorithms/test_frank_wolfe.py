@@ -11,7 +11,13 @@ from hushrec.algorithms import Billboard
 from hushrec.data import split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
-from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe, FrankWolfe, PrivateFrankWolfe, frank_wolfe
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    FrankWolfe,
+    PrivateFrankWolfe,
+    eigensolvers,
+    frank_wolfe,
+)
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 
@@ -233,3 +239,24 @@ def test_a_finite_budget_is_refused_by_the_plain_algorithm() -> None:
 def test_bad_settings_are_refused(settings: dict) -> None:
     with pytest.raises(InputError):
         PrivateFrankWolfe(**settings)
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "damping"), [(30.0, 2.0, 0.5), (-7.0, 2.0, 0.0), (-7.0, 0.0, 0.0)]
+)
+def test_a_singular_value_is_damped_by_its_noise_and_by_the_step(value, noise, damping) -> None:
+    """The root of the released square, of 0 where noise made it negative, and of what may be added to it."""
+    domain, (most, iterations) = small().domain, (3, 4)
+    model = PrivateFrankWolfe(
+        nuclear_norm=9.0, iterations=iterations, max_ratings_per_user=most, step_damping=damping
+    )
+    found = eigensolvers.Eigenpairs(np.zeros((N_ITEMS, 1)), np.array([value]), noise)
+    longest = 9.0 * domain.half_width / iterations * most / N_ITEMS
+    square = max(value, 0.0) + noise + damping * longest**2
+    wanted = math.sqrt(square) if square else 1e-12
+    assert model._singular_value(found, domain) == pytest.approx(wanted, rel=1e-9)
+    many = PrivateFrankWolfe(nuclear_norm=9.0, iterations=iterations, max_ratings_per_user=9 * N_ITEMS,
+                             step_damping=damping)  # fmt: skip
+    square += damping * (9.0 * domain.half_width / iterations) ** 2 * (1 - (most / N_ITEMS) ** 2)
+    wanted = math.sqrt(square) if square else 1e-12
+    assert many._singular_value(found, domain) == pytest.approx(wanted, rel=1e-9)

@@ -11,7 +11,12 @@ from scipy.special import expit, log_ndtr, logit, ndtr
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.kernels import one_bit
-from hushrec.papers.one_bit import OneBitCompletion, maximum_likelihood, randomize_labels
+from hushrec.papers.one_bit import (
+    OneBitCompletion,
+    maximum_likelihood,
+    one_bit as one_bit_model,
+    randomize_labels,
+)
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
 from hushrec.papers.one_bit.one_bit import LabelledUsers, overall_log_odds
 from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, counted
@@ -552,3 +557,37 @@ def test_steps_along_noisy_gradients_are_within_their_bounds(link, longest):
     found = model._noisy_gradients(Told(), Told())
     assert np.array(asked) == pytest.approx(np.array(wanted), abs=1e-9)
     assert found == pytest.approx(matrix, abs=1e-9)
+
+
+def test_the_nuclear_ball_is_as_large_as_ratings_are_many():
+    """Its full size, 0.9 of the root of the cells, from 30 ratings for each user and item together on."""
+    shape, root = (10, 20), math.sqrt(200)
+    for observed, part in ((900, 1.0), (9000, 1.0), (450, 0.5), (1, 1 / 900), (0, 1 / 900)):
+        assert estimator("input")._radius(shape, observed) == pytest.approx(0.9 * part ** (4 / 3) * root)
+    assert estimator("gradient")._radius(shape) == pytest.approx(0.1 * root)
+    for mechanism in ("input", "gradient"):
+        assert estimator(mechanism, nuclear_norm=0.3)._radius(shape, 5) == pytest.approx(0.3 * root)
+
+
+def test_rows_weigh_by_a_power_of_their_public_numbers_of_ratings():
+    numbers = np.array([3.0, 1.0, 1.0, 2.0])  # who has none counts as one
+    found = one_bit_model.public_weights(np.array([0, 0, 3, 0, 1, 3]), 4, 0.5)
+    assert found == pytest.approx(np.sqrt(numbers / numbers.mean()))
+    assert one_bit_model.public_weights(np.zeros(0, int), 2, 0.5).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (8, 3), (4, 4)])
+def test_a_matrix_is_split_into_balanced_factors(shape):
+    """Whose product it is but for directions of less than a millionth; no offsets."""
+    rng = np.random.default_rng(1)
+    left, right = (np.linalg.qr(rng.normal(size=(size, 3)))[0] for size in shape)
+    matrix = (left * [5.0, 1e-3, 1e-7]) @ right.T
+    users, items = one_bit_model.split_matrix(matrix)
+    assert users.shape == (shape[0], 3) and items.shape == (shape[1], 3)  # two directions and the offsets
+    assert not users[:, -1].any() and not items[:, -1].any()
+    assert users @ items.T == pytest.approx(matrix, abs=2e-7)
+    sizes = [np.sort((each[:, :2] ** 2).sum(axis=0)) for each in (users, items)]
+    for each in sizes:
+        assert each == pytest.approx([1e-3, 5.0], rel=1e-3)
+    nothing = one_bit_model.split_matrix(np.zeros(shape))
+    assert [each.shape for each in nothing] == [(shape[0], 1), (shape[1], 1)]

@@ -453,3 +453,15 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
         longest.add(0 if not length else 4 if length < 1 / 4 else 2 if length < 1 / 2 else 1)
     assert longest == lengths
     assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
+
+
+def test_a_row_leaves_room_for_what_rounding_may_add() -> None:
+    """A step an entry of hers, and the other one along popularity, for each of her factors."""
+    ratings = likes_of_groups(30, 16, 2, 3)
+    users, first = LikingUsers(ratings), np.linspace(0.1, 0.9, 16)
+    users.scale(np.ones(16), first)
+    counts = np.diff(ratings.matrix.indptr)
+    for rank, step, along in ((1, 1e-3, 2e-3), (9, 1e-2, 5e-2), (4, 0.2, 0.0), (4, 0.0, 1.0)):
+        lost = math.sqrt(rank) * (step * np.sqrt(counts) + along * np.linalg.norm(first))
+        wanted = (1 - 2.0**-22) * np.maximum(1 - lost, 0.0)
+        assert users._room(rank, step, along) == pytest.approx(wanted, rel=1e-12)

@@ -87,7 +87,8 @@ def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> Non
     sampled, damping = sample_per_user(ratings, 5, 3).matrix, {"biases": 2.5}.get(center, 0.0)
     assert np.diff(sampled.indptr).max() == 5 and np.array_equal(matrix.indices, sampled.indices)
     for user, (start, stop) in enumerate(zip(sampled.indptr, sampled.indptr[1:])):
-        deviations = sampled.data[start:stop] - 0.1 - bias[sampled.indices[start:stop]]
+        exact = sampled.data[start:stop].astype(np.float64)
+        deviations = exact - 0.1 - bias[sampled.indices[start:stop]]
         own = deviations.sum() / max(stop - start + damping, 1) if center != "middle" else 0.0
-        assert offset[user] == pytest.approx(own, abs=1e-7)
-        assert matrix.data[start:stop] == pytest.approx(deviations - own, abs=1e-6)
+        assert offset[user] == pytest.approx(own, abs=1e-12)
+        assert matrix.data[start:stop] == pytest.approx(deviations - own, abs=1e-12)

@@ -41,6 +41,7 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     assert pairs(server.post("/v1/recommend", **asked)) == model.recommend(HERS)
     as_pairs = asked | {"ratings": [[item, rating] for item, rating in HERS.items()]}
     assert pairs(server.post("/v1/recommend", **as_pairs, n=1000)) == model.recommend(HERS, 1000)
+    assert pairs(server.post("/v1/recommend", **asked, n=1)) == model.recommend(HERS, 1)
     only = ITEMS[:6]
     among = pairs(server.post("/v1/recommend", **asked, only=only, exclude_seen=False))
     assert among == model.recommend(HERS, items=only, exclude_seen=False)
