@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.gate import Gate
 from hushrec.types import Array
+from hushrec.users import Users
 
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
 # (docs/seasons.md, "What bounds them"). No study is recorded of the others.
@@ -29,6 +31,8 @@ _TEMPER = 0.5
 _REMEMBERED = 0.97
 #: Deviation of a season's growth from one week to the next, before it is measured.
 _USUAL_GROWTH = 0.05
+#: Deviation of a declared number of users, as a part of it.
+_DECLARED = 0.01
 
 
 def no_evidence() -> Array:
@@ -137,6 +141,21 @@ class Tracked(NamedTuple):
         variance = variance + drift(evidence) * usual
         gain = variance / np.maximum(variance + noise, 1e-300)
         return Tracked(mean + gain * (released - mean), (1 - gain) * variance, evidence)
+
+
+def first_count(n_users: float, counted_sd: float) -> Array:
+    """The number of users and its variance, released in week 0 or declared then."""
+    return np.array([n_users, max(counted_sd, _DECLARED * n_users) ** 2])
+
+
+def counted_again(users: Users, gate: Gate, counts: Array, weights: Tracked) -> tuple[Array, Tracked]:
+    """The number of users with its variance, and the item weights, after a week's releases of both."""
+    count = Tracked(counts[:1], counts[1:], no_evidence())
+    released = gate.release("number of users", users.count())
+    count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
+    released = gate.release("item weights", users.item_weights())
+    weights = weights.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
+    return np.array([count.mean[0], count.variance[0]]), weights
 
 
 def _growth(mean: Array, released: Array, variance: Array) -> float:

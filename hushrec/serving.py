@@ -47,6 +47,11 @@ class UserState(NamedTuple):
     offset: NDArray[np.float64]
     factors: NDArray[np.float64] | sp.csr_array
 
+    @classmethod
+    def of(cls, table: NDArray[np.float64]) -> UserState:
+        """Of users' factors with their offsets in the last column."""
+        return cls(offset=table[:, -1], factors=table[:, :-1])
+
     def at(self, rows: slice) -> UserState:
         """Some users only."""
         return UserState(self.offset[rows], self.factors[rows])

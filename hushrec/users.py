@@ -10,6 +10,7 @@ sensitivities from the bounds that each docstring states.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from hushrec.kernels.residuals import added_residuals, added_weights, predict_pa
 from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
+from hushrec.serving import UserState
 from hushrec.types import Array
 
 #: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
@@ -312,6 +314,15 @@ def user_means(ratings: Ratings) -> NDArray[np.float64]:
     """Each user's mean rating, shape (n_users,); a function of her own rows only."""
     matrix = ratings.matrix
     return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
+
+
+def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
+    """Each user's ridge regression of her own ratings on the released items."""
+    tables = [arrays["item_factors"], arrays["item_bias"]]
+    if not ridge.unobserved_weight:  # items that nobody here rated do not matter
+        rows, tables = sparse_rows.used_columns(rows, *tables)
+    items = BiasedFactors.joined(*tables).table.astype(np.float64)
+    return UserState.of(half_sweep(csr(rows), float(arrays["center"]), items, ridge))
 
 
 def less_user_means(ratings: Ratings) -> Ratings:

@@ -26,7 +26,7 @@ from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, wit
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.types import Array
-from hushrec.users import user_means
+from hushrec.users import ridge_on_items, user_means
 
 #: Part of what biases leave of the ratings that the ridge takes for noise, with very many ratings a user
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on
@@ -137,20 +137,16 @@ class ALS(Estimator[Ratings]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Ridge regression of a user's own ratings on the item factors (equation 1)."""
-        matrix, tables = history.matrix, [arrays["item_factors"], arrays["item_bias"]]
-        if self.scores != "likes":
-            matrix, tables = used_columns(matrix, *tables)
-        items = BiasedFactors.joined(*tables).table.astype(np.float64)
-        center, ridge = float(arrays["center"]), float(arrays["regularization"])
+        ridge = float(arrays["regularization"])
         if self.scores == "likes":
-            solved = half_sweep(csr(matrix), center, items, self._of_likes(ridge))
-        else:
-            # files of earlier versions hold no ridge on offsets, and one ridge for all users
-            exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
-            offset_ridge = float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
-            solved = _Side(matrix, offset_ridge, exponent).solve(center, items, ridge)
-        users = BiasedFactors(solved)
-        return UserState(offset=users.biases, factors=users.factors)
+            return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
+        matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
+        items = BiasedFactors.joined(*tables).table.astype(np.float64)
+        # files of earlier versions hold no ridge on offsets, and one ridge for all users
+        exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
+        offset_ridge = float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
+        side = _Side(matrix, offset_ridge, exponent)
+        return UserState.of(side.solve(float(arrays["center"]), items, ridge))
 
     def _of_ratings(self, ratings: Ratings, tried: _Tried, iterations: int, seed: int) -> _Solved:
         rank, part = tried

@@ -16,12 +16,11 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.estimator import Estimator, Round, UserState, check_users, plan_of
 from hushrec.gate import Gate, LocalGate
 from hushrec.kalman import Tracked
-from hushrec.kernels.sparse_rows import used_columns
-from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
+from hushrec.kernels.sweeps import SweepSettings
 from hushrec.posterior import level
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
 from hushrec.types import Array
-from hushrec.users import LEVEL_BOUND, Users
+from hushrec.users import LEVEL_BOUND, Users, ridge_on_items
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"
@@ -154,11 +153,8 @@ class ItemBias(Estimator[Users]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        matrix, (biases,) = used_columns(history.matrix, arrays["item_bias"])
-        items = biases[:, None].astype(np.float64)
-        settings = SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
-        users = half_sweep(csr(matrix), float(arrays["center"]), items, settings)
-        return UserState(offset=users[:, 0], factors=users[:, :0])
+        ridge = SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
+        return ridge_on_items(arrays, history.matrix, ridge)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, UserState, check_planned
 from hushrec.gate import Gate, LabelledGate
-from hushrec.privacy import Bounded, Budget, Plan, Release, epsilon_of
+from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import ESTIMATORS, best
 from hushrec.types import Array
 from hushrec.users import Users
@@ -32,8 +32,6 @@ from hushrec.users import Users
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
 #: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
 _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
-#: Smallest epsilon for which a part is planned.
-_SMALLEST_EPSILON = 1e-6
 #: The release of both models that tells how much an item is rated, or liked.
 _WEIGHTS = "item weights"
 #: Part of its usual share that the likes' item weights need beside those of the ratings.
@@ -218,11 +216,7 @@ class Both(Estimator[BothUsers]):
 
     def part(self, budget: Budget, job: str) -> Budget:
         """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
-        if not budget.private:
-            return budget
-        share = self.lists_share if job == "lists" else 1 - self.lists_share
-        epsilon = epsilon_of(budget.mu * math.sqrt(share), budget.delta - budget.failure)
-        return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))
+        return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return self._of_both(budget, fraction, lambda model, part: model.releases(budget, domain, part))

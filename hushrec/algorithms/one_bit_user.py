@@ -81,8 +81,8 @@ class UserLevelOneBit(PrivateALS):
         labels = likes(history, self.threshold)
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
-        users = BiasedFactors(_regression(labels, center, items, stored_ridge(arrays)))
-        return UserState(offset=2 * users.biases, factors=users.factors)
+        users = UserState.of(_regression(labels, center, items, stored_ridge(arrays)))
+        return users._replace(offset=2 * users.offset)
 
 
 class LabelUsers(FittedUsers):

@@ -40,8 +40,7 @@ from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_o
 from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
-from hushrec.kernels.sparse_rows import used_columns
-from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
+from hushrec.kernels.sweeps import SweepSettings, initial_items
 from hushrec.posterior import (
     adaptive_weights,
     item_weights,
@@ -56,7 +55,7 @@ from hushrec.posterior import (
 )
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.types import Array
-from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers
+from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items
 
 # Shares, decays, priors and bounds were chosen in one study (docs/planning.md, "How far to trust it"); limits
 # of size and of floating point are no choice of a study.
@@ -390,11 +389,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
-        matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
-        items = BiasedFactors.joined(*tables).table.astype(np.float64)
-        ridge = stored_ridge(arrays)
-        users = BiasedFactors(half_sweep(csr(matrix), float(arrays["center"]), items, ridge))
-        return UserState(offset=users.biases, factors=users.factors)
+        return ridge_on_items(arrays, history.matrix, stored_ridge(arrays))
 
     # ------------------------------------------------------------------ server's steps
 

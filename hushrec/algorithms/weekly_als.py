@@ -27,7 +27,7 @@ from hushrec.algorithms.als_rounds import (
 from hushrec.algorithms.item_features import feature_scores
 from hushrec.estimator import Round
 from hushrec.gate import Gate
-from hushrec.kalman import Tracked, drift, learned, no_evidence
+from hushrec.kalman import Tracked, counted_again, drift, first_count, learned, no_evidence
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
@@ -54,8 +54,6 @@ _FACTOR_CLIP = 0.85
 _RESIDUAL_BOUND = 4.0
 #: Drift of the users' second moments from week to week, as a part of their mean.
 _GRAMIAN_DRIFT = 0.02
-#: Deviation of a declared number of users, as a part of it.
-_DECLARED = 0.01
 #: Factors are not taken for known better than this, in units of their usual variance.
 _LEAST_KNOWN = 1e-9
 #: Users' tastes are not taken to vary less in a direction, in units of what they usually do.
@@ -120,7 +118,7 @@ class State(NamedTuple):
     ) -> State:
         """After week 0."""
         prior = float((bias_variance / np.maximum(1 - reliability, 1e-12)).mean())
-        users = level.n_users, max(counted_sd, _DECLARED * level.n_users) ** 2
+        users = first_count(level.n_users, counted_sd)
         return cls(
             np.array([*users, level.spread, level.user_variance, residual, prior]),
             np.ones(len(bias_variance)),
@@ -130,6 +128,11 @@ class State(NamedTuple):
             np.array([no_evidence()] * 3),
             factors,
         )
+
+    @property
+    def weights(self) -> Tracked:
+        """The released item weights."""
+        return Tracked(self.item_weights, self.item_weights_variance, self.evidence[0])
 
     def to_arrays(self) -> dict[str, Array]:
         """As a model file has them."""
@@ -155,20 +158,15 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, A
     """The next week's model."""
     domain = users.domain
     items, state = _with_new_items(model, last, feature_scores(domain.item_features, domain.n_items))
-    n_users, n_variance, spread, user_variance, residual, bias_prior = state.numbers
-    counts = Tracked(np.array([n_users]), np.array([n_variance]), no_evidence())
-    released = gate.release("number of users", users.count())
-    counts = counts.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
+    spread, user_variance, residual, bias_prior = state.numbers[2:]
+    counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
         float(last["center"]),
-        max(float(counts.mean[0]), 1.0),
+        max(float(counts[0]), 1.0),
         spread,
         float(last["bias_regularization"]),
         user_variance,
     )
-    tracked = Tracked(state.item_weights, state.item_weights_variance, state.evidence[0])
-    released = gate.release("item weights", users.item_weights())
-    tracked = tracked.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
     weights_sd = math.sqrt(float(tracked.variance.mean()))
     weights, supported = item_weights(tracked.mean, weights_sd)
     relative = adaptive_weights(weights, model.weight_exponent)
@@ -199,7 +197,7 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, A
         visible = visible_part(tracked.mean, weights_sd)
         items[:, 0] = (1 - bias_variance / bias_prior) * standardised(BiasedFactors(items).biases, weights)
         items[:, 1] = standardised(np.log(weights), weights) * visible
-    numbers = [level.n_users, float(counts.variance[0]), spread, user_variance, now, bias_prior]
+    numbers = [level.n_users, float(counts[1]), spread, user_variance, now, bias_prior]
     following = State(
         np.array(numbers),
         np.ones(len(items)),
@@ -295,17 +293,15 @@ def _with_new_items(model: PrivateALS, last: Mapping[str, Array], scores: Array)
     known = design[seen]
     usual = np.linalg.solve(known.T @ known + ridge, known.T @ items[seen])
     items[~seen] = design[~seen] @ usual
-    weights, variance = state.item_weights.copy(), state.item_weights_variance.copy()
-    weights[~seen] = np.median(weights[seen])
-    variance[~seen] = np.mean(weights[seen] ** 2)
+    weights = state.weights.with_new(seen)
     bias_variance = np.where(seen, state.item_bias_variance, state.numbers[5])
     factors = state.factors
     if factors is not None:
         spread = np.where(seen[:, None], factors.variance, model.factor_prior**2)
         factors = factors._replace(variance=spread)
     return items, state._replace(
-        item_weights=weights,
-        item_weights_variance=variance,
+        item_weights=weights.mean,
+        item_weights_variance=weights.variance,
         item_bias_variance=bias_variance,
         factors=factors,
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart, relative_weights
 from hushrec.estimator import Round
 from hushrec.gate import Gate
-from hushrec.kalman import Tracked, no_evidence
+from hushrec.kalman import Tracked, counted_again, first_count, no_evidence
 from hushrec.privacy import counted, positive, signed
 from hushrec.types import Array
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Parts of a week's budget: number of users, item weights, sums. No study chose them.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
-#: Deviation of a declared number of users, as a part of it. No study chose it.
-_DECLARED = 0.01
 
 
 def weekly_rounds(rank: int) -> list[Round]:
@@ -62,8 +60,7 @@ class Kept(NamedTuple):
     @classmethod
     def first(cls, known: Known, counted_sd: float, noisy: Array, noise_sd: float, taste: Taste) -> Kept:
         """After week 0."""
-        users = np.array([known.n_users, max(counted_sd, _DECLARED * known.n_users) ** 2])
-        weights = Tracked.first(noisy, noise_sd**2)
+        users, weights = first_count(known.n_users, counted_sd), Tracked.first(noisy, noise_sd**2)
         measured = taste.measured
         probe, sums = (_everywhere(each, known.learned) for each in (measured.probe, measured.sums))
         variance = np.where(known.learned, measured.noise_sd**2, 0.0)
@@ -89,7 +86,7 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[s
     """The next week's model."""
     kept = Kept.of(last)
     rank = kept.item_probe.shape[1]
-    counts, weights = _counted(users, gate, kept.users, kept.weights)
+    counts, weights = counted_again(users, gate, kept.users, kept.weights)
     weights_sd = float(np.sqrt(weights.variance.mean()))
     known = model.known(max(float(counts[0]), 1.0), weights.mean, weights_sd, rank)
     learned, taste = known.learned, NOTHING
@@ -134,16 +131,6 @@ def week_of_pairs(
     n_users += (float(count[0]) - n_users) / (1 + (gate.noise_sd("number of users") / (0.05 * n_users)) ** 2)
     known = Known(max(n_users, 1.0), noisy, 0.0, learned, relative_weights(noisy, 0.0), scale, first)
     return model.served_pairs(known, matrix, before + own, len(last["learned_items"]) - 1)
-
-
-def _counted(users: Any, gate: Gate, counts: Array, weights: Tracked) -> tuple[Array, Tracked]:
-    """Number of users with its variance, and item weights, after this week's releases."""
-    count = Tracked(counts[:1], counts[1:], no_evidence())
-    released = gate.release("number of users", users.count())
-    count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
-    released = gate.release("item weights", users.item_weights())
-    weights = weights.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
-    return np.array([count.mean[0], count.variance[0]]), weights
 
 
 def _carried(kept: Kept, before: Array, known: Known) -> tuple[Array, Tracked]:

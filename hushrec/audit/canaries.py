@@ -16,6 +16,7 @@ import numpy as np
 
 from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
+from hushrec.audit.distinguish import log_ratios
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -204,13 +205,8 @@ def _scores(
     """Log-likelihood ratio of in against out of each canary, over the entries of her own."""
     scores = np.zeros(n_canaries)
     for call, value, owner in zip(calls, alone, owners, strict=True):
-        amount = np.broadcast_to(call.amount, value.shape)
-        mine = owner >= 0
-        if call.kind == "gaussian":
-            cells = (call.output - value / 2) * value / amount**2
-        elif call.kind == "laplace":
-            cells = (np.abs(call.output) - np.abs(call.output - value)) / amount
-        else:
+        if call.kind == "flip":
             raise InputError("The canaries are for numbers with noise, not for flipped labels.")
+        cells, mine = log_ratios(call, value, 0.0), owner >= 0
         scores += np.bincount(owner[mine], weights=cells[mine], minlength=n_canaries)
     return scores

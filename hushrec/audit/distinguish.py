@@ -245,17 +245,21 @@ def _redrawn(call: NoiseCall, shape: tuple[int, ...], noise: NoiseSource) -> Noi
     return replace(call, output=add(value, amount, call.label))
 
 
+def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
+    """How much likelier each number that came out is with one exact value than with another."""
+    output, amount = call.output, call.amount
+    if call.kind == "gaussian":
+        return np.asarray((output - (value + other) / 2) * (value - other) / amount**2)
+    if call.kind == "laplace":
+        return np.asarray((np.abs(output - other) - np.abs(output - value)) / amount)
+    agree = (output == value).astype(np.float64) - (output == other)
+    return np.asarray(agree * np.log((1 - amount) / amount))
+
+
 def _ratio(calls: Sequence[NoiseCall], others: Sequence[NoiseCall], axis: int | None = None) -> Any:
     """Log-likelihood ratio of the outputs; with axis=0, of each of the outputs along it."""
     total: Any = 0.0
     for call, other in zip(calls, others, strict=True):
-        value, changed, amount = call.value.astype(np.float64), other.value, call.amount
-        if call.kind == "gaussian":
-            cells = (call.output - (value + changed) / 2) * (value - changed) / amount**2
-        elif call.kind == "laplace":
-            cells = (np.abs(call.output - changed) - np.abs(call.output - value)) / amount
-        else:
-            agree = (call.output == value).astype(np.float64) - (call.output == changed)
-            cells = agree * np.log((1 - amount) / amount)
+        cells = log_ratios(call, call.value.astype(np.float64), other.value)
         total = total + (cells.sum() if axis is None else cells.reshape(len(cells), -1).sum(axis=1))
     return total

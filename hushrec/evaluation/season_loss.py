@@ -7,18 +7,13 @@ season has spent by then: that is what `make bench-year` finds, and what this in
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.errors import InputError
 from hushrec.evaluation.expected_loss import expected_loss
 from hushrec.evaluation.intervals import Estimate
-from hushrec.privacy import Budget, Season, epsilon_of
-
-#: Smallest epsilon for which an error is looked up.
-_SMALLEST_EPSILON = 1e-6
+from hushrec.privacy import Season
 
 
 class SeasonLoss(NamedTuple):
@@ -70,7 +65,7 @@ def season_loss(
     """
 
     def at(part: float) -> Estimate:
-        budget = _part(season.budget, part * share)
+        budget = season.budget.part(part * share)
         return expected_loss(budget, n_users, n_items, ratings_per_user, spread=spread).private_als
 
     last = season.weeks - 1
@@ -81,12 +76,10 @@ def season_loss(
 
 def draw(loss: SeasonLoss, path: Path, unit: float, label: str) -> None:
     """The picture of it: ours with its interval, and the other ways."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(5.2, 3.4))
+    figure = Figure(figsize=(5.2, 3.4), dpi=120, layout="tight")
+    axis = figure.subplots()
     middle = [unit * each.value for each in loss.ours]
     low, high = ([unit * getattr(each, end) for each in loss.ours] for end in ("low", "high"))
     axis.fill_between(loss.weeks, low, high, color="#0072B2", alpha=0.15)
@@ -99,16 +92,9 @@ def draw(loss: SeasonLoss, path: Path, unit: float, label: str) -> None:
     axis.set_xlabel("week")
     axis.set_ylabel(label)
     axis.legend()
-    figure.tight_layout()
     try:
-        figure.savefig(path, dpi=120)
+        figure.savefig(path)
     except (OSError, ValueError) as error:
         raise InputError(
             f"The plot {path!r} cannot be written ({error}); pass FILE.png or FILE.svg."
         ) from None
-
-
-def _part(budget: Budget, part: float) -> Budget:
-    """A budget of so much of mu squared."""
-    epsilon = epsilon_of(budget.mu * math.sqrt(part), budget.delta - budget.failure)
-    return replace(budget, epsilon=max(epsilon, _SMALLEST_EPSILON))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from hushrec.privacy.accounting import (
     valid_epsilon,
 )
 from hushrec.privacy.mechanisms import Gaussian
+
+_SMALLEST_PART = 1e-6  # smallest epsilon for which a part is planned
 
 
 class Cost(Protocol):
@@ -111,6 +113,13 @@ class Budget:
     def promise(self) -> dict[str, Any]:
         """Epsilon, delta, unit and relation by their names."""
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
+
+    def part(self, fraction: float) -> "Budget":
+        """The budget with that part of mu squared, to plan for; the same where there is no privacy."""
+        if not self.private:
+            return self
+        epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)
+        return replace(self, epsilon=max(epsilon, _SMALLEST_PART))
 
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.

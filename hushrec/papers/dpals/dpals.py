@@ -29,8 +29,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
-from hushrec.kernels.sparse_rows import used_columns
-from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items, solve_statistics, statistics
+from hushrec.kernels.sweeps import SweepSettings, csr, initial_items, solve_statistics, statistics
 from hushrec.papers.dpals.projection import project_psd
 from hushrec.posterior import adaptive_weights, level, usable_weights
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
@@ -42,6 +41,7 @@ from hushrec.users import (
     clipped_rows,
     fixed_gramian,
     less_user_means,
+    ridge_on_items,
     user_means,
 )
 
@@ -244,12 +244,8 @@ class DPALS(Estimator["SampledUsers"]):
         means, rows = np.zeros(history.n_users), history
         if self.center == "user":
             means, rows = user_means(history), less_user_means(history)
-        matrix, tables = rows.matrix, [arrays["item_factors"], arrays["item_bias"]]
-        if not self.unobserved_weight:
-            matrix, tables = used_columns(matrix, *tables)
-        items = BiasedFactors.joined(*tables).table.astype(np.float64)
-        users = BiasedFactors(half_sweep(csr(matrix), float(arrays["center"]), items, self._ridge))
-        return UserState(offset=users.biases + means, factors=users.factors)
+        found = ridge_on_items(arrays, rows.matrix, self._ridge)
+        return found._replace(offset=found.offset + means)
 
     @property
     def _ridge(self) -> SweepSettings:

@@ -526,8 +526,7 @@ def fold_in_labels(
     if factors.shape[1]:
         solved = regress_labels(labels.indptr, labels.indices, labels.data, factors, bias, ridge, link)
         users[:, : factors.shape[1]] = solved
-    found = BiasedFactors(users)
-    return UserState(offset=found.biases, factors=found.factors)
+    return UserState.of(users)
 
 
 # ---------------------------------------------------------------------- parts
