@@ -100,3 +100,29 @@ def test_every_algorithm_of_the_paper_in_a_comparison_and_a_file(tmp_path) -> No
         assert again.predict(train, items).tobytes() == model.predict(train, items).tobytes()
         assert model.predict({items[0]: train.domain.high}, items).shape == (5,)
         assert len(model.recommend({}, 3)) == 3
+
+
+def test_directions_count_by_the_strongest_so_far(monkeypatch) -> None:
+    """What noise made negative, or may have made, counts for nothing; a later round cannot count for more."""
+    rounds = [([10.0, 4.0], 6.0), ([9.0, 7.0], 1.0), ([5.0, -20.0], 3.0)]
+    strengths, strongest, refitted = [[8.0, 0.0], [80**0.5, 48**0.5], [4.0, 0.0]], [8, 80**0.5, 80**0.5], []
+
+    class Told:
+        domain, block = small().domain, 2
+
+        def solve(self, users, start, gate, label, failure):
+            values, noise = rounds[int(label.removeprefix("step ")) - 1]
+            return Eigenpairs(np.eye(N_ITEMS)[:, :2], np.array(values), noise)
+
+        def refit(self, directions, ridge):
+            refitted.append(directions.copy())
+
+        def centre(self, level):
+            pass
+
+    monkeypatch.setattr(CorrectiveFrankWolfe, "_solver", lambda *_: Told())
+    with np.errstate(all="raise"):
+        found = CorrectiveFrankWolfe(iterations=3, block=2, center="user").train(Told(), None, 0)
+    sizes = [math.sqrt(each / most) for both, most in zip(strengths, strongest) for each in both]
+    assert found["item_factors"] == pytest.approx(np.tile(np.eye(N_ITEMS)[:, :2], 3) * sizes)
+    assert [each.shape[1] for each in refitted] == [2, 4]

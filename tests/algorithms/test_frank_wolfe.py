@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from benchmarks.matrices import jtt18_matrix
 from hushrec.algorithms import Billboard
-from hushrec.data import split_ratings
+from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import (
@@ -260,3 +260,32 @@ def test_a_singular_value_is_damped_by_its_noise_and_by_the_step(value, noise, d
     square += damping * (9.0 * domain.half_width / iterations) ** 2 * (1 - (most / N_ITEMS) ** 2)
     wanted = math.sqrt(square) if square else 1e-12
     assert many._singular_value(found, domain) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_step_of_the_line_search_is_none_or_the_whole_way_at_the_ends() -> None:
+    """Where the best one would be back, or beyond; within, it is that of least squares."""
+    rng = np.random.default_rng(3)
+    users = frank_wolfe.Iterates(sp.csr_array(rng.normal(size=(6, 4))), math.inf)
+    residuals, vector = users.residuals(), np.array([0.5, -0.5, 0.5, 0.5])
+    toward = np.outer(residuals.toarray() @ vector, vector)  # a step of 1 goes to -ratio times this
+    best = (residuals.toarray() * toward).sum() / (toward**2).sum()
+    for ratio, wanted in ((0.1 * best, 1.0), (4 * best, 0.25), (-best, 0.0)):
+        assert users.best_step(residuals, vector, ratio) == pytest.approx(wanted)
+    assert users.best_step(residuals, 0 * vector, 1.0) == 0.0
+
+
+def test_ratings_without_residuals_leave_a_model() -> None:
+    """Nothing is divided by a singular value of 0."""
+    ratings = Ratings.from_any(([0, 0, 1], ["a", "b", "a"], [3.0] * 3), Domain(["a", "b"], (1, 5)))
+    model = exact(FrankWolfe(nuclear_norm=5.0, iterations=2, center="middle"), ratings)
+    assert completed(model, ratings) == pytest.approx(np.full((2, 2), 3.0))
+
+
+def test_averages_of_items_that_nobody_rated_are_nothing() -> None:
+    """And of the others they are means of what users' ratings are beside their own means."""
+    cells = ([0, 0, 1, 1, 1], ["a", "b", "a", "b", "d"], [5.0, 2.0, 4.0, 3.0, 2.0])
+    ratings = Ratings.from_any(cells, Domain(list("abcd"), (1, 5)))
+    model = exact(FrankWolfe(nuclear_norm=1e-9, iterations=1), ratings)
+    averages = [(1.5 + 1.0) / 2, (-1.5 + 0.0) / 2, 0.0, -1.0]
+    assert model.item_bias == pytest.approx(averages)
+    assert np.isfinite(model.predict({"a": 5.0}, list("abcd"))).all()

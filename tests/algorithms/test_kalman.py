@@ -144,3 +144,14 @@ def test_new_entries_are_usual_and_unknown() -> None:
     assert found.variance == pytest.approx([0.0, 0.0, 0.0, 41 / 3])
     for all_alike in (np.ones(4, bool), np.zeros(4, bool)):
         assert found.with_new(all_alike) is found
+
+
+def test_what_is_nothing_and_has_no_noise_stays_nothing() -> None:
+    """A catalogue that nobody rated, without privacy: no number is divided by nothing."""
+    nothing = Tracked.first(np.zeros(3), 0.0)
+    with np.errstate(divide="raise", invalid="raise"):
+        for grows in (False, True):
+            found = nothing.measured(np.zeros(3), 0.0, grows=grows)
+            assert (
+                not found.mean.any() and found.variance.max() < 1e-290 and np.isfinite(found.evidence).all()
+            )

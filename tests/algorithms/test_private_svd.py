@@ -92,3 +92,13 @@ def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> Non
         own = deviations.sum() / max(stop - start + damping, 1) if center != "middle" else 0.0
         assert offset[user] == pytest.approx(own, abs=1e-12)
         assert matrix.data[start:stop] == pytest.approx(deviations - own, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
+def test_who_has_no_rating_is_served_with_the_level(scale: str) -> None:
+    """And a rank beyond the catalogue is that of all items."""
+    model = PrivateSVD(rank=N_ITEMS + 3, scale=scale).fit(small(), Accountant(Budget(5.0, 1e-6)))
+    assert model.item_factors.shape == (N_ITEMS, N_ITEMS)
+    with np.errstate(all="raise"):
+        found = model.predict({}, list(model.domain.items))
+    assert found == pytest.approx(np.full(N_ITEMS, model.domain.midpoint))
