@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from hushrec.data.columns import SPLIT
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
-from hushrec.data.readers import SPLIT, read_columns
+from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.features import read_item_features
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
 from hushrec.data.keys import check_count
-from hushrec.data.readers import SYNONYMS, plain_name, read_columns
+from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
 #: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and

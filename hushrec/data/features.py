@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.ids import encode_ids, positions_of
-from hushrec.data.readers import SYNONYMS, plain_name
 from hushrec.data.textfiles import read_header
 from hushrec.errors import InputError
 

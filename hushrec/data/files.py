@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
 from hushrec.data.ids import as_text, compact, encode_ids, join_ids, parse_rating
-from hushrec.data.readers import ROLES, Columns, columns_of, find_columns, marks_of
 from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import encode_times, join_times

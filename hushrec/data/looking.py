@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.building import build, within_range
+from hushrec.data.columns import Columns, columns_of, find_columns
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text
 from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
-from hushrec.data.readers import Columns, columns_of, find_columns, read_columns
+from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import ByteStream, read_fields
 from hushrec.errors import InputError

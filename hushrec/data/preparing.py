@@ -28,13 +28,14 @@ import pyarrow as pa
 
 from hushrec.data import store
 from hushrec.data.building import Rows, build, check_implicit, latest
+from hushrec.data.columns import MARKS, SPLIT, Columns
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.keys import check_count
 from hushrec.data.ratings import Ratings
-from hushrec.data.readers import MARKS, SPLIT, Columns, read_columns
+from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times
 from hushrec.disk import sync_folder

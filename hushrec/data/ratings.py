@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data import readers
 from hushrec.data.building import build, check_implicit, csr, one_row, read_rows, running_total
+from hushrec.data.columns import MARKS, MARKS_KEY
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings, given_ids, join_ids, lookup, places, take
 from hushrec.data.keys import text_keys
@@ -324,7 +324,7 @@ class Ratings:
 
         Its metadata keep ``hand_picked``, ``by_position`` and ``splits``, which `from_any` finds there.
         """
-        marks = " ".join([*(mark for mark in readers.MARKS if getattr(self, mark)), *self.splits])
+        marks = " ".join([*(mark for mark in MARKS if getattr(self, mark)), *self.splits])
         table = {
             "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
             "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
@@ -332,7 +332,7 @@ class Ratings:
         }
         if self.times is not None:
             table["time"] = pa.array(self.times, mask=self.times == NO_TIME)
-        return pa.table(table, metadata={readers.MARKS_KEY: marks})
+        return pa.table(table, metadata={MARKS_KEY: marks})
 
     # ---- selecting
 
@@ -440,7 +440,7 @@ class Ratings:
 
 def marked(ratings: Ratings, *sources: Ratings | Store) -> Ratings:
     """Ratings with every mark of those that they were made of."""
-    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in readers.MARKS}
+    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
 

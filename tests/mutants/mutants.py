@@ -43,10 +43,10 @@ from hushrec.data import (
     Domain,
     Ratings,
     building,
+    columns as data_columns,
     domain as domain_module,
     files as data_files,
     ids,
-    readers,
     split_by_time,
     splits,
     times,
@@ -864,7 +864,9 @@ def digits_rounded(value: Any, exact: bool, text_of: Any = ids._text_of) -> str 
     return text_of(value.normalize() if isinstance(value, Decimal) else value, exact)
 
 
-def names_shown(names: Any, columns: Any, implicit: bool, find_columns: Any = readers.find_columns) -> Any:
+def names_shown(
+    names: Any, columns: Any, implicit: bool, find_columns: Any = data_columns.find_columns
+) -> Any:
     try:
         return find_columns(names, columns, implicit)
     except InputError as error:
@@ -1610,7 +1612,7 @@ MUTANTS = [
     ),
     Mutant(
         "a warning where somebody's rating is a signalling NaN",
-        set_to(readers, "encode_ratings", ratings_cast_with_warnings),
+        set_to(data_columns, "encode_ratings", ratings_cast_with_warnings),
         Killer(test_rows_alone.test_a_signalling_nan_is_a_nan, {"kind": "float64"}, ("tmp_path",)),
     ),
     Mutant(
@@ -1620,7 +1622,7 @@ MUTANTS = [
     ),
     Mutant(
         "the first line shown where it names no columns",
-        set_to(readers, "find_columns", names_shown),
+        set_to(data_columns, "find_columns", names_shown),
         Killer(
             test_rows_alone.test_no_cell_is_shown, {"first": ",".join(test_rows_alone.SECRETS)}, ("tmp_path",)
         ),

@@ -1,0 +1,139 @@
+"""Which column of a table holds users, items, ratings or times: by its name, or as it was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from hushrec.data.ids import encode_ratings
+from hushrec.data.times import encode_times
+from hushrec.errors import InputError
+
+#: Names of columns in files of MovieLens, Amazon, Goodreads, Netflix, Book-Crossing, Yelp and of shops,
+#: without case, blanks, dots, dashes and underscores; of several in a table the first one here counts.
+SYNONYMS = {
+    role: tuple(words.split())
+    for role, words in {
+        "user": "user userid uid username customer customerid client clientid member memberid buyer buyerid"
+        " account accountid reviewer reviewerid",
+        "item": "item itemid iid movie movieid product productid sku productsku asin isbn bookid filmid"
+        " trackid songid artistid albumid articleid gameid recipeid businessid",
+        "rating": "rating score value stars starrating ratingvalue userrating bookrating reviewrating"
+        " reviewscore overall",
+        "time": "timestamp time datetime date createdat ratedat unixreviewtime reviewtime reviewdate"
+        " orderdate purchasedate",
+    }.items()
+}
+ROLES = tuple(SYNONYMS)
+
+#: What `Ratings` knows of itself beside its rows, kept in the tables that it writes.
+MARKS = ("hand_picked", "by_position")
+#: Before what a split was keyed by; a mark too.
+SPLIT = "split:"
+MARKS_KEY = b"hushrec.ratings"
+
+
+class Columns(NamedTuple):
+    """User ids, item ids, ratings (float32, NaN = no number), times, marks of the ratings they will be."""
+
+    users: Any
+    items: Any
+    ratings: np.ndarray
+    times: np.ndarray | None = None
+    marks: tuple[str, ...] = ()
+
+
+def columns_of(users: Any, items: Any, ratings: Any, times: Any = None, *, implicit: bool) -> Columns:
+    """Columns of the same length; ``ratings`` may be None with ``implicit``."""
+    users, items = _sized(users), _sized(items)
+    if implicit:
+        ratings = np.ones(len(users), dtype=np.float32)
+    elif ratings is None:
+        raise InputError(
+            "Ratings are missing; where only users and items are known, say that every row is a like",
+            parameter="implicit",
+            value=True,
+        )
+    else:
+        ratings = encode_ratings(ratings)
+    if times is not None:
+        times = encode_times(_sized(times))
+    if len({len(column) for column in (users, items, ratings, times) if column is not None}) > 1:
+        raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
+    return Columns(users, items, ratings, times)
+
+
+def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:
+    """The name of the column of each role among the names of a table; of the time where it is asked for."""
+    if not names:
+        raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
+    asked = _asked_columns(columns)
+    chosen: dict[str, Any] = {}
+    words = {name: plain_name(name) for name in names}
+    for role in ROLES:
+        if (role == "rating" and implicit) or (role == "time" and asked.get(role) in (None, False)):
+            continue
+        if role in asked and asked[role] is not True:
+            matches = [name for name in names if name == asked[role]]
+        else:
+            word = next((word for word in SYNONYMS[role] if word in words.values()), None)
+            matches = [name for name in names if words[name] == word]
+        if len(matches) > 1:
+            raise InputError(
+                f"Several columns could hold the {role}s", parameter="columns", value={role: "NAME"}
+            )
+        if not matches:
+            raise _missing_column(role, asked)
+        if matches[0] in chosen.values():
+            raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
+        chosen[role] = matches[0]
+    return chosen
+
+
+def plain_name(name: Any) -> str:
+    """A column's name as `SYNONYMS` writes it."""
+    return re.sub(r"[\s_.-]", "", str(name)).lower()
+
+
+def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
+    """The names that are there are not shown: they may be a row."""
+    wanted = f"named {asked.get(role)!r}"
+    if asked.get(role, True) is True:
+        few = ", ".join(SYNONYMS[role][:6])
+        wanted = f"for the {role}s, which is looked for under names such as {few}"
+    what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
+    if role == "rating":
+        what += "; name another with columns rating=NAME, or let every row be a like"
+        return InputError(what, parameter="implicit", value=True)
+    return InputError(what, parameter="columns", value={role: "NAME"})
+
+
+def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit: bool) -> Columns:
+    """The columns of a table by their names."""
+    chosen = find_columns(names, columns, implicit)
+    found = [column(chosen[role]) if role in chosen else None for role in ROLES]
+    return columns_of(*found, implicit=implicit)
+
+
+def marks_of(schema: pa.Schema) -> tuple[str, ...]:
+    """The marks that `Ratings.to_arrow` wrote."""
+    words = (schema.metadata or {}).get(MARKS_KEY, b"").decode(errors="replace").split()
+    return tuple(word for word in words if word in MARKS or word.startswith(SPLIT))
+
+
+def _asked_columns(columns: Any) -> dict[str, Any]:
+    if columns is None:
+        return {}
+    if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
+        return dict(columns)
+    if isinstance(columns, (list, tuple)) and 2 <= len(columns) <= len(ROLES):
+        return dict(zip(ROLES, columns, strict=False))
+    raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
+
+
+def _sized(column: Any) -> Any:
+    return column if hasattr(column, "__len__") else list(column) if hasattr(column, "__iter__") else [column]
