@@ -1,4 +1,4 @@
-"""The server's steps of private ALS by themselves, against what they are of (issue 17)."""
+"""The server's steps of private ALS by themselves, against what they are of."""
 
 import math
 

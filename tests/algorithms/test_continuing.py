@@ -1,4 +1,4 @@
-"""Trainings that go on from week to week, with users and items that come and go (issue 17)."""
+"""Trainings that go on from week to week, with users and items that come and go."""
 
 import math
 

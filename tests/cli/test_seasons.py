@@ -1,10 +1,12 @@
-"""Seasons on the command line: four weeks of a shop, and every wrong turn (issue 17)."""
+"""Seasons on the command line: four weeks of a shop, and every wrong turn."""
 
 import json
 import math
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
+import matplotlib as mpl
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -179,6 +181,9 @@ def test_a_season_is_planned_without_data(tmp_path, monkeypatch):
     assert values[-1] == pytest.approx(found["never_again"]["value"])
     assert found["from_scratch"]["value"] > values[0]
     assert "pass --season" in call("plan", *sizes, "--plot", "x.png").stderr
+    before = mpl.get_backend()
+    assert "Plot: x.png" in done("plan", *sizes, "--season", "52", "--plot", "x.png")
+    assert Path("x.png").read_bytes()[:4] == b"\x89PNG" and mpl.get_backend() == before
 
 
 def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypatch):

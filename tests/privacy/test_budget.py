@@ -217,3 +217,16 @@ def test_what_is_left_fits():
     more = Release("b", Budget(left + 0.002, 1e-6).share(1.0), 1.0, "user", "add-remove")
     assert budget.allows([*spent, rest]) and not budget.allows([*spent, more])
     assert budget.left([*spent, rest, rest]) == "nothing is left of it"
+
+
+@pytest.mark.parametrize("failure", [0.0, 4e-7])
+@pytest.mark.parametrize("fraction", [0.01, 0.48, 1.0])
+def test_a_part_has_that_part_of_mu_squared(fraction: float, failure: float) -> None:
+    whole = Budget(3.0, 1e-6, relation="replace", failure=failure)
+    part = whole.part(fraction)
+    left = 1e-6 - failure
+    assert part.mu == pytest.approx(math.sqrt(fraction) * whole.mu, rel=1e-6)
+    assert delta_of(part.mu, part.epsilon) == pytest.approx(left, rel=1e-5)
+    assert (part.delta, part.relation, part.failure) == (1e-6, "replace", failure)
+    assert Budget(math.inf, 1e-6).part(fraction).epsilon == math.inf
+    assert Budget(1e-6, 1e-6).part(fraction).epsilon == 1e-6, "what cannot be planned for is not asked for"

@@ -1,4 +1,4 @@
-"""Seasons: what a week may spend, which week it is, and that no crash or rerun spends more (issue 17)."""
+"""Seasons: what a week may spend, which week it is, and that no crash or rerun spends more."""
 
 import math
 import os
