@@ -159,3 +159,10 @@ def test_hashes_of_some_texts_are_those_of_the_same_texts_among_others():
         for length in (0, 1, 3):
             found = text_hashes(texts.slice(start, length))
             assert found.tolist() == whole[start : start + length].tolist()
+
+
+def test_a_number_that_no_row_reaches_leaves_all():
+    """Also one beyond all integers of the kernels."""
+    ratings = some_ratings()
+    for count in (300, 1 << 40, 10**30):
+        assert sample_per_user(ratings, count, seed=5) is ratings

@@ -92,6 +92,7 @@ class TestSplitRatings:
         keys = np.array([key + step for key in quarters for step in (0, 1, (1 << 62) - 1)], np.uint64)
         assert part_of(keys, (0.25, 0.5, 0.25)).tolist() == [0] * 3 + [1] * 6 + [2] * 3
         assert part_of(keys[-1:], (1.0,)).tolist() == [0]
+        assert part_of(keys, (1.0, 1e-30)).tolist() == [0] * 11 + [1]  # a part of nothing gets the last hash
 
     def test_more_parts_than_an_octet_counts(self):
         ratings = some_ratings()
