@@ -598,3 +598,25 @@ def test_a_row_without_ratings_contributes_nothing(estimator):
     assert empty.n_users == PARTS[0].n_users + 2
     for one, other in zip(sent(PARTS[0]), sent(empty), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_step_is_for_those_who_took_part_in_the_one_before_when_that_is_over():
+    """Killed: a node whose keys nobody has sends masked sums; another one does not wait for the others."""
+    domain = Domain(range(3), (1, 5))
+    agreement = Agreement(
+        estimator=ItemBias(), budget=Budget(5, 1e-6), domain=domain, n_nodes=4, dropouts=0.25
+    )
+    one = server.AggregationServer(agreement)
+    one._present = {"n1", "n2", "n3"}
+    first = one._step("prepared", 0, "n1")
+    assert first.expected == one._present and first is one._step("prepared", 0, "n9")
+    first.sent |= {"n1": None, "n2": None}
+    for name in ("n1", "n3"):  # not over yet
+        with pytest.raises(Refusal):
+            one._step("masked", 0, name)
+    first.closed = True
+    with pytest.raises(Refusal):
+        one._step("masked", 0, "n3")
+    with pytest.raises(Refusal):  # there was none
+        one._step("masked", 1, "n1")
+    assert one._step("masked", 0, "n1").expected == {"n1", "n2"}
