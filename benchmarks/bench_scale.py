@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from benchmarks.memory import anonymous
 from hushrec import (
     ALS,
     Accountant,
@@ -229,15 +230,6 @@ def _cell(found: dict[str, Any] | None) -> str:
     seconds = f"{found['seconds']:#.2g}" if found["seconds"] < 10 else f"{found['seconds']:.0f}"
     users = f", 10^{round(np.log10(found['users']))} users" if "users" in found else ""
     return f"{seconds} s, {found['gib']:.2f} GiB{users}"
-
-
-def anonymous(pid: int) -> float:
-    """GiB of anonymous memory of a process, 0 where it is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / (1 << 20)
 
 
 # ---------------------------------------------------------------------- targets

@@ -23,7 +23,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import added_residuals, added_weights, predict_pairs, residual_norms
-from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep
+from hushrec.kernels.sweeps import SweepSettings, blocks_of_rows, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
 from hushrec.serving import UserState
@@ -159,8 +159,9 @@ class FittedUsers(Users):
         self._ridge = ridge
         far = max(abs(self._center), float(np.abs(items).max(initial=0.0))) > _FAR
         precise = items.astype(np.float64 if far else np.float32)
+        self._fitted = np.zeros((0, 1))  # room for those that take their place
         solved = half_sweep(csr(self._ratings.matrix), self._center, precise, ridge)
-        self._fitted = finite_or_zero(solved.astype(items.dtype))
+        self._fitted = finite_or_zero(solved.astype(items.dtype) if solved.dtype > items.dtype else solved)
 
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
         """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
@@ -241,7 +242,7 @@ class FittedUsers(Users):
         they are sums of floating-point numbers.
         """
         model, users = BiasedFactors(items), BiasedFactors(self._fitted)
-        factors = users.factors.astype(np.float64)
+        factors = users.factors
         ones = np.ones((len(factors), 1))
         lengths = norms(factors if users.rank else ones)
         shrink = ones[:, 0] if math.isinf(user_norm) else clip_factor(lengths, user_norm) ** 2
@@ -263,8 +264,7 @@ class FittedUsers(Users):
                 step=spacing(clip),
             )
         present = np.sqrt(shrink * (self._user_weight > 0))
-        factors *= present[:, None]
-        return sums, fixed_gramian(factors, user_norm)
+        return sums, fixed_gramian(factors, user_norm, present)
 
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
@@ -303,7 +303,8 @@ class FittedUsers(Users):
         residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]
         if model.rank:
-            residual -= predict_pairs(cells, matrix.indices, users.factors, model.factors)
+            own = users.factors.astype(model.factors.dtype, copy=False)
+            residual -= predict_pairs(cells, matrix.indices, own, model.factors)
         return residual
 
 
@@ -356,7 +357,11 @@ def clipped_rows(rows: Array, bound: float) -> Array:
 
 def norms(rows: Array) -> Array:
     """Norm of every row, in float64."""
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    squares = np.empty(len(rows))
+    for block in blocks_of_rows(len(rows)):
+        part = rows[block].astype(np.float64)
+        np.einsum("ij,ij->i", part, part, out=squares[block])
+    return np.sqrt(squares, out=squares)
 
 
 def finite_or_zero(users: Array) -> Array:
@@ -365,9 +370,17 @@ def finite_or_zero(users: Array) -> Array:
     return users
 
 
-def fixed_gramian(factors: Array, bound: float) -> Array:
-    """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point."""
-    return gramian(truncated(factors, spacing(bound, FACTOR_BITS)))
+def fixed_gramian(factors: Array, bound: float, scale: Array | None = None) -> Array:
+    """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point.
+
+    A row counts for ``scale``, at most 1, times itself.
+    """
+    step, rank = spacing(bound, FACTOR_BITS), factors.shape[1]
+    total = np.zeros(rank * (rank + 1) // 2, np.float64 if step or scale is not None else factors.dtype)
+    for block in blocks_of_rows(len(factors)):
+        part = factors[block] if scale is None else factors[block] * scale[block, None]
+        total += gramian(truncated(part, step))
+    return total
 
 
 def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:

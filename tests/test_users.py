@@ -1,6 +1,7 @@
 """What users add to sums, against loops over users, items and ratings that follow the docstrings."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -277,3 +278,25 @@ def test_likes_are_ones_among_zeros_in_float64() -> None:
         assert found.data.dtype == np.float64
         wanted = [float(hers[item] > least) for hers in ROWS.values() for item in sorted(hers)]
         assert found.data.tolist() == wanted
+
+
+def test_a_sweep_holds_one_table_of_its_users() -> None:
+    """Killed: a copy of all users' factors, in float32 or in float64, in a fit or in what they add."""
+    n_users, rank, items = 100_000, 64, 20
+    columns = np.arange(2 * n_users) % items
+    source = np.repeat(np.arange(n_users), 2), columns, 1 + 4.0 * (np.arange(2 * n_users) % 3 > 0)
+    users = FittedUsers(Ratings.from_any(source, Domain(range(items), (1, 5))))
+    model, table = RNG.normal(0, 0.1, (items, rank + 1)), 4 * n_users * (rank + 1)
+    users.weigh(3.0, np.ones(items))
+    users.fit(model, RIDGE)  # compiles, and leaves a table that the next one replaces
+    asked = (
+        (1.5, lambda: users.fit(model, RIDGE)),
+        (0.8, lambda: users.residual_variance(model, np.ones(items), 1.0)),
+        (0.8, lambda: users.item_sums(model, np.ones(items), 1.0, 1.0, 1.0, 1.0)),
+    )
+    for tables, ask in asked:
+        tracemalloc.start()
+        ask()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < tables * table

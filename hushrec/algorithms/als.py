@@ -49,7 +49,7 @@ _RIDGES = 0.2, 200.0
 #: Rounds of biases before the first factors.
 _BIAS_ROUNDS = 6
 #: Ratings that are copied at a time, in groups of users or items with like numbers of them.
-_COPIED = 1 << 21
+_COPIED = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +157,14 @@ class ALS(Estimator[Ratings]):
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(ratings.matrix, start.offset_ridge, self.ridge_exponent)
         by_item = _Side(ratings.matrix.T.tocsr(), start.bias_ridge, self.ridge_exponent)
-        falls = self.regularization is None
+        falls, users = self.regularization is None, None
         for step in range(iterations):
-            users = by_user.solve(center, items, ridge * by_user.per_count)
+            users = by_user.solve(center, items, ridge * by_user.per_count, users)
             if falls and step >= _SETTLED:
                 left = _left(ratings, center, users, items)
                 falls, noise = left < _MUCH_LESS * noise, min(left, noise)
                 ridge = self._regularization(ratings, part * noise) if falls else ridge
-            items = by_item.solve(center, users, ridge * by_item.per_count)
+            items = by_item.solve(center, users, ridge * by_item.per_count, items)
         return _Solved(center, users, items, ridge * by_user.per_count, start.offset_ridge)
 
     def _chosen(self, ratings: Ratings, seed: int) -> _Tried:
@@ -230,9 +230,9 @@ class _Side:
         #: What a ridge for the mean number of ratings is for one rating.
         self.per_count = float(max(counts.sum() / max((counts > 0).sum(), 1), 1.0) ** -exponent)
 
-    def solve(self, center: float, other: Array, ridge: float) -> Array:
-        """Half sweep; ``ridge`` is that of a row with one rating."""
-        solved = np.zeros((self._shape, other.shape[1]), dtype=other.dtype)
+    def solve(self, center: float, other: Array, ridge: float, out: Array | None = None) -> Array:
+        """Half sweep, written over ``out`` if given; ``ridge`` is that of a row with one rating."""
+        solved = np.zeros((self._shape, other.shape[1]), dtype=other.dtype) if out is None else out
         for rows, factor in self._groups:
             matrix = csr(self._matrix if len(rows) == self._shape else self._matrix[rows])
             settings = SweepSettings(

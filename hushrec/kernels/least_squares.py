@@ -132,12 +132,16 @@ def solve_rows(
     ridge: Array | float,
     *,
     col_offset: Array | None = None,
+    constant: bool = False,
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
-    Parameters and result as there: (n_rows, d) array, zero for rows without entries.
+    Parameters and result as there: (n_rows, d) array, zero for rows without entries. Where there is a
+    ``constant``, 1 stands for what the last column of the factors holds.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)
+    if constant:
+        arrays[3][:, factors.shape[1] - 1] = 1
     rank, dtype = factors.shape[1], factors.dtype
     ridge = vector(ridge, rank, dtype, 0.0, "ridge")
     solution = np.empty((len(work), rank), dtype)

@@ -85,7 +85,8 @@ def added_residuals(
 
 def _width(arrays: tuple[NDArray[Any], ...]) -> int:
     """Numbers of a row of factors: a float32 table is padded to more than a float64 one."""
-    left, right = arrays[3].shape[1], arrays[4].shape[1]
+    lanes = simd.BYTES // np.result_type(arrays[3], arrays[4]).itemsize
+    left, right = -(-arrays[3].shape[1] // lanes) * lanes, arrays[4].shape[1]
     return min(left, right or left)
 
 
@@ -98,8 +99,12 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """`_clipped_range` of so many rows at a time that their residuals lie in a near cache."""
-    indptr, width = arrays[0], _width(arrays)
+    """`_clipped_range` of so many rows at a time that their residuals and factors lie in a near cache.
+
+    Factors are padded here, part by part: a second table of all rows would be the most that a sweep holds.
+    """
+    (indptr, indices, values, left, right, columns, *by_row), (reach, *limits) = arrays, clip
+    width, precise = _width(arrays), np.result_type(left, right)
     scratch = [np.empty(0)] * 2
     while start < stop:
         end = int(np.searchsorted(indptr, indptr[start] + ENTRIES, side="right")) - 1
@@ -107,7 +112,12 @@ def _in_parts(
         if (size := int(indptr[end] - indptr[start])) > len(scratch[1]):  # new memory costs more than its use
             size = max(size, min(ENTRIES, int(indptr[stop] - indptr[start])))
             scratch = simd.aligned(np.dtype(np.float64), width, size)
-        _clipped_range(*arrays, *clip, start, end, table, shrink, norms, *scratch)
+        rows = slice(start, end)
+        own = padded(left[rows].astype(precise, copy=False))
+        part = *(each[rows] for each in by_row), reach[rows], *limits
+        entries = indptr[start : end + 1], indices, values
+        out = table, shrink[rows], norms[rows]
+        _clipped_range(*entries, own, right, columns, *part, 0, end - start, *out, *scratch)
         start = end
 
 
@@ -254,6 +264,7 @@ def _arguments(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
+    """The arrays of a compiled function, rows' factors as they are, and the work of each row."""
     n_cols, rank = col_factors.shape
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     n_rows = len(indptr) - 1
@@ -264,7 +275,7 @@ def _arguments(
     offset = vector(row_offset, n_rows, dtype, 0.0, "row_offset")
     weight = vector(row_weight, n_rows, dtype, 1.0, "row_weight")
     work = np.diff(indptr) * (2.0 * rank) + rank
-    return (indptr, indices, values, padded(row_factors), padded(col_factors), columns, offset, weight), work
+    return (indptr, indices, values, row_factors, padded(col_factors), columns, offset, weight), work
 
 
 @simd.inner

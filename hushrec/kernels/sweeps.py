@@ -83,14 +83,13 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
     if settings.unobserved_weight:
         unobserved = settings.unobserved_weight * gramian(BiasedFactors(other).factors)
         return solve_statistics(statistics(matrix, center, other, settings), settings, rank, unobserved)
-    factors = side_factors(other, settings)
-    solved = np.zeros((len(matrix[0]) - 1, rank + 1), dtype=other.dtype)
-    if factors.shape[1]:
-        ridge = settings.ridge(rank, other.dtype)
-        solved[:, : factors.shape[1]] = solve_rows(
-            *matrix, factors, ridge, col_offset=_col_offset(other, center)
-        )
-    return solved
+    factors = other if settings.constant else BiasedFactors(other).factors
+    if not factors.shape[1]:
+        return np.zeros((len(matrix[0]) - 1, 1), dtype=other.dtype)
+    ridge = settings.ridge(rank, other.dtype)
+    level = _col_offset(other, center)
+    solved = solve_rows(*matrix, factors, ridge, col_offset=level, constant=settings.constant)
+    return with_constant(solved, rank)
 
 
 def ridge_fit(rows: Any, factors: Array, ridge: float) -> Array:
@@ -204,13 +203,18 @@ def with_ones(solved: Array) -> Array:
     return copy
 
 
+def blocks_of_rows(n_rows: int) -> Iterator[slice]:
+    """Rows of which a copy takes few MB."""
+    return (slice(start, start + _ROWS_AT_A_TIME) for start in range(0, n_rows, _ROWS_AT_A_TIME))
+
+
 def gramian(factors: Array, weight: Array | None = None) -> Array:
     """Packed lower triangle of the (weighted) sum of outer products, shape (rank (rank + 1) / 2,)."""
     rows, columns = np.tril_indices(factors.shape[1])
     total = np.zeros((factors.shape[1],) * 2, dtype=factors.dtype)
-    for start in range(0, len(factors), _ROWS_AT_A_TIME):
-        part = factors[start : start + _ROWS_AT_A_TIME]
-        scaled = part if weight is None else part * weight[start : start + _ROWS_AT_A_TIME, None]
+    for block in blocks_of_rows(len(factors)):
+        part = factors[block]
+        scaled = part if weight is None else part * weight[block, None]
         total += part.T @ scaled
     return total[rows, columns]
 

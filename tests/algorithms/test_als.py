@@ -302,9 +302,9 @@ def test_the_ridge_falls_where_there_is_less_noise_than_was_thought(regularizati
     monkeypatch.setattr(als, "_left", lambda *_: next(told))
     solve = als._Side.solve
 
-    def watched(side, center, other, ridge):
+    def watched(side, center, other, ridge, out):
         asked.append((ridge / side.per_count, side._shape))
-        return solve(side, center, other, ridge)
+        return solve(side, center, other, ridge, out)
 
     monkeypatch.setattr(als._Side, "solve", watched)
     model = ALS(rank=2, regularization=regularization)

@@ -294,6 +294,11 @@ class SampledUsers(FittedUsers):
             priority = weights if settings.sampling == "tail" else None
             self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, seed, priority=priority)
 
+    def fit(self, items: Array, ridge: SweepSettings) -> None:
+        """As users without a sample, with the digits that sums in fixed point need."""
+        super().fit(items, ridge)
+        self._fitted = self._fitted.astype(items.dtype, copy=False)
+
     def clip(self, user_norm: float) -> None:
         """Bound the norms of the users' factors (line 16)."""
         factors = BiasedFactors(self._fitted).factors
