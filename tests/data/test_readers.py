@@ -471,3 +471,23 @@ def test_what_a_line_is_does_not_depend_on_the_others(others):
         line = b'"' + b"u" * (length - 6) + b'",a,5'
         assert len(line) == length
         assert len(rows_of(line + b"\n" + others)) == kept + bool(others)
+
+
+@pytest.mark.parametrize("inside", ["user", "item"])
+def test_folders_of_text_files_may_name_users_or_items_but_not_both(inside, tmp_path):
+    """Either column is in the files, the other one in the folders' names."""
+    other = {"user": "item", "item": "user"}[inside]
+    for key, rows in (("1", "2,3.0\n1,4.0\n"), ("2", "1,5.0\n")):
+        folder = tmp_path / "one" / f"{other}={key}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text(f"{inside},rating\n{rows}")
+    found = Ratings.read(tmp_path / "one", Domain(["1", "2"], (1, 5)))
+    cells = {("2", "1"): 3.0, ("1", "1"): 4.0, ("1", "2"): 5.0}
+    wanted = cells if inside == "user" else {(item, user): rating for (user, item), rating in cells.items()}
+    table = found.to_arrow().to_pydict()
+    assert dict(zip(zip(map(str, table["user"]), map(str, table["item"])), table["rating"])) == wanted
+    both = tmp_path / "both" / "user=1" / "item=2"
+    both.mkdir(parents=True)
+    (both / "part.csv").write_text("rating\n3.0\n")
+    with pytest.raises(InputError, match="neither a column of users nor one of items"):
+        Ratings.read(tmp_path / "both", Domain(["1", "2"], (1, 5)))

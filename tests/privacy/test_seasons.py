@@ -260,6 +260,9 @@ def test_a_closed_season_charges_nothing(ledger, path):
     with pytest.raises(BudgetError, match="was closed"):
         week(ledger, first)
     assert len(charges(path)) == 1 and ledger.season("default", "1").closed
+    for dataset, name in (("default", "2"), ("other", "1")):
+        with pytest.raises(InputError, match="has no season|no data set"):
+            ledger.close_season(dataset, name)
 
 
 def test_a_week_is_looked_at_in_the_budget_of_its_data_set_too(path):
