@@ -157,7 +157,7 @@ class ALS(Estimator[Ratings]):
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(ratings.matrix, start.offset_ridge, self.ridge_exponent)
         by_item = _Side(ratings.matrix.T.tocsr(), start.bias_ridge, self.ridge_exponent)
-        falls, users = self.regularization is None, None
+        falls, users = self.regularization is None, np.zeros((ratings.n_users, rank + 1), self.dtype)
         for step in range(iterations):
             users = by_user.solve(center, items, ridge * by_user.per_count, users)
             if falls and step >= _SETTLED:
