@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import PrivateALS, PrivateEigenRec
+from hushrec.algorithms import ItemBias, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -248,3 +248,31 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     before, own = float(last["state/pairs_precision"]), 1 / 0.16
     assert found["state/pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
     assert found["state/pairs_precision"] == pytest.approx(before + own)
+
+
+def test_item_biases_are_shrunk_by_what_is_known_of_their_noise() -> None:
+    """Sums over weights, by hand, each released with a noise in units of its own; and what is kept."""
+    model, half, sd = ItemBias(clip=0.5, prior_sd=0.3), DATA.domain.half_width, 0.8
+    rng = np.random.default_rng(4)
+    sums, weights = rng.normal(size=ITEMS), np.r_[-2.0, 0.0, rng.uniform(1, 30, ITEMS - 2)]
+
+    class Gate:
+        @staticmethod
+        def release(label, bounded):
+            assert label == "item biases"
+            return np.concatenate([sums, weights, [30.0, 60.0]])
+
+        @staticmethod
+        def noise_sd(label):
+            return sd
+
+    found = model.train(model.users(DATA), Gate, 0)
+    variance = (sd * 0.5 * half) ** 2
+    for item in range(ITEMS):
+        weight = max(weights[item], 0.0)  # of what was released, that is weight * bias and noise
+        wanted = sums[item] * weight / (weight**2 + variance / (0.3 * half) ** 2)
+        assert found["item_bias"][item] == pytest.approx(wanted)
+    assert found["center"] == pytest.approx(DATA.domain.midpoint + 0.5)
+    assert found["state/item_sums_variance"] == pytest.approx(np.full(ITEMS, variance))
+    assert found["state/item_weights_variance"] == pytest.approx(np.full(ITEMS, (sd / 0.7) ** 2))
+    assert found["state/level_variance"] == pytest.approx([(sd * half / 0.1) ** 2, (sd / 0.1) ** 2])
