@@ -497,3 +497,18 @@ def test_a_worker_that_does_not_come_up_is_told_of() -> None:
     assert workers._first_word([Ended(alive=False)], stop) == ""
     for listening in workers._sockets:
         listening.close()
+
+
+def test_who_serves_within_a_program_gets_its_signals_back(files, monkeypatch):
+    monkeypatch.setattr(process, "_LOOK", 0.01)
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
+    settings = process.Settings(models={"als": files["als"]})
+    for name in before:
+        asked: list[str] = []
+
+        def ready(url: str, name=name, asked=asked) -> None:
+            asked.append(url)
+            os.kill(os.getpid(), name)
+
+        process.serve(settings, "127.0.0.1", 0, 1, ready)
+        assert asked and {each: signal.getsignal(each) for each in before} == before
