@@ -301,3 +301,14 @@ def test_a_matrix_of_nothing_recommends_nothing() -> None:
     assert not found.any()
     below = ItemMatrix.of(np.diag([-3.0] * 6), 0.0, 2)  # noise can make sums of squares negative
     assert not below.weights(np.zeros(6), 0.0).any()
+
+
+def test_a_row_of_the_matrix_leaves_room_for_half_a_step_an_entry(monkeypatch) -> None:
+    """Rows are rounded to the nearest step, once; no more of them is given away."""
+    users, _, first, learned = scaled(likes_of_groups(20, 16, 2, 3))
+    asked, room = [], LikingUsers._room
+    monkeypatch.setattr(LikingUsers, "_room", lambda self, *given: asked.append(given) or room(self, *given))
+    bounded = users.item_matrix(learned, positive(1.0))
+    step = math.sqrt(float(bounded.step))
+    steps_of_first = 2.0 ** (math.ceil(math.log2(first.max())) - 5)
+    assert asked == [(1, step / 2, step / steps_of_first / 2)]
