@@ -26,6 +26,8 @@ _RESIDUAL_SHRINKAGE = 0.8
 _SMALLEST_RESIDUAL = 1e-3
 #: Squared change of a direction's length in a week: smallest and largest.
 _TURNED = 0.25, 4.0
+#: Items whose factors are updated at a time.
+_ITEMS_AT_A_TIME = 1 << 10
 #: Numbers of ratings that users may have in the mean.
 _COUNTS = np.geomspace(1e-3, 1e7, 400)
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
@@ -171,14 +173,22 @@ def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple
 
     What is released is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
     """
-    slope = slopes[:, None] * found.values  # of the sums in the factors, along the Gramian's eigenvectors
-    noise_variance = found.variance(slope)
     along, variance = found.sums @ found.vectors, prior.variance
-    change, rest = expected_from_features(prior.scores, along, slope, variance.mean(axis=1), noise_variance)
-    variance = variance * (rest / variance.mean(axis=1))[:, None]
-    gain = wiener_gain(slope, variance, noise_variance)
-    change = (change + gain * (along - slope * change)) @ found.vectors.T
-    return change, (1 - gain * slope) * variance
+    usual = variance.mean(axis=1)
+    if prior.scores.any():
+        slope = slopes[:, None] * found.values
+        change, rest = expected_from_features(prior.scores, along, slope, usual, found.variance(slope))
+    else:
+        change, rest = np.zeros_like(along), usual
+    left = np.empty_like(along)
+    for start in range(0, len(along), _ITEMS_AT_A_TIME):
+        items = slice(start, start + _ITEMS_AT_A_TIME)
+        slope = slopes[items, None] * found.values  # of the sums in the factors, along the eigenvectors
+        each = variance[items] * (rest[items] / usual[items])[:, None]
+        gain = wiener_gain(slope, each, found.variance(slope))
+        change[items] += gain * (along[items] - slope * change[items])
+        left[items] = (1 - gain * slope) * each
+    return change @ found.vectors.T, left
 
 
 def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:

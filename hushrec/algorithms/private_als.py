@@ -530,6 +530,7 @@ class PrivateALS(Estimator[FittedUsers]):
             gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.user_norm or 1.0
             gram_variance = packed_variance(gram_sd, self.rank, norm, level.spread)
             known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
+            del contributions, noisy, found, change, left  # each as large as the model
         return items, residual, known
 
 
