@@ -323,3 +323,11 @@ def test_likes_are_trained_and_served_with_the_documented_defaults() -> None:
     )
     model = ALS(unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
     assert model.arrays["regularization"] == 20.0 and model.item_factors.shape == (2, 32)
+
+
+def test_likes_without_factors_are_alike_for_all() -> None:
+    likes = Ratings.from_any(
+        ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
+    )
+    model = ALS(rank=0, unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
+    assert model.item_factors.shape == (2, 0) and not model.predict({"a": 1.0}, ["a", "b"]).any()
