@@ -40,3 +40,12 @@ def test_a_damaged_store_is_named(tmp_path) -> None:
     stored[1].partitions()[1].path.write_bytes(b"")
     with pytest.raises(InputError, match="part-00001.arrow"):
         evaluate(model, *stored)
+
+
+def test_a_private_training_holds_no_store_whole(tmp_path, monkeypatch) -> None:
+    """Partition by partition, and the model is that of the rows in memory but for its noise."""
+    store = Ratings.prepare(ROWS, tmp_path / "rows", ROWS.domain, partitions=3)
+    whole, read = type(store).ratings, []
+    monkeypatch.setattr(type(store), "ratings", lambda self: read.append(self) or whole(self))
+    model = ItemBias().fit(store, Accountant(Budget(5, 1e-6)))
+    assert not read and model.privacy.private and len(model.item_bias) == 40
