@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hushrec.data import Domain, Ratings
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
+from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.types import Array
 
@@ -428,11 +429,9 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
     """The score of every item for every user, shape (n_users, n_items)."""
-    from hushrec.kernels.topk import row_scores
-
     scores = state.offset[:, None] + (float(arrays["center"]) + arrays["item_bias"])
     if "learned_items" not in arrays:
-        return row_scores(np.asarray(state.factors), arrays["item_factors"], scores)
+        return topk.row_scores(np.asarray(state.factors), arrays["item_factors"], scores)
     scores[:, arrays["learned_items"]] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
     return scores
 
@@ -441,8 +440,6 @@ def scores_at(
     arrays: Mapping[str, Array], state: UserState, rows: Array, columns: Array
 ) -> NDArray[np.float64]:
     """The scores of some cells only."""
-    from hushrec.kernels.residuals import predict_pairs
-
     if "learned_items" in arrays:  # users' rows are long and sparse: all scores of a few users at a time
         found, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
         for users in _blocks(arrays, state):
@@ -450,7 +447,8 @@ def scores_at(
             cells = order[first:last]
             found[cells] = all_scores(arrays, state.at(users))[rows[cells] - users.start, columns[cells]]
         return found
-    found = predict_pairs(rows, columns, state.factors, np.asarray(arrays["item_factors"], dtype=np.float64))
+    items = np.asarray(arrays["item_factors"], dtype=np.float64)
+    found = residuals.predict_pairs(rows, columns, state.factors, items)
     return found + float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
 
 
@@ -482,8 +480,6 @@ def best_columns(
     (columns, scores)
         Shape (users in the block, count), best first; columns are -1 past the end of a list.
     """
-    from hushrec.kernels.topk import top_k
-
     supported = arrays.get("supported")
     first = None if supported is None else supported.astype(bool)
     for rows in _blocks(arrays, state):
@@ -493,11 +489,11 @@ def best_columns(
             kept[:, allowed] = found[:, allowed]
             found = kept
         if excluded is None:
-            yield top_k(found, count, None, None, first)
+            yield topk.top_k(found, count, None, None, first)
         else:
             indptr = excluded.indptr[rows.start : rows.stop + 1]
             taken = excluded.indices[indptr[0] : indptr[-1]]
-            yield top_k(found, count, indptr - indptr[0], taken, first)
+            yield topk.top_k(found, count, indptr - indptr[0], taken, first)
 
 
 def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:

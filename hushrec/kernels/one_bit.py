@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import expit, log_ndtr, ndtr
+
+from hushrec.kernels.least_squares import normal_equations, ridge_solve
+from hushrec.kernels.residuals import predict_pairs
 
 Array = NDArray[np.float64]
 
@@ -39,8 +43,6 @@ def likelihood(
     (loss, slope) : (n,) arrays
         ``-target log c(x) - (1 - target) log(1 - c(x))`` and its derivative in x.
     """
-    from scipy.special import expit, log_ndtr, ndtr
-
     logistic = link == "logistic"
     if flips == (0.0, 0.0) and logistic:
         return np.logaddexp(0.0, x) - target * x, expit(x) - target
@@ -106,9 +108,6 @@ def regress_labels(
     -------
     (n_rows, d) array
     """
-    from hushrec.kernels.least_squares import normal_equations, ridge_solve
-    from hushrec.kernels.residuals import predict_pairs
-
     n_rows = len(indptr) - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))
     gram, _ = normal_equations(indptr, indices, target, col_factors)

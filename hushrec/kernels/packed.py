@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from hushrec.types import Array
 
@@ -50,9 +52,6 @@ def top_eigenpairs(matrix: Array, count: int) -> tuple[NDArray[np.float64], NDAr
         Descending.
     vectors : (n, count) array
     """
-    from scipy.linalg import eigh
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
     order = len(matrix)
     if order > LARGEST_DIRECT and count < order // 10:
         try:
