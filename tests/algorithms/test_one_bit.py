@@ -591,3 +591,18 @@ def test_a_matrix_is_split_into_balanced_factors(shape):
         assert each == pytest.approx([1e-3, 5.0], rel=1e-3)
     nothing = one_bit_model.split_matrix(np.zeros(shape))
     assert [each.shape for each in nothing] == [(shape[0], 1), (shape[1], 1)]
+
+
+def test_entries_of_the_strongly_convex_optimum_take_all_their_steps():
+    """By hand, where neither the nuclear ball nor the bound is reached: each a step of 1 / (1/4 + 0.5)."""
+    model = estimator("output", nuclear_norm=1e3, bound=50.0, output_steps=7)
+    labels = np.random.default_rng(0).integers(0, 2, len(cells()))
+    users = model.users(rated(labels))
+    matrix, places = np.zeros((6, 5)), tuple(np.array(cells()).T)
+    for _ in range(7):
+        slope = expit(matrix[places]) - labels
+        matrix *= 1 - 0.5 / 0.75
+        matrix[places] -= slope / 0.75
+    found = users.observed_entries()
+    assert found._take() == pytest.approx(matrix[places], abs=1e-9)
+    assert found.sensitivity("replace") == pytest.approx(1 / 0.5 * (1 - (1 - 0.5 / 0.75) ** 7))

@@ -123,3 +123,14 @@ def test_a_row_is_clipped_by_itself_alone():
 
     for count in range(1, 5):
         assert np.array_equal(rows(count), rows(5)[:count])
+
+
+@pytest.mark.parametrize("clip", [0.6, 3.0, 9.0])
+def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> None:
+    model = PrivateProjectedGradient(nuclear_norm=8.0, row_clip=clip, center="middle")
+    users = model.users(small())
+    users.begin(model._level(users, None, 0), clip, 0.5, 0.0)
+    found = users.gram()
+    steps = found._take() / float(found.step)
+    assert (steps == np.rint(steps)).all() and (steps % 2).any()
+    assert float(found.step) == 4.0 ** (math.floor(math.log2(clip)) + 1 - 14)
