@@ -1,6 +1,7 @@
 """A store trained on a Dask cluster: the bytes of one process, whoever dies, and nothing said of rows."""
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -398,3 +399,17 @@ def test_a_system_without_glibc_works_too(refusal, monkeypatch):
 
     monkeypatch.setattr(engine.ctypes, "CDLL", refuse)
     engine._keep_memory.__wrapped__()
+
+
+def test_why_a_task_failed_is_told_to_its_workers_log_alone(monkeypatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(logging.getLogger("distributed.worker"), "exception", said.append)
+    monkeypatch.setattr(engine, "_keep_memory", lambda: None)
+
+    def fails(error: type[Exception]) -> list:
+        raise error("somebody's rows")
+
+    for error, word in ((ValueError, "failed"), (InputError, "store"), (MemoryError, "memory")):
+        assert engine._guarded(lambda error=error: fails(error), engine.library_version()) == word
+    assert len(said) == 2 and "what follows is private" in said[0]
+    assert engine._guarded(list, "another") == "version" and len(said) == 2
