@@ -49,7 +49,7 @@ _RIDGES = 0.2, 200.0
 #: Rounds of biases before the first factors.
 _BIAS_ROUNDS = 6
 #: Ratings that are copied at a time, in groups of users or items with like numbers of them.
-_COPIED = 1 << 19
+_COPIED = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
