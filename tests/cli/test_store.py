@@ -117,20 +117,23 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
         (["prepare", "--out", "s", "DOMAIN"], "PATHS"),
         (["train", "CUT"], "part-00001.arrow"),
         (["evaluate", "MODEL", "CUT", "CUT"], "part-00001.arrow"),
+        (["train", "GONE"], "part-00001.arrow"),
         (["train", "OTHER"], "version 7"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(run, files, stored, tmp_path, words, says):
-    if {"CUT", "OTHER"} & set(words):
+    if {"CUT", "GONE", "OTHER"} & set(words):
         run("prepare", files.train, *files.domain, "--out", str(tmp_path / "cut"), "--partitions", "3")
         if "CUT" in words:
             (tmp_path / "cut/part-00001.arrow").write_bytes(b"cut")
+        elif "GONE" in words:
+            (tmp_path / "cut/part-00001.arrow").unlink()
         else:
             manifest = tmp_path / "cut/manifest.json"
             manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
     named = {"STORE": stored, "RATINGS": files.ratings, "ITEMS": files.catalogue, "MODEL": files.model}
     (tmp_path / "items.txt").write_text("one\nother\n")
-    named |= {"CUT": str(tmp_path / "cut"), "OTHER": str(tmp_path / "cut")}
+    named |= dict.fromkeys(("CUT", "GONE", "OTHER"), str(tmp_path / "cut"))
     named["OTHER ITEMS"] = str(tmp_path / "items.txt")
     line = [named.get(word, word) for word in words if word != "DOMAIN"]
     line += files.domain if "DOMAIN" in words else []
