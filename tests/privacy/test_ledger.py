@@ -732,3 +732,15 @@ def test_a_budget_may_be_declared_again_as_it_is(tmp_path):
     assert ledger.summary("people").budget == budget
     with pytest.raises(BudgetError, match="can be chosen before the first charge only"):
         ledger.open_dataset("people", Budget(2.0, 1e-6))  # less is reserved, so that more is left
+
+
+def test_a_hash_that_changes_under_an_open_ledger_is_found(path):
+    """Of the last charge that it has followed, which a new one would be chained to."""
+    ledger, share = Ledger(path), Budget(2.0, 1e-6).share(0.1)
+    ledger.charge("people", "run", Release("sums", share, 1.0, "user", "add-remove"))
+    assert ledger.summary("people", 1e-6).charges == 1
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE charges SET hash = ?", ("0" * 64,))
+    connection.close()
+    with pytest.raises(LedgerError, match="changed or damaged"):
+        ledger.summary("people", 1e-6)
