@@ -111,8 +111,9 @@ def killed_process(path, log, at, resume) -> None:
         toy(path, resume=resume)
 
 
-def check_kills(folder, seeds) -> None:
-    """A process that is killed at random steps, again and again, and what comes of it."""
+def check_kills(folder, seeds) -> int:
+    """A process that is killed at random steps, again and again, and what comes of it; number of kills."""
+    kills = 0
     with pytest.MonkeyPatch.context() as patch:
         noise_by_label(patch, [])
         whole = toy(folder / "whole.sqlite")
@@ -120,7 +121,7 @@ def check_kills(folder, seeds) -> None:
         chance, path, log = random.Random(seed), folder / f"{seed}.sqlite", folder / f"{seed}.log"
         Ledger(path)
         log.touch()
-        for _ in range(chance.randint(1, 2)):
+        for _ in range(chance.randint(1, 3)):
             begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
             process = FORK.Process(target=killed_process, args=(path, log, chance.randint(1, 90), begun))
             process.start()
@@ -128,21 +129,23 @@ def check_kills(folder, seeds) -> None:
             assert process.exitcode == -signal.SIGKILL or process.exitcode == 0
             if process.exitcode == 0:
                 break
+            kills += 1
         if process.exitcode == -signal.SIGKILL:
             begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
             with pytest.MonkeyPatch.context() as patch:
                 noise_by_label(patch, log)
                 assert toy(path, resume=begun) == whole
         check_books(path, log.read_text().split())
+    return kills
 
 
 def test_processes_killed_at_random_steps(tmp_path):
-    check_kills(tmp_path, range(8))
+    assert check_kills(tmp_path, range(40)) >= 50
 
 
 @pytest.mark.full
 def test_processes_killed_at_a_thousand_random_steps(tmp_path):
-    check_kills(tmp_path, range(8, 1008))
+    assert check_kills(tmp_path, range(40, 840)) >= 1000
 
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.full)])
