@@ -39,13 +39,16 @@ ROOMS = {  # files of hushrec/
     "users and gates": r"(users|gate|estimator|partitioned|continuing|kalman"
     r"|engines/(parts|dask|secure/gate))",
     "algorithms": r"(algorithms|papers/(?!masked)\w+)/.*",
-    "data": r"data/(ratings|domain|readers|building|files|textfiles|ids|keys|times|sampling|splits|store"
-    r"|preparing)",
-    "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps)",
+    "data": r"data/(ratings|domain|readers|building|columns|files|textfiles|ids|integers|keys|times|sampling"
+    r"|sources|looking|splits|store|preparing)",
+    "kernels": r"kernels/(residuals|fixed_point|sparse_rows|packed|symmetric|sweeps|topk|one_bit)",
     "secure aggregation": r"(engines/secure/(?!gate)\w+|network/messages|papers/masked/(masking|messages))",
-    "plans and prints": r"(evaluation/(compare|runs|tuning|expected_loss)"
-    r"|cli/(train|retrain|prepare|tune|compare|recommend|plan|show|report|files|(ledger|season)_\w+))",
-    "serving": r"(batch|int8|modelfile|server/\w+|cli/(serve|export|check|split|predict|cluster))",
+    "plans and prints": r"(checks|evaluation/(compare|runs|tuning|expected_loss|metrics|taste)"
+    r"|cli/(train|retrain|prepare|tune|compare|evaluate|recommend|similar|plan|show(_plan|_model)?|tables|chosen"
+    r"|report|files|(ledger|season)_\w+))",
+    "serving": r"(batch|billboard|int8|modelfile|serving|server/\w+"
+    r"|cli/(serve|export|check|split|predict|cluster))",
+    "audit": r"audit/(?!plots)\w+",
 }
 #: Of an algorithm, what touches rows or says what is charged; the rest is arithmetic on released values.
 USERS_SIDE = re.compile(r"\b(ratings|_?rows|matrix|Bounded|Bound|releases|gate|sensitivity)\b")
