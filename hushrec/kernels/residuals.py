@@ -20,6 +20,7 @@ from hushrec.kernels.least_squares import AHEAD, combine
 
 TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
 ENTRIES = 1 << 18  # whose residuals are kept: 2 MB
+PART_ROWS = 1 << 13  # whose factors are padded at a time: 4 MB at rank 64
 
 
 def added_residuals(
@@ -108,7 +109,7 @@ def _in_parts(
     scratch = [np.empty(0)] * 2
     while start < stop:
         end = int(np.searchsorted(indptr, indptr[start] + ENTRIES, side="right")) - 1
-        end = min(max(end, start + 1), stop)
+        end = min(max(end, start + 1), start + PART_ROWS, stop)
         if (size := int(indptr[end] - indptr[start])) > len(scratch[1]):  # new memory costs more than its use
             size = max(size, min(ENTRIES, int(indptr[stop] - indptr[start])))
             scratch = simd.aligned(np.dtype(np.float64), width, size)
