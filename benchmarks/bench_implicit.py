@@ -319,9 +319,12 @@ class Directions(PrivateEigenRec):
 
 
 class Pairs(PrivateEigenRec):
-    """Whatever the item matrix holds, pairs."""
+    """Whatever the item matrix holds, pairs; keeps the part that they are."""
+
+    parts: ClassVar[list[float]] = []
 
     def _has_pairs(self, parts: Any) -> bool:
+        self.parts.append(parts.pairs_part())
         return True
 
 
@@ -433,7 +436,8 @@ def both_branches(name: str | tuple[int, int, int, float, float], draws: int) ->
     """Recall@20 of directions and of pairs from the same plan, and what the rule chooses between them."""
     if isinstance(name, str):
         if not available(name):
-            return print(f"{name} skipped: set HUSHREC_DATA to a folder that holds {name}.parquet.")
+            print(f"{name} skipped: set HUSHREC_DATA to a folder that holds it.")
+            return
         parts = validation_users(name)
     else:
         n_users, n_items, each, paired, taste = name
@@ -445,7 +449,9 @@ def both_branches(name: str | tuple[int, int, int, float, float], draws: int) ->
             model = kind(**planned(budget, parts).hyper_parameters())
             recall[label] = np.mean(runs(model, budget, parts, draws), axis=0)[0]
         figures = ", ".join(f"{label} {value:.4f}" for label, value in recall.items())
-        print(f"{name}, epsilon {epsilon:g}: {figures}", flush=True)
+        least, most = min(Pairs.parts), max(Pairs.parts)
+        Pairs.parts.clear()
+        print(f"{name}, epsilon {epsilon:g}: {figures}; pairs are {least:.3f} to {most:.3f}", flush=True)
 
 
 def student(draws: int) -> float:

@@ -89,6 +89,10 @@ class ItemMatrix:
 
     def has_pairs(self) -> bool:
         """Whether pairs of items, beside directions of taste, explain enough of the matrix to build on."""
+        return self.pairs_part() > _PAIRS_PART
+
+    def pairs_part(self) -> float:
+        """Squares of entries that stand out over those of directions; 0 where chance may have made them."""
         entries = self.residual[np.tril_indices(len(self.residual), -1)]
         large = entries[entries > _STANDS_OUT * self.noise_sd]
         by_chance = len(entries) * float(ndtr(-_STANDS_OUT))
@@ -97,7 +101,7 @@ class ItemMatrix:
         density = math.exp(-(_STANDS_OUT**2) / 2) / math.sqrt(2 * math.pi)
         squares = len(entries) * self.noise_sd**2 * (float(ndtr(-_STANDS_OUT)) + _STANDS_OUT * density)
         sparse = float((large**2).sum()) - squares
-        return enough and sparse > _PAIRS_PART * float((self._own_strengths() ** 2).sum())
+        return enough * sparse / max(float((self._own_strengths() ** 2).sum()), 1e-300)
 
     def weights(self, popularity: Array, strength: float) -> NDArray[np.float64]:
         """EASE's weights of the items, from what of the matrix is no noise.
