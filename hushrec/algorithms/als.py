@@ -23,7 +23,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
-from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep, initial_items
+from hushrec.kernels.sweeps import Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.types import Array
 from hushrec.users import ridge_on_items, user_means
@@ -48,8 +48,6 @@ _SETTLED, _MUCH_LESS = 4, 0.5
 _RIDGES = 0.2, 200.0
 #: Rounds of biases before the first factors.
 _BIAS_ROUNDS = 6
-#: Ratings that are copied at a time, in groups of users or items with like numbers of them.
-_COPIED = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +151,19 @@ class ALS(Estimator[Ratings]):
         items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
         center = mean_of_user_means(user_means(ratings), ratings.domain)
         start = _biases_first(ratings, center, self.bias_regularization)
-        ridge, noise = self._regularization(ratings, part * start.noise), start.noise
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(ratings.matrix, start.offset_ridge, self.ridge_exponent)
         by_item = _Side(ratings.matrix.T.tocsr(), start.bias_ridge, self.ridge_exponent)
-        falls, users = self.regularization is None, np.zeros((ratings.n_users, rank + 1), self.dtype)
+        ridge, noise = self._regularization(ratings, by_item.rated, part * start.noise), start.noise
+        falls = self.regularization is None
         for step in range(iterations):
-            users = by_user.solve(center, items, ridge * by_user.per_count, users)
+            users = np.empty(0)  # those of the last round need not be there beside the new
+            users = by_user.solve(center, items, ridge * by_user.per_count)
             if falls and step >= _SETTLED:
                 left = _left(ratings, center, users, items)
                 falls, noise = left < _MUCH_LESS * noise, min(left, noise)
-                ridge = self._regularization(ratings, part * noise) if falls else ridge
-            items = by_item.solve(center, users, ridge * by_item.per_count, items)
+                ridge = self._regularization(ratings, by_item.rated, part * noise) if falls else ridge
+            items = by_item.solve(center, users, ridge * by_item.per_count)
         return _Solved(center, users, items, ridge * by_user.per_count, start.offset_ridge)
 
     def _chosen(self, ratings: Ratings, seed: int) -> _Tried:
@@ -182,13 +181,12 @@ class ALS(Estimator[Ratings]):
                 errors[tried] += _left(test, solved.center, solved.users, solved.items) ** 2
         return min(errors, key=errors.__getitem__)
 
-    def _regularization(self, ratings: Ratings, noise: float) -> float:
+    def _regularization(self, ratings: Ratings, rated: int, noise: float) -> float:
         if self.regularization is not None:
             return self.regularization
         if not ratings.n_ratings:
             return 20.0
-        items = max(1, len(np.unique(ratings.matrix.indices)))
-        each = ratings.n_ratings / ratings.n_users, ratings.n_ratings / items
+        each = ratings.n_ratings / ratings.n_users, ratings.n_ratings / rated
         noise *= 1 + min(each) ** (-2 / 3)
         return max(noise, 1e-3 * ratings.domain.half_width) * sum(map(math.sqrt, each))
 
@@ -214,32 +212,22 @@ class _Solved(NamedTuple):
 
 
 class _Side:
-    """Users or items with their ratings, in groups of like numbers, each with its ridge."""
+    """Users or items with their ratings, whose ridge grows as a power of how many they have."""
 
     def __init__(self, matrix: Any, bias_regularization: float, exponent: float) -> None:
         counts = np.diff(matrix.indptr)
-        sizes = np.where(counts > 0, np.rint(np.log2(np.maximum(counts, 1))), -1) if exponent else 0 * counts
-        self._shape = len(counts)
-        self._matrix = matrix
-        self._groups = []  # of few entries, which are copied whenever they are solved
-        for size in np.unique(sizes):
-            rows = np.flatnonzero(sizes == size)
-            parts = np.array_split(rows, 1 + counts[rows].sum() // _COPIED)
-            self._groups += [(part, 2.0 ** (exponent * max(size, 0))) for part in parts]
+        sizes, kinds = np.unique(np.rint(np.log2(np.maximum(counts, 1))), return_inverse=True)
+        self._matrix = csr(matrix)
+        self._growth = Growth(2.0 ** (exponent * sizes), kinds.astype(np.uint8))
         self._bias_regularization = bias_regularization
+        self.rated = int((counts > 0).sum())
         #: What a ridge for the mean number of ratings is for one rating.
-        self.per_count = float(max(counts.sum() / max((counts > 0).sum(), 1), 1.0) ** -exponent)
+        self.per_count = float(max(counts.sum() / max(self.rated, 1), 1.0) ** -exponent)
 
-    def solve(self, center: float, other: Array, ridge: float, out: Array | None = None) -> Array:
-        """Half sweep, written over ``out`` if given; ``ridge`` is that of a row with one rating."""
-        solved = np.zeros((self._shape, other.shape[1]), dtype=other.dtype) if out is None else out
-        for rows, factor in self._groups:
-            matrix = csr(self._matrix if len(rows) == self._shape else self._matrix[rows])
-            settings = SweepSettings(
-                regularization=ridge * factor, bias_regularization=self._bias_regularization
-            )
-            solved[rows] = half_sweep(matrix, center, other, settings)
-        return solved
+    def solve(self, center: float, other: Array, ridge: float) -> Array:
+        """Half sweep; ``ridge`` is that of a row with one rating."""
+        settings = SweepSettings(regularization=ridge, bias_regularization=self._bias_regularization)
+        return half_sweep(self._matrix, center, other, settings, self._growth)
 
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:

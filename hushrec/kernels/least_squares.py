@@ -76,12 +76,13 @@ def normal_equations(
     gram = np.empty((n_rows, rank * (rank + 1) // 2), table.dtype)
     rhs = np.empty((n_rows, rank), table.dtype)
 
-    ridge, solution = np.empty(rank, table.dtype), np.empty((0, rank), table.dtype)
+    ridge, solution = np.empty((1, rank), table.dtype), np.empty((0, rank), table.dtype)
+    kinds = np.empty(0, np.uint8)
 
     def accumulate(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop]
         steps = float(clip), float(rhs_step), start, stop, True, False
-        _row_range(*arrays, *steps, *part, ridge, solution, *_scratch(rank, table.dtype))
+        _row_range(*arrays, *steps, *part, ridge, kinds, solution, *_scratch(rank, table.dtype))
 
     threads.run(accumulate, work)
     return gram, rhs
@@ -110,14 +111,14 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     n_rows, rank = rhs.shape
     if gram.shape != (n_rows, rank * (rank + 1) // 2):
         raise ValueError(f"gram has shape {gram.shape}, which does not fit rhs of shape {rhs.shape}.")
-    ridge = vector(ridge, rank, dtype, 0.0, "ridge")
+    ridge, kinds = _ridges(ridge, rank, dtype, None, n_rows)
     solution = np.empty((n_rows, rank), dtype)
 
     nothing = [np.empty(shape, dtype) for shape in (0, (0, rank), (0, 2), 0)]
     arrays = np.zeros(1, np.int64), np.empty(0, np.int32), *nothing
 
     def solve(start: int, stop: int) -> None:
-        part = gram[start:stop], rhs[start:stop], ridge, solution[start:stop]
+        part = gram[start:stop], rhs[start:stop], ridge, kinds, solution[start:stop]
         _row_range(*arrays, np.inf, 0.0, start, stop, False, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
@@ -131,25 +132,27 @@ def solve_rows(
     factors: Array,
     ridge: Array | float,
     *,
+    kinds: NDArray[np.integer] | None = None,
     col_offset: Array | None = None,
     constant: bool = False,
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
-    Parameters and result as there: (n_rows, d) array, zero for rows without entries. Where there is a
-    ``constant``, 1 stands for what the last column of the factors holds.
+    Parameters and result as there: (n_rows, d) array, zero for rows without entries. With (n_rows,)
+    ``kinds``, at most 256 of them, ``ridge`` has a row for each kind. Where there is a ``constant``, 1 stands
+    for what the last column of the factors holds.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)
     if constant:
         arrays[3][:, factors.shape[1] - 1] = 1
     rank, dtype = factors.shape[1], factors.dtype
-    ridge = vector(ridge, rank, dtype, 0.0, "ridge")
+    ridge, kinds = _ridges(ridge, rank, dtype, kinds, len(work))
     solution = np.empty((len(work), rank), dtype)
 
     def solve(start: int, stop: int) -> None:
         rows = simd.BYTES // dtype.itemsize  # that are solved side by side
         gram, rhs = np.empty((rows, rank * (rank + 1) // 2), dtype), np.empty((rows, rank), dtype)
-        part = gram, rhs, ridge, solution[start:stop]
+        part = gram, rhs, ridge, kinds, solution[start:stop]
         _row_range(*arrays, np.inf, 0.0, start, stop, True, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, work + _solve_work(rank))
@@ -174,6 +177,20 @@ def _arguments(
     weight = vector(row_weight, len(indptr) - 1, dtype, 1.0, "row_weight")
     work = np.diff(indptr) * (rank * (rank + 3.0) / 2.0)
     return (indptr, indices, values, padded(factors, columns[:, 1]), columns, weight), work
+
+
+def _ridges(
+    ridge: Array | float, rank: int, dtype: np.dtype, kinds: NDArray[np.integer] | None, n_rows: int
+) -> tuple[Array, NDArray[np.uint8]]:
+    """A diagonal for each kind of row, and the kind of each: one for all by default."""
+    if kinds is None:
+        return vector(ridge, rank, dtype, 0.0, "ridge")[None], np.zeros(n_rows, np.uint8)
+    table = np.array(ridge, dtype, ndmin=2)
+    if table.shape[1:] != (rank,) or len(table) > 256:
+        raise ValueError(f"ridge has shape {table.shape} instead of (at most 256 kinds, {rank}).")
+    if kinds.shape != (n_rows,) or (n_rows and not 0 <= kinds.min() <= kinds.max() < len(table)):
+        raise ValueError(f"kinds must be {n_rows} numbers of rows of ridge, which has {len(table)}.")
+    return table, kinds.astype(np.uint8)
 
 
 def compiled_before() -> bool:
@@ -257,14 +274,14 @@ def _accumulate(block, count, width, rank, gram):
 @simd.compiled
 def _row_range(
     indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
-    gram, rhs, ridge, solution, small, block, targets, square, total, work, floor, inverse,
+    gram, rhs, ridge, kinds, solution, small, block, targets, square, total, work, floor, inverse,
 ):  # fmt: skip
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
     One function for both, which is compiled once. Where both are wanted, `gram` and `rhs` hold the rows that
     are solved side by side, and no others.
     """
-    rank, width = len(ridge), table.shape[1]
+    rank, width = ridge.shape[1], table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
     flat = table.reshape(-1)
     unit, limit = table.dtype.type(step if step else 1.0), table.dtype.type(clip)
@@ -300,7 +317,7 @@ def _row_range(
             for a in range(rank):
                 for lane in range(rows):
                     at = (a * order + a) * lanes + lane
-                    work[at] += ridge[a]
+                    work[at] += ridge[kinds[first + lane], a]
                     floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
                     work[(rank * order + a) * lanes + lane] = rhs[first - shift + lane, a]
             cholesky(work, order, floor, inverse)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.least_squares import normal_equations, ridge_solve, solve_rows
@@ -46,6 +47,13 @@ class SweepSettings:
         return np.array([self.regularization] * rank + tail, dtype=dtype)
 
 
+class Growth(NamedTuple):
+    """Rows of a few kinds, each with its multiple of the ridge on factors."""
+
+    factors: Array
+    kinds: NDArray[np.uint8]
+
+
 def csr(matrix: Any) -> CSR:
     """``indptr, indices, data`` of a CSR matrix, as the kernels take it."""
     return matrix.indptr, matrix.indices, matrix.data
@@ -60,7 +68,9 @@ def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
     return items
 
 
-def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings) -> Array:
+def half_sweep(
+    matrix: CSR, center: float, other: Array, settings: SweepSettings, growth: Growth | None = None
+) -> Array:
     """Half sweep (equations 1 and 2): ridge regressions of all rows on the other side's factors.
 
     Parameters
@@ -73,6 +83,8 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
         Factors of the other side, then its offsets (or biases).
     settings : SweepSettings
         Ridges.
+    growth : Growth, optional
+        How the ridge on the factors differs from row to row; not with ``unobserved_weight``.
 
     Returns
     -------
@@ -86,9 +98,12 @@ def half_sweep(matrix: CSR, center: float, other: Array, settings: SweepSettings
     factors = other if settings.constant else BiasedFactors(other).factors
     if not factors.shape[1]:
         return np.zeros((len(matrix[0]) - 1, 1), dtype=other.dtype)
-    ridge = settings.ridge(rank, other.dtype)
+    ridge, kinds = settings.ridge(rank, other.dtype), None
+    if growth is not None:
+        each = [replace(settings, regularization=settings.regularization * by) for by in growth.factors]
+        ridge, kinds = np.stack([one.ridge(rank, other.dtype) for one in each]), growth.kinds
     level = _col_offset(other, center)
-    solved = solve_rows(*matrix, factors, ridge, col_offset=level, constant=settings.constant)
+    solved = solve_rows(*matrix, factors, ridge, kinds=kinds, col_offset=level, constant=settings.constant)
     return with_constant(solved, rank)
 
 

@@ -284,11 +284,10 @@ def test_the_ridge_is_where_noise_stops_looking_like_a_factor() -> None:
     """The noise, times the roots of the ratings a user and a rated item has, and more where these are few."""
     ratings = Ratings.from_any(([0, 0, 0, 1, 2, 2], [0, 1, 2, 0, 0, 1], [1.0] * 6), Domain(range(9), (0, 4)))
     for noise, used in ((0.3, 0.3 * (1 + 2 ** (-2 / 3))), (1e-9, 2e-3)):  # 6 ratings, 3 users, 3 rated items
-        assert ALS()._regularization(ratings, noise) == pytest.approx(used * 2 * math.sqrt(2))
+        assert ALS()._regularization(ratings, 3, noise) == pytest.approx(used * 2 * math.sqrt(2))
     nobody = ratings.rows(slice(0, 0), keyed=True)
-    assert (
-        ALS()._regularization(nobody, 0.3) == 20.0 and ALS(regularization=3.0)._regularization(nobody, 1) == 3
-    )
+    assert ALS()._regularization(nobody, 0, 0.3) == 20.0
+    assert ALS(regularization=3.0)._regularization(nobody, 0, 1) == 3
 
 
 @pytest.mark.parametrize("regularization", [None, 2.0])
@@ -302,14 +301,16 @@ def test_the_ridge_falls_where_there_is_less_noise_than_was_thought(regularizati
     monkeypatch.setattr(als, "_left", lambda *_: next(told))
     solve = als._Side.solve
 
-    def watched(side, center, other, ridge, out):
-        asked.append((ridge / side.per_count, side._shape))
-        return solve(side, center, other, ridge, out)
+    def watched(side, center, other, ridge):
+        solved = solve(side, center, other, ridge)
+        asked.append((ridge / side.per_count, len(solved)))
+        return solved
 
     monkeypatch.setattr(als._Side, "solve", watched)
     model = ALS(rank=2, regularization=regularization)
     model._of_ratings(ratings, (2, 0.6), 9, 0)
-    ridge = [model._regularization(ratings, 0.6 * part * noise) for part in (1, 0.4, 0.1)]
+    rated = len(np.unique(ratings.matrix.indices))
+    ridge = [model._regularization(ratings, rated, 0.6 * part * noise) for part in (1, 0.4, 0.1)]
     rounds = [ridge[0]] * 4 + [ridge[1], *[ridge[2]] * 4]
     users = [each for each, size in asked if size == ratings.n_users]
     items = [each for each, size in asked if size == 20]

@@ -122,6 +122,35 @@ def test_solve_rows_is_the_two_steps_bit_for_bit(seed, rank, n_rows, dtype, n_th
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_several_kinds_have_their_own_ridges(dtype):
+    """As if those of each kind were solved without the others, bit for bit."""
+    matrix, factors, _ = problem(4, 19, dtype, n_rows=101)
+    random = np.random.default_rng(0)
+    kinds, ridges = random.integers(0, 256, 101), random.uniform(0.1, 2.0, (256, 19))
+    kinds[:2] = 0, 255
+    solution = least_squares.solve_rows(*matrix, factors, ridges, kinds=kinds)
+    for row, kind in enumerate(kinds):
+        alone = least_squares.solve_rows(matrix[0][row : row + 2], *matrix[1:], factors, ridges[kind])
+        assert solution[row].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("ridge", "kinds"),
+    [
+        (np.ones((2, 4)), [0, 1]),
+        (np.ones((2, 4)), [0, 1, 2]),
+        (np.ones((2, 4)), [0, 1, -1]),
+        (np.ones((2, 5)), [0, 1, 0]),
+        (np.ones((257, 4)), [0, 1, 256]),
+    ],
+)
+def test_kinds_that_do_not_fit_are_refused(ridge, kinds):
+    matrix, factors, _ = problem(4, 4, np.float64, n_rows=3)
+    with pytest.raises(ValueError):
+        least_squares.solve_rows(*matrix, factors, ridge, kinds=np.array(kinds))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threads_and_neighbours_do_not_change_a_bit(dtype, monkeypatch):
     monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
     matrix, factors, extras = problem(3, 19, dtype, n_rows=201)
