@@ -218,7 +218,8 @@ class _Side:
         counts = np.diff(matrix.indptr)
         sizes, kinds = np.unique(np.rint(np.log2(np.maximum(counts, 1))), return_inverse=True)
         self._matrix = csr(matrix)
-        self._growth = Growth(2.0 ** (exponent * sizes), kinds.astype(np.uint8))
+        # one at a time: the bits of a power of an array may depend on what else is in it
+        self._growth = Growth([2.0 ** (exponent * size) for size in sizes.tolist()], kinds.astype(np.uint8))
         self._bias_regularization = bias_regularization
         self.rated = int((counts > 0).sum())
         #: What a ridge for the mean number of ratings is for one rating.

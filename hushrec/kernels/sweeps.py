@@ -8,7 +8,7 @@ noise between the two parts of a half sweep, :func:`statistics` and :func:`solve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ class SweepSettings:
 class Growth(NamedTuple):
     """Rows of a few kinds, each with its multiple of the ridge on factors."""
 
-    factors: Array
+    factors: Sequence[float]
     kinds: NDArray[np.uint8]
 
 
