@@ -216,10 +216,10 @@ class _Side:
 
     def __init__(self, matrix: Any, bias_regularization: float, exponent: float) -> None:
         counts = np.diff(matrix.indptr)
-        sizes, kinds = np.unique(np.rint(np.log2(np.maximum(counts, 1))), return_inverse=True)
-        self._matrix = csr(matrix)
+        kinds = np.rint(np.log2(np.maximum(counts, 1))).astype(np.uint8)
         # one at a time: the bits of a power of an array may depend on what else is in it
-        self._growth = Growth([2.0 ** (exponent * size) for size in sizes.tolist()], kinds.astype(np.uint8))
+        growth = [2.0 ** (exponent * size) for size in range(1 + int(kinds.max(initial=0)))]
+        self._matrix, self._growth = csr(matrix), Growth(growth, kinds)
         self._bias_regularization = bias_regularization
         self.rated = int((counts > 0).sum())
         #: What a ridge for the mean number of ratings is for one rating.

@@ -318,6 +318,13 @@ def test_the_ridge_falls_where_there_is_less_noise_than_was_thought(regularizati
     assert items == pytest.approx(rounds) and users == pytest.approx([ridge[0], *rounds[:-1]])
 
 
+def test_nobody_is_served_nothing() -> None:
+    model = ALS(rank=2, iterations=1).fit(small(), no_privacy())
+    nobody = small().rows(slice(0, 0), keyed=True)
+    assert model.predict(nobody, nobody.domain.items).shape == (0, nobody.n_items)
+    assert model.recommend_batch(nobody).num_rows == 0
+
+
 def test_likes_are_trained_and_served_with_the_documented_defaults() -> None:
     likes = Ratings.from_any(
         ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
