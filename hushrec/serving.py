@@ -376,6 +376,7 @@ class Recommender:
             raise InputError(f"items={items!r} is one id; pass a list of item ids.")
         if not isinstance(items, Iterable):
             raise InputError(f"items={items!r} is no list; pass a list of item ids.")
+        items = list(items) if isinstance(items, Iterator) else items  # which can be read once only
         short = isinstance(items, list | tuple) and len(items) <= _SHORT
         columns = (
             np.fromiter(map(self.domain.position, items), np.int64) if short else self.domain.index(items)
@@ -498,9 +499,9 @@ def best_columns(
 
 def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:
     """The users, so many at a time as have a bounded number of scores."""
-    n_users, block = len(state.offset), max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
-    for start in range(0, n_users, block):
-        yield slice(start, min(start + block, n_users))
+    block = max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
+    for start in range(0, len(state.offset), block):
+        yield slice(start, start + block)
 
 
 def similarities(arrays: Mapping[str, Array], column: int) -> Array:

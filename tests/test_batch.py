@@ -102,3 +102,27 @@ def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path) -> None:
     with pytest.raises(InputError, match="An engine works on a store"):
         write_lists(MODEL, ROWS, tmp_path / "other", engine=engine)
     assert engine.asked == 1 and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("engine", [None, Engine()])
+def test_a_damaged_store_is_refused_before_a_list_is_written(tmp_path, engine) -> None:
+    """Each octet is held against what was written: a rating that was flipped is no reason for a list."""
+    store = Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
+    path = store.partitions()[2].path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is not as it was written"):
+        write_lists(MODEL, store, tmp_path / "lists", engine=engine)
+    assert not (tmp_path / "lists").exists()
+
+
+def test_how_far_it_is_is_shown_to_whoever_asks(tmp_path, monkeypatch, capfd) -> None:
+    """The number of users is private: nothing is said unless asked for."""
+    monkeypatch.setattr(batch, "_USERS_PER_PART", 70)
+    write_lists(MODEL, ROWS, tmp_path / "silent")
+    assert "".join(capfd.readouterr()) == ""
+    write_lists(MODEL, ROWS, tmp_path / "told", progress=True)
+    shown = capfd.readouterr().err
+    assert "lists (private)" in shown and "300/300" in shown

@@ -84,7 +84,7 @@ def recommend(
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
     folder = None if out_dir is None else output_folder(out_dir, force)
-    file = None if out is None else private_table_file(out, (model, history, items), force)
+    file = None if out is None else private_table_file(out, (model, history, items, exclude_items), force)
     found_rows = reading.open(history, billboard.domain)
     show_model.first_use()
     if out_parts is not None:

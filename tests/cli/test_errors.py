@@ -176,6 +176,14 @@ def test_inputs_are_not_overwritten(files, run):
     )
     line = ["recommend", files.model, files.train, "--all-users", "--out", files.train]
     assert_refused(run(*line), run, says="overwritten")
+    items = Path(files.catalogue).read_bytes()
+    for option in ("--items", "--exclude-items"):
+        path = Path(files.catalogue).with_name("some.csv")
+        path.write_bytes(items)
+        line = ["recommend", files.model, files.train, "--all-users", option, path, "--out", path, "--force"]
+        assert_refused(run(*line), run, says="overwritten")
+        assert path.read_bytes() == items
+        path.unlink()
 
 
 def damaged_models(files):

@@ -11,6 +11,7 @@ import pytest
 
 import hushrec
 from hushrec import Accountant, Budget, Domain, InputError, Ratings, Season
+from hushrec.batch import PRIVATE_TABLE
 from hushrec.cli import show_plan
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
@@ -219,26 +220,62 @@ def test_predict(files, run):
     model, rows = hushrec.load(files.model), Ratings.read(files.train, Domain(files.items, (1, 5)))
     user = str(rows.users[3])
     pairs = [(user, files.items[0]), ("nobody", files.items[0]), (user, "no such"), ("nobody", "no such")]
-    pairs += [(user, files.items[39]), (None, files.items[1])]
+    pairs += [(user, files.items[39]), (None, files.items[1]), (str(rows.users[0]), files.items[2])]
     users, items = zip(*pairs)
     pq.write_table(pa.table({"user": pa.array(users), "item": pa.array(items)}), "pairs.parquet")
     line = ["predict", files.model, files.train, "pairs.parquet", "--out"]
-    assert json.loads(run(*line, "p.private.parquet", "--json").stdout)["path"].endswith("p.private.parquet")
+    told = json.loads(run(*line, "p.private.parquet", "--json").stdout)
+    assert told == {"path": "p.private.parquet", "note": PRIVATE_TABLE}
+    assert pq.read_schema("p.private.parquet").metadata[b"hushrec"] == PRIVATE_TABLE.encode()
     found = pq.read_table("p.private.parquet").to_pylist()
     assert [(row["user"], row["item"]) for row in found] == pairs
-    hers = rows.for_users([user])
     for row, (who, item) in zip(found, pairs):
         if item == "no such":
             assert row["prediction"] is None and row["note"] == NO_ITEM
             continue
         history = {}
-        if who == user:
+        if known := who in map(str, rows.users):
+            hers = rows.for_users([who])
             history = {
                 files.items[at]: float(value) for at, value in zip(hers.matrix.indices, hers.matrix.data)
             }
         (wanted,) = model.predict(history, [item])
         assert row["prediction"] == pytest.approx(float(wanted))
-        assert row["note"] == ("" if who == user else NEWCOMER)
+        assert row["note"] == ("" if known else NEWCOMER)
+
+
+def test_no_ratings_are_predicted_by_a_model_of_likes(files, run):
+    rows = Ratings.read(files.train, Domain(files.items, (1, 5)))
+    hushrec.Popular().fit(rows, Accountant(Budget(5, 1e-6))).save("likes.hush")
+    (run.folder / "pairs.csv").write_text("user,item\nu,i\n")
+    line = ["predict", "likes.hush", files.train, "pairs.csv", "--out", "p.private.csv"]
+    refused = run(*line)
+    assert refused.exit_code == 2 and "popular ranks items and predicts no ratings" in refused.stderr
+    for name in (files.model, files.train, "pairs.csv"):
+        refused = run("predict", files.model, files.train, "pairs.csv", "--out", name, "--force")
+        assert refused.exit_code == 2 and not os.path.exists("p.private.csv")
+    assert run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv").stderr.startswith("Note: ")
+    refused = run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv")
+    assert refused.exit_code == 2 and "--force" in refused.stderr
+
+
+def test_a_split_is_the_same_each_time_and_replaces_nothing_unasked(files, run):
+    """Of seed 0 where none is given."""
+    domain = Domain(files.items, (1, 5))
+    line = ["split", files.ratings, *files.domain, "--out-dir", "parts", "--test-share", "0.2"]
+    told = json.loads(run(*line, "--json").stdout)
+    paths = [os.path.join("parts", f"{name}.parquet") for name in ("train", "test")]
+    assert told == {"files": paths}
+    for path, part in zip(paths, split_ratings(Ratings.read(files.ratings, domain), (0.8, 0.2), seed=0)):
+        assert same_rows(Ratings.read(path, domain), part)
+    refused = run(*line)
+    assert refused.exit_code == 2 and "is there already" in refused.stderr
+    words = run(*line, "--force").stdout
+    assert f"Wrote {paths[0]}, {paths[1]}; they are private, like {files.ratings}." in " ".join(words.split())
+    for way in (["--test-share", "0"], ["--test-share", "1"], ["--test-users", "1"], ["--leave-out", "0"]):
+        refused = run(*line[:-4], "--out-dir", "others", *way)
+        assert refused.exit_code == 2 and way[0] in refused.stderr and "fraction" not in refused.stderr
+    assert not os.path.exists("others")
 
 
 @pytest.mark.parametrize("implicit", [True, False])

@@ -3,11 +3,12 @@
 import itertools
 import math
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from hushrec.engines.secure.graph import CORRECTNESS, SECURITY, choose_graph, circle
+from hushrec.engines.secure.graph import CORRECTNESS, FAILURE, SECURITY, choose_graph, circle
 from hushrec.errors import InputError
 
 
@@ -54,6 +55,52 @@ def test_chances_by_counting(n_nodes, dropouts, colluding, releases):
     reach = degree // 2
     row = math.prod((gone - step) / (n_nodes - step) for step in range(reach))
     assert releases * n_nodes * row <= SECURITY
+
+
+def by_counting(n_nodes, dropouts, colluding, releases, active):
+    """Degree and threshold from their definitions, in whole numbers; None where nothing is safe."""
+    others = n_nodes - 1
+
+    def at_least(least, marked, degree):
+        hits = range(max(least, 0), min(marked, degree) + 1)
+        ways = sum(math.comb(marked, k) * math.comb(others - marked, degree - k) for k in hits)
+        return Fraction(ways, math.comb(others, degree))
+
+    for degree in (*range(2, others, 2), others):
+        gone, reach = dropouts + colluding, degree // 2
+        if degree < others:
+            gap = Fraction(math.comb(gone, reach), math.comb(n_nodes, reach))
+            if degree <= gone if active else releases * n_nodes * gap > Fraction(SECURITY):
+                continue
+        kept = degree
+        while n_nodes * at_least(degree - kept + 1, dropouts, degree) > RARE:
+            kept -= 1
+        threshold = max(kept, degree - min(dropouts, degree))
+        opened = n_nodes * at_least(threshold, colluding, degree) > Fraction(SECURITY)
+        if threshold >= 2 and not (threshold <= colluding if active else opened):
+            return degree, threshold
+    return None
+
+
+RARE = Fraction(1, 2**20)
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("n_nodes", [3, 4, 5, 8, 9, 20, 60])
+def test_the_graph_is_the_smallest_that_is_safe(n_nodes, active):
+    """Against a server that chooses who stands where nothing is left to chance."""
+    assert Fraction(SECURITY) == Fraction(2**20 - 1, 2**60) and Fraction(CORRECTNESS) == RARE
+    assert Fraction(FAILURE) == Fraction(1, 2**39)
+    for dropouts in {0, 1, n_nodes // 4, n_nodes // 3, (n_nodes - 1) // 2}:
+        for colluding in {0, 1, 2, n_nodes // 10, n_nodes // 3}:
+            for releases in (1, 40):
+                case = (n_nodes, dropouts, colluding, releases)
+                wanted = by_counting(*case, active)
+                if wanted is not None:
+                    assert choose_graph(*case, active=active) == wanted, case
+                    continue
+                with pytest.raises(InputError, match=f"{n_nodes} nodes are too few"):
+                    choose_graph(*case, active=active)
 
 
 def test_what_is_left_stays_connected():

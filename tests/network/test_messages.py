@@ -1,16 +1,24 @@
 """Messages survive the trip unchanged, and nothing else is let in."""
 
+import hashlib
 import json
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from hushrec.engines.secure.messages import Envelopes, Neighbours, Sum, Unmasking
 from hushrec.errors import InputError
-from hushrec.network.messages import from_json
+from hushrec.network.messages import Refusal, check_token, from_json
 from hushrec.papers.masked.messages import Accepted, Column, Record, Task, Upload
 
 UPLOAD = Upload("alice", 1, np.array([0, 4, 9], dtype=np.int32), np.array([1.5, -2.25, 1e-300]))
+
+
+def assert_tells_nothing(error):
+    """One short sentence, and not what arrived: others may read what a server refused."""
+    told = str(error.value)
+    assert len(told) < 200 and "\n" not in told and not any(mark in told for mark in ("b'", 'b"', "{", "["))
 
 
 def fields(message):
@@ -58,6 +66,12 @@ def array(values, dtype):
         changed(items={"type": "<i4", "shape": [-3], "bytes": ""}),
         changed(items={"type": "<i4", "shape": [3], "bytes": "???"}),
         changed(items={"type": "<i8", "shape": [3], "bytes": ""}),
+        changed(items=fields(UPLOAD)["items"] | {"shape": [3.0]}),
+        changed(items=fields(UPLOAD)["items"] | {"shape": [1, 1, 3]}),
+        changed(items=fields(UPLOAD)["items"] | {"shape": [1, 3]}),
+        changed(items=fields(UPLOAD)["items"] | {"more": 1}),
+        changed(items=fields(UPLOAD)["items"] | {"bytes": fields(UPLOAD)["items"]["bytes"] + "!"}),
+        changed(items=fields(UPLOAD)["items"] | {"bytes": "!" + fields(UPLOAD)["items"]["bytes"]}),
         changed(items={"type": [], "shape": [3], "bytes": ""}),
         changed(items={"type": {}, "shape": [3], "bytes": ""}),
         changed(items={"type": "<i4", "shape": [1] * 65, "bytes": "AAAAAA=="}),
@@ -75,8 +89,9 @@ def array(values, dtype):
     ],
 )
 def test_malformed_uploads_are_refused(entries):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as error:
         from_json(Upload, json.dumps(entries).encode())
+    assert_tells_nothing(error)
 
 
 @pytest.mark.parametrize("sd", ["NaN", "Infinity", "1" + "0" * 400])
@@ -98,8 +113,9 @@ def test_numbers_that_are_not_finite_are_refused_wherever_they_are(value, place)
 
 @pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"{", b"null", b"[" * 100_000, b'{"error": 3}'])
 def test_no_json_is_refused(raw):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as error:
         from_json(Upload, raw)
+    assert_tells_nothing(error)
 
 
 @settings(max_examples=60, deadline=None)
@@ -113,3 +129,75 @@ def test_whatever_arrives_is_read_or_refused(raw):
     for kind in (Upload, Task, Record):
         with pytest.raises(InputError):
             from_json(kind, raw)
+
+
+def test_sizes_at_their_edges():
+    """Names of 1 to 200 characters, keys of 32 bytes, tokens of 32 characters or more."""
+    items, values = UPLOAD.items, UPLOAD.values
+    for name in ("x", "x" * 200):
+        assert from_json(Upload, Upload(name, 1, items, values).to_json()).node == name
+    for name in ("", "x" * 201, "a\tb"):
+        with pytest.raises(InputError, match="1 to 200 printable characters"):
+            Upload(name, 1, items, values)
+    assert from_json(Unmasking, Unmasking("a", bytes(32), {}, {}).to_json()).seed == bytes(32)
+    for size in (0, 31, 33):
+        for parts in (
+            (bytes(size), {}, {}),
+            (bytes(32), {"b": bytes(size)}, {}),
+            (bytes(32), {}, {"b": bytes(size)}),
+        ):
+            with pytest.raises(InputError, match="has 32 bytes"):
+                Unmasking("a", *parts)
+    check_token("t" * 32)
+    with pytest.raises(Refusal, match="at least 32 characters") as refused:
+        check_token("t" * 31)
+    assert refused.value.status == 401
+    for wrong in (np.zeros(3), np.zeros((3, 1), np.uint64), np.zeros(3, np.int64)):
+        with pytest.raises(InputError, match="of type <u8 and has 1 dimension"):
+            Sum(wrong)
+    assert len(from_json(Sum, Sum(np.zeros(0, np.uint64)).to_json()).values) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Task("ab", (np.eye(3),), 1.0, 0, True), "1 or 2 rounds"),
+        (lambda: Task("ab", (np.eye(3),), 1.0, 3, True), "1 or 2 rounds"),
+        (lambda: Task("ab", (), 1.0, 1, True), "1 or 2 rounds"),
+        (lambda: Task("ab", (np.eye(3),) * 2, 1.0, 1, True), "1 or 2 rounds"),
+        (lambda: Task("ab", (np.eye(3),), 0.0, 1, True), "noise_sd is above 0"),
+        (lambda: Task("ab", (np.eye(3), np.eye(4)), 1.0, 2, True), "one row per item"),
+        (lambda: Task("ab", (np.eye(3), np.ones(3)), 1.0, 2, True), "has 2 dimension"),
+        (lambda: Record(np.ones(3), np.ones((2, 3))), "one row of the public key for each"),
+        (lambda: Record(np.ones(3), np.ones(3)), "has 2 dimension"),
+        (lambda: Upload("a", 0, UPLOAD.items, UPLOAD.values), "round 1 or 2"),
+        (lambda: Upload("a", 1, UPLOAD.items[:2], UPLOAD.values), "a value for each item"),
+        (lambda: Upload("a", 1, UPLOAD.items[:0], UPLOAD.values[:0]), "at least one"),
+        (lambda: Neighbours("s", "f", ("a", "b"), {"a": bytes(32)}), "comes with its envelope key"),
+        (lambda: Envelopes({"a": bytes(32)}, {}), "comes with a share"),
+    ],
+)
+def test_messages_that_make_no_sense_are_refused(make, words):
+    for good in (Task("ab", (np.eye(3),), 1.0, 2, True), Task("ab", (np.eye(3),) * 2, 1e-9, 2, False)):
+        assert from_json(Task, good.to_json()).to_json() == good.to_json()
+    assert len(Record(np.ones(3), np.ones((3, 0))).values) == 3
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_the_same_message_is_the_same_bytes():
+    """In whatever order its parts were put together; numbers that JSON lacks are not sent."""
+    one, two = ({name: bytes([number]) * 32 for name, number in pairs} for pairs in (PAIRS, PAIRS[::-1]))
+    messages = [Unmasking("a", bytes(32), each, {}) for each in (one, two)]
+    assert (
+        messages[0].to_json() == messages[1].to_json()
+        and messages[0].fingerprint() == messages[1].fingerprint()
+    )
+    entries = json.loads(messages[0].to_json())
+    assert list(entries) == sorted(entries) and list(entries["seeds"]) == ["x", "y", "z"]
+    assert messages[0].fingerprint() == hashlib.sha256(messages[0].to_json()).hexdigest()
+    with pytest.raises(ValueError):
+        Task("ab", (np.eye(3),), float("nan"), 1, True).to_json()
+
+
+PAIRS = [("y", 1), ("x", 2), ("z", 3)]

@@ -87,9 +87,49 @@ def test_statement_has_no_epsilon():
     assert "Epsilon: None" in statement.text() and max(map(len, statement.text().split("\n"))) <= 80
 
 
+def test_what_the_statement_says():
+    """In both forms that nothing is promised, and what the server learns; of one round unless it is said."""
+    for rounds, statement in ((1, masking.MaskingStatement(7)), (2, masking.MaskingStatement(7, 2))):
+        told = statement.to_dict()
+        assert (told["private"], told["epsilon"], told["delta"]) == (False, None, None)
+        assert (told["mask_rank"], told["rounds"], len(told["server_learns"])) == (7, rounds, 2)
+        text = " ".join(statement.text().split())
+        assert text.startswith("PRIVACY STATEMENT: obfuscation, NOT PRIVATE. Epsilon: None.")
+        assert "where more than 7 are uploaded" in text and "items a node has rated is sent in clear" in text
+
+
+def test_published_noise_by_hand():
+    """2 c L sqrt(2 ln(2/delta)) / epsilon with c = sqrt(2 ln(1.25/delta)), at two points."""
+    for epsilon, delta, norm in ((0.5, 1e-3, 2.0), (0.1, 0.25, 30.0)):
+        wanted = 4 * norm * math.sqrt(math.log(1.25 / delta) * math.log(2 / delta)) / epsilon
+        assert masking.published_noise_sd(epsilon, delta, norm) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_second_rounds_key_spans_the_columns():
+    left = np.random.default_rng(0).standard_normal((20, 4))
+    key = masking.column_space(left)
+    np.testing.assert_allclose(key.T @ key, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(key @ (key.T @ left), left, atol=1e-12)
+
+
 @pytest.mark.parametrize(
-    "call", [lambda: masking.public_key(5, 6, 0), lambda: masking.draw_coefficients(3, 0.0)]
+    ("call", "words"),
+    [
+        (lambda: masking.public_key(5, 6, 0), "mask_rank=6 is out of range; pass an integer from 1 to 5"),
+        (lambda: masking.public_key(5, 0, 0), "mask_rank=0 is out of range"),
+        (lambda: masking.draw_coefficients(3, 0.0), "noise_sd=0.0 is out of range"),
+        (lambda: masking.draw_coefficients(3, math.inf), "noise_sd=inf is out of range"),
+        (lambda: masking.published_noise_sd(0.0, 0.1, 1.0), "Theorem 4 needs"),
+        (lambda: masking.published_noise_sd(1.0, 0.1, 1.0), "Theorem 4 needs"),
+        (lambda: masking.published_noise_sd(0.5, 0.0, 1.0), "Theorem 4 needs"),
+        (lambda: masking.published_noise_sd(0.5, 1.0, 1.0), "Theorem 4 needs"),
+        (lambda: masking.published_noise_sd(0.5, 0.1, 0.0), "Theorem 4 needs"),
+        (lambda: masking.published_noise_sd(0.5, 0.1, math.inf), "Theorem 4 needs"),
+        (lambda: masking.masked(np.ones(2), np.arange(2), [np.eye(3)], []), "argument"),
+        (lambda: masking.unmasked(np.ones(3), [np.eye(3)], []), "argument"),
+    ],
 )
-def test_bad_input(call):
-    with pytest.raises(InputError):
+def test_bad_input(call, words):
+    assert masking.public_key(5, 5, 0).shape == (5, 5) and masking.public_key(5, 1, 0).shape == (5, 1)
+    with pytest.raises(InputError if words != "argument" else ValueError, match=words):
         call()

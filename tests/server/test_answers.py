@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hushrec
 from hushrec.network.service import Limits
+from hushrec.server.answers import _json
 from hushrec.server.metrics import SIZE, Metrics, route_of
 from tests.network.test_http import make_files
 from tests.server.conftest import ITEMS, serving
@@ -297,6 +298,42 @@ def test_the_document_knows_every_address(server) -> None:
                 assert answer.status_code == 200 and conforms(answer.json(), schema)
 
 
+def test_the_document_says_what_a_body_may_be(server) -> None:
+    """Written down here once more: who reads the document only must be understood."""
+    document = server.client.get("/openapi.json").json()
+    bodies, answers = {}, {}
+    for path, methods in document["paths"].items():
+        for method, said in methods.items():
+            answers[method, path] = sorted(said["responses"])
+            if method == "post":
+                assert said["requestBody"]["required"] is True
+                assert said["security"] == [{}, {"bearer": []}]
+                bodies[path] = said["requestBody"]["content"]["application/json"]["schema"]
+            for code, answer in said["responses"].items():
+                if code != "200":
+                    schema = answer["content"]["application/json"]["schema"]
+                    assert schema["properties"]["error"] == {"type": "string"}
+    asked = [("post", f"/v1/{name}") for name in ("recommend", "predict", "similar")]
+    codes = ["200", "400", "401", "404", "411", "413", "429"]
+    told = {("get", "/v1/models"): ["200", "429"], ("get", "/healthz"): ["200", "429"]}
+    told |= {("get", "/v1/privacy"): ["200", "404", "429"]}
+    assert answers == dict.fromkeys(asked, codes) | told
+    needed = {"recommend": ["ratings"], "predict": ["ratings", "items"], "similar": ["item"]}
+    for name, fields in needed.items():
+        body = bodies[f"/v1/{name}"]
+        assert (body["type"], body["required"], body["additionalProperties"]) == ("object", fields, False)
+    fields = bodies["/v1/recommend"]["properties"]
+    assert fields["n"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
+    assert (fields["exclude_seen"]["type"], fields["exclude_seen"]["default"]) == ("boolean", True)
+    one_id = {"type": ["string", "number", "boolean"]}
+    assert (fields["only"]["type"], fields["only"]["items"]) == ("array", one_id)
+    whole, pairs = fields["ratings"]["oneOf"]
+    assert whole == {"type": "object", "additionalProperties": {"type": "number"}}
+    pair = {"type": "array", "prefixItems": [one_id, {"type": "number"}], "minItems": 2, "maxItems": 2}
+    assert pairs == {"type": "array", "items": {"oneOf": [one_id, pair]}}
+    assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
+
+
 # ---------------------------------------------------------------------- nothing is kept
 
 NEEDLE = re.compile(rb"needle-[0-9a-f]{32}|3\.01234567(89012345)")
@@ -379,6 +416,11 @@ def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatc
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
+def test_json_has_no_nan() -> None:
+    with pytest.raises(ValueError):
+        _json({"score": float("nan")})
+
+
 def test_metrics_know_nobody(server) -> None:
     """Of two histories of different sizes the metrics differ in times only."""
     server.post("/v1/recommend", ratings={ITEMS[4]: 2.0})
@@ -434,3 +476,8 @@ def test_counts_of_all_workers_are_exact_and_added_up() -> None:
     assert float(found['hushrec_request_seconds_sum{route="/v1/recommend"}']) == pytest.approx(4.0202)
     assert (found["hushrec_models_exchanged_total"], found["hushrec_models_refused_total"]) == ("3", "10")
     assert found['hushrec_model_info{model="films",digest="abc"}'] == "1"
+    kinds = {"requests_total": "counter", "request_seconds": "histogram", "model_info": "gauge"}
+    kinds |= dict.fromkeys(("models_exchanged_total", "models_refused_total"), "counter")
+    assert sorted(line for line in text if line.startswith("#")) == sorted(
+        f"# TYPE hushrec_{name} {kind}" for name, kind in kinds.items()
+    )

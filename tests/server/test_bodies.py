@@ -65,3 +65,23 @@ def test_what_may_not(path: str, given: dict[str, Any], field: str) -> None:
 def test_a_field_too_many_is_named_up_to_fifty_characters() -> None:
     with pytest.raises(InputError, match="^There is no field 'x{50}' here; there are item, n, model[.]$"):
         read("/v1/similar", item="a", **{"x" * 51: 1})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"needle",
+        b'["needle"]',
+        b'"needle"',
+        b'{"items": ["needle"], "ratings": "needle"}',
+        b'{"ratings": {"needle": 3}}',
+        b'{"ratings": {"needle": 3}, "items": "needle"}',
+        b'{"ratings": {"needle": 3}, "items": [], "model": ["needle"]}',
+        b'{"ratings": {"needle": 3}, "items": [], "other": "needle"}',
+    ],
+)
+def test_what_is_refused_is_not_said_again(raw: bytes) -> None:
+    """A reply may be kept by others than who asked."""
+    with pytest.raises(InputError) as error:
+        body_of("/v1/predict", raw)
+    assert "needle" not in str(error.value)

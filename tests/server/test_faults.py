@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -202,6 +203,7 @@ def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None
     class Stop(threading.Event):
         def wait(self, timeout=None) -> bool:
             waited.append(timeout)
+            assert len(waited) < 9
             if len(waited) == 1:
                 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
                 shutil.copy(files["both"], path)
@@ -223,11 +225,48 @@ def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None
     assert counts[-2:].tolist() == [1, 1] and not counts[:SIZE].any()
 
 
-def test_a_server_does_not_start_with_a_damaged_model(tmp_path) -> None:
-    path = tmp_path / "m.hush"
+def test_a_worker_ends_when_its_first_process_does(files, monkeypatch) -> None:
+    """Even if nobody told it: what it would serve nobody minds any more."""
+    parents, waited = iter([7, 7, 7, 1, 1]), []
+    models = SimpleNamespace(look=lambda: waited.append("look"), exchanged=0, refused=0)
+    metrics = SimpleNamespace(models=lambda *counts: waited.append(counts))
+    monkeypatch.setattr(process.os, "getppid", lambda: next(parents))
+    process._look_on(models, metrics, SimpleNamespace(wait=lambda seconds: False))
+    assert waited == ["look", (0, 0)] * 2
+
+
+def test_a_server_does_not_start_with_a_damaged_model(tmp_path, monkeypatch) -> None:
+    path, up = tmp_path / "m.hush", []
     path.write_bytes(b"no model")
     with pytest.raises(ModelFileError, match="m.hush"):
         Models({"m": path})
+    asked: list[tuple] = []
+    monkeypatch.setattr(process, "_more_files", lambda: None)
+    monkeypatch.setattr(process.signal, "signal", lambda *given: asked.append(given))
+    queue = SimpleNamespace(put=up.append)
+    process._work(process.Settings(models={"m": path}), None, np.zeros(SIZE), 0, queue)
+    ((url, words),) = up
+    assert url == "" and "m.hush" in words
+
+
+def test_each_model_is_looked_at(files, tmp_path, caplog) -> None:
+    """And each is tried as it will be asked: also for predictions, where another part makes the lists."""
+    paths = {name: tmp_path / f"{name}.hush" for name in ("one", "two", "three")}
+    for path in paths.values():
+        shutil.copy(files["als"], path)
+    models = Models(paths)
+    assert [each.name for each in models.all()] == list(paths) and models.default == "one"
+    for name in ("two", "three"):
+        replace(paths[name], files["both"].read_bytes())
+    models.look()
+    assert models.exchanged == 2
+    assert models["two"].digest == models["three"].digest != models["one"].digest
+    said = [record.getMessage() for record in caplog.records]
+    for name in ("two", "three"):
+        assert f"Model {name} is now the one of digest {models[name].digest}." in said
+    replace(paths["two"], lacking(files["both"].read_bytes(), "serve/regularization"))
+    models.look()
+    assert models.refused == 1
 
 
 def check_slow_clients(files, count: int) -> None:
@@ -359,11 +398,14 @@ def test_the_command_serves_and_ends_in_order(files) -> None:
         (("{als}", "--tokens", "{umlauts}"), "32 ASCII characters"),
         (("{als}", "{short}"), "not a hushrec model file"),
         (("{als}", "--workers", "0"), "workers"),
+        (("{als}", "--port", "-1"), "--port"),
+        (("{als}", "--port", "65536"), "--port"),
+        (("{als}", "--requests-per-second", "0"), "--requests-per-second"),
         (("{als}", "--certificate-key", "{short}", "--port", "0"), "without its certificate"),
     ],
 )
 def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path, monkeypatch) -> None:
-    if "--port" not in words:
+    if "0" not in words[-1:] or "--port" not in words:
         monkeypatch.setattr(process, "serve", lambda *_: None)  # what is not refused ends all the same
     texts = {"short": "secret\n", "one": f"{'t' * 32}\nsecret\n", "umlauts": f"{'ü' * 40}\n"}
     names = {"als": str(files["als"])} | {name: str(tmp_path / name) for name in texts}
@@ -379,7 +421,7 @@ def test_what_is_served_is_what_the_words_say(files, tmp_path, monkeypatch) -> N
     monkeypatch.setattr(process, "serve", lambda *given: asked.append(given))
     (tmp_path / "tokens").write_text("t" * 32 + "\n\n" + "u" * 33 + "\n")
     pem = str(files["als"])  # is only passed on
-    words = ["--tokens", str(tmp_path / "tokens"), "--requests-per-second", "3", "--body-bytes", "77"]
+    words = ["--tokens", str(tmp_path / "tokens"), "--requests-per-second", "0.5", "--body-bytes", "77"]
     words += ["--connections", "9", "--workers", "2", "--host", "127.0.0.2", "--port", "81", "--demo"]
     words += ["--certificate", pem, "--certificate-key", pem]
     for each in ([], words):
@@ -393,12 +435,31 @@ def test_what_is_served_is_what_the_words_say(files, tmp_path, monkeypatch) -> N
     assert list(full.tokens) == ["t" * 32, "u" * 33] and (full.certificate, full.key) == (pem, pem)
     assert (full.page / "index.html").exists()
     limits = full.limits
-    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (77, 3.0, 9)
+    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (77, 0.5, 9)
+
+
+@pytest.mark.parametrize("demo", [False, True])
+def test_what_is_said_once_it_serves(demo: bool, files, tmp_path, monkeypatch) -> None:
+    """A warning of each model that nothing protects, and where it is."""
+    monkeypatch.setattr(process, "serve", lambda *given: given[-1]("http://h:1"))
+    private = tmp_path / "private.hush"
+    ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(5, 1e-6))).save(private)
+    words = ["serve", str(private), f"a={files['als']}", f"b={files['small']}", *(["--demo"] if demo else [])]
+    found = invoke(*words)
+    warned = found.stderr.splitlines()
+    assert len(warned) == 2 and all("NOT PRIVATE" in line for line in warned)
+    assert str(files["als"]) in warned[0] and str(files["small"]) in warned[1]
+    said = ["Open http://h:1/ in a browser: what is rated there stays there."] if demo else []
+    assert found.stdout.splitlines() == ["Serving private, a, b on http://h:1", *said]
 
 
 def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     site = tmp_path / "site"
-    assert invoke("export", str(files["both"]), "--web", str(site)).exit_code == 0
+    done = invoke("export", str(files["both"]), "--web", str(site), "--json")
+    assert done.exit_code == 0
+    sizes = {str(path): path.stat().st_size for path in site.iterdir()}
+    assert json.loads(done.stdout)["files"] == sizes
+    assert os.name != "posix" or {path.stat().st_mode & 0o777 for path in site.iterdir()} == {0o644}
     page = Path(hushrec.__file__).parent / "web"
     for path in page.iterdir():
         assert (site / path.name).read_bytes() == path.read_bytes()
@@ -406,6 +467,8 @@ def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     assert invoke("export", str(files["both"]), "--web", str(site)).exit_code == 2  # it is there already
     again = invoke("export", str(files["both"]), "--web", str(site), "--int8", "--force")
     assert again.exit_code == 0 and (site / "model.hush").stat().st_size < files["both"].stat().st_size
+    size = (site / "model.hush").stat().st_size
+    assert again.stdout.startswith(f"Wrote {site}\n{site / 'model.hush'}: {size:,} bytes\n")
     assert hushrec.load(site / "model.hush").recommend(HERS)
 
 
@@ -427,6 +490,9 @@ def test_a_smaller_file(files, tmp_path) -> None:
     out = tmp_path / "small.hush"
     assert invoke("export", str(files["als"]), "--int8", "--out", str(out)).exit_code == 0
     assert out.read_bytes() == files["small"].read_bytes()
+    whole = invoke("export", str(files["als"]), "--out", str(tmp_path / "whole.hush"))
+    assert (tmp_path / "whole.hush").read_bytes() == files["als"].read_bytes()
+    assert whole.stdout.splitlines()[0] == f"Wrote {tmp_path / 'whole.hush'}"
     for words in ((), ("--out", str(out), "--web", str(tmp_path)), ("--out", str(files["als"]))):
         assert invoke("export", str(files["als"]), *words).exit_code == 2
 
@@ -470,8 +536,13 @@ def test_the_first_process_minds_the_others(monkeypatch, caplog) -> None:
     monkeypatch.setattr(workers, "_first_word", lambda processes, stop: f"http://{len(processes)}")
     watch = threading.Timer(20, stop.set)
     watch.start()
+    limits = {"NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "3"}
+    for name in limits:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # which the user chose
     workers.run(stop, told.append)
     watch.cancel()
+    assert {name: os.environ.pop(name) for name in limits} == limits
     assert told == ["http://2"] and [worker for worker, _ in started] == [0, 1, 1]
     assert [each.told for _, each in started] == [
         ["terminate", "join", "kill", "join"],
@@ -497,6 +568,19 @@ def test_a_worker_that_does_not_come_up_is_told_of() -> None:
     assert workers._first_word([Ended(alive=False)], stop) == ""
     for listening in workers._sockets:
         listening.close()
+
+
+def test_as_many_connections_as_the_system_grants(monkeypatch) -> None:
+    resource = pytest.importorskip("resource")
+    asked: list[tuple] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (17, 170 + kind))
+    monkeypatch.setattr(resource, "setrlimit", lambda *given: asked.append(given))
+    kind = resource.RLIMIT_NOFILE
+    process._more_files()
+    assert asked == [(kind, (170 + kind, 170 + kind))]
+    monkeypatch.setattr(process, "_Workers", lambda *given: SimpleNamespace(run=lambda *stop: None))
+    process.serve(process.Settings(models={}), "127.0.0.1", 0, 2, print)
+    assert len(asked) == 2
 
 
 def test_who_serves_within_a_program_gets_its_signals_back(files, monkeypatch):

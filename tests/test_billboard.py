@@ -1,0 +1,187 @@
+"""A trained model keeps what was released, as it was released, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec import Accountant, Billboard, Budget, InputError, ItemBias, ModelFileError, realistic
+from hushrec.algorithms import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
+from hushrec.data import Domain
+from hushrec.modelfile import encode, read
+from hushrec.privacy import Season, SeasonAccountant
+
+RATINGS = realistic(200, 30, 3000, seed=0)
+ITEMS = RATINGS.domain.items
+BOTH = Both(
+    ratings=PrivateALS(rank=2, n_users=200), lists=PrivateEigenRec(rank=2, n_users=200), like_from=4.0
+)
+SEASON = Season(Budget(8.0, 1e-6), 3, 0.5)
+
+
+@pytest.fixture(scope="module")
+def weekly() -> Billboard:
+    return BOTH.fit(RATINGS, SeasonAccountant(SEASON))
+
+
+def parts(board: Billboard) -> dict[str, dict[str, np.ndarray]]:
+    lists = {} if board.lists is None else dict(board.lists.arrays)
+    return {"serve": dict(board.arrays), "lists": lists, "state": dict(board.state)}
+
+
+def same(found: Billboard, wanted: Billboard) -> None:
+    there, here = parts(found), parts(wanted)
+    for section, arrays in here.items():
+        assert there[section].keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert there[section][name].dtype == array.dtype and there[section][name].shape == array.shape
+            assert there[section][name].tobytes() == array.tobytes()
+    assert (found.estimator, found.domain, found.privacy) == (wanted.estimator, wanted.domain, wanted.privacy)
+
+
+def test_nothing_of_it_can_be_written_into(weekly) -> None:
+    for section, arrays in parts(weekly).items():
+        assert arrays, section
+        for array in arrays.values():
+            assert not array.flags.writeable
+    given = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": np.zeros((30, 0))}
+    board = Billboard(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
+    given["item_bias"][0] = 9.0
+    assert board.item_bias[0] == 0.0 and given["item_bias"].flags.writeable
+    for mapping in (weekly.arrays, weekly.lists.arrays, weekly.state):
+        with pytest.raises(TypeError):
+            mapping["center"] = np.array(1.0)
+
+
+def test_it_comes_back_whole_from_a_file_a_copy_and_another_process(weekly, tmp_path) -> None:
+    weekly.save(tmp_path / "m.hush")
+    assert weekly.to_bytes() == (tmp_path / "m.hush").read_bytes()
+    for found in (
+        hushrec.load(tmp_path / "m.hush"),
+        Billboard.load(str(tmp_path / "m.hush"), memory_map=True),
+        Billboard.from_bytes(weekly.to_bytes()),
+        pickle.loads(pickle.dumps(weekly)),
+        copy.deepcopy(weekly),
+    ):
+        same(found, weekly)
+        assert found.to_bytes() == weekly.to_bytes()
+
+
+def test_only_a_model_of_a_season_has_what_a_next_week_goes_on_from(weekly) -> None:
+    once = BOTH.fit(RATINGS, Accountant(Budget(8.0, 1e-6)))
+    assert weekly.state and not once.state and not Billboard.from_bytes(once.to_bytes()).state
+    assert set(read(once.to_bytes()).header["sections"]) == {"serve", "lists"}
+    assert set(read(weekly.to_bytes()).header["sections"]) == {"serve", "lists", "state"}
+    assert not any("state" in name for name in read(once.to_bytes()).arrays)
+
+
+def test_what_is_loaded_stays_as_it_was_when_the_file_is_written_into(tmp_path) -> None:
+    """Unless it is mapped, which must be asked for."""
+    model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
+    for load in (hushrec.load, Billboard.load):
+        model.save(tmp_path / "m.hush")
+        found = load(tmp_path / "m.hush")
+        stored = read(tmp_path / "m.hush")
+        with open(tmp_path / "m.hush", "r+b") as file:
+            file.write(bytes((tmp_path / "m.hush").stat().st_size))
+        same(found, model)
+        assert stored.arrays["serve/item_bias"].tobytes() == model.item_bias.tobytes()
+
+
+def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) -> None:
+    """Not of another version, which would send people to look for one."""
+    model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
+    content = bytearray(model.to_bytes())
+    text = read(bytes(content)).arrays["catalogue/text"].tobytes()
+    content[content.index(text)] ^= 1
+    (tmp_path / "m.hush").write_bytes(content)
+    for mapped in (False, True):
+        with pytest.raises(ModelFileError, match="is damaged or cut short"):
+            Billboard.load(tmp_path / "m.hush", memory_map=mapped)
+
+
+@pytest.mark.parametrize("learned", [[-1, 3], [3, 3], [5, 4], [0, 30], [29, 30]])
+def test_learned_items_are_ascending_places_of_the_catalogue(learned: list[int]) -> None:
+    def stored(places: list[int]) -> bytes:
+        header = read(ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6))).to_bytes()).header
+        arrays = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": np.eye(2)}
+        arrays = {f"serve/{name}": array for name, array in arrays.items()}
+        arrays["serve/learned_items"] = np.array(places)
+        own = read(ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6))).to_bytes()).arrays
+        arrays |= {f"catalogue/{name}": array for name, array in own.section("catalogue").items()}
+        return b"".join(encode({key: header[key] for key in ("sections", "domain", "privacy")}, arrays))
+
+    for good in ([0, 29], [0, 1], [28, 29]):
+        assert Billboard.from_bytes(stored(good)).arrays["learned_items"].tolist() == good
+    with pytest.raises(ModelFileError, match="the learned items do not fit the catalogue"):
+        Billboard.from_bytes(stored(learned))
+
+
+def test_one_byte_a_factor_only_where_that_is_asked_for(weekly, tmp_path) -> None:
+    weekly.save(tmp_path / "m.hush")
+    weekly.save(tmp_path / "small.hush", int8=True)
+    names = {kind: set(read(tmp_path / f"{kind}.hush").arrays) for kind in ("m", "small")}
+    for section in ("serve", "lists"):
+        assert f"{section}/item_factors" in names["m"] - names["small"]
+        assert f"{section}/item_factors_int8" in names["small"] - names["m"]
+    assert weekly.to_bytes(int8=True) == (tmp_path / "small.hush").read_bytes()
+    assert (tmp_path / "m.hush").read_bytes() == weekly.to_bytes()
+
+
+@pytest.mark.parametrize("path", [5, None, ["m.hush"]])
+def test_a_path_is_text_or_a_path(path, weekly) -> None:
+    for call in (weekly.save, Billboard.load, hushrec.load):
+        with pytest.raises(InputError, match="path"):
+            call(path)
+
+
+def test_a_notebook_shows_settings_and_promise_and_no_markup_of_ids(weekly) -> None:
+    shown = weekly._repr_html_()
+    assert shown.startswith("<p><b>both, 30 items; ") and "lists_share = " in shown
+    assert shown.endswith(weekly.privacy._repr_html_())
+    assert repr(weekly).startswith("Billboard(") and repr(weekly.domain) in repr(weekly)
+    nasty = SimpleNamespace(name="<script>", hyper_parameters=lambda: {"a": "<b>"}, scores="ratings")
+    arrays = dict(weekly.arrays)
+    board = Billboard(estimator=nasty, domain=weekly.domain, arrays=arrays, privacy=weekly.privacy)
+    assert "<script>" not in board._repr_html_() and "a = &lt;b&gt;" in board._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "changes", "refused"),
+    [
+        (5.0, {}, True),
+        (math.inf, {}, False),
+        (5.0, {"directions": np.int64(2)}, False),
+        (5.0, {"learned_items": np.arange(30), "item_factors": np.eye(30) + 0.1}, False),
+    ],
+)
+def test_items_are_compared_where_taste_is_told_from_noise(epsilon, changes, refused) -> None:
+    """A private model must say how many of its directions stand out, or hold a matrix of items."""
+    trained = ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(epsilon, 1e-6)))
+    factors = np.random.default_rng(0).normal(size=(30, 2))
+    arrays = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": factors} | changes
+    board = Billboard(estimator=ItemBias(), domain=RATINGS.domain, arrays=arrays, privacy=trained.privacy)
+    if refused:
+        with pytest.raises(InputError, match="cannot tell what it learned"):
+            board.similar_items(ITEMS[4])
+        return
+    found = board.similar_items(ITEMS[4])
+    assert len(found) == 10 and found == board.similar_items(ITEMS[4], 10)
+    assert found == super(Billboard, board).similar_items(ITEMS[4])
+
+
+def test_a_next_week_takes_nothing_but_what_is_asked_for(weekly, capfd) -> None:
+    """Every rating counts, items that the catalogue lacks are an error, and nothing is printed."""
+    accountant = SeasonAccountant.following(weekly.privacy)
+    fewer = Domain(ITEMS[:29], rating_range=RATINGS.domain.rating_range)
+    rows = hushrec.Ratings.from_any((["u"], [ITEMS[0]], [3.0]), fewer)
+    with pytest.raises(InputError, match="lacks|catalogue"):
+        weekly.continue_training(rows, accountant)
+    next_week = weekly.continue_training(RATINGS, accountant)
+    assert next_week.privacy.week.number == 1 and "".join(capfd.readouterr()) == ""

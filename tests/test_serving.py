@@ -1,0 +1,292 @@
+"""Predictions and lists against a twin that serves one user at a time, from dictionaries and loops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+from hushrec import serving
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.serving import Recommender, UserState, cosines_with
+
+N_ITEMS, RANK, USERS = 13, 3, ("u", "v", "w", "x", "y")
+DOMAIN = Domain([f"i{place}" for place in range(N_ITEMS)], rating_range=(1, 5))
+ITEMS = list(DOMAIN.items)
+RNG = np.random.default_rng(8)
+HISTORIES = {
+    user: {ITEMS[i]: float(RNG.integers(1, 6)) for i in RNG.permutation(N_ITEMS)[: 2 * number]}
+    for number, user in enumerate(USERS)
+}
+HISTORIES["u"] = {ITEMS[0]: 2.0}
+ROWS = Ratings.from_any(
+    tuple(zip(*[(user, item, r) for user, rated in HISTORIES.items() for item, r in rated.items()])), DOMAIN
+)
+TASTE = np.random.default_rng(9).normal(size=(N_ITEMS, RANK))
+
+
+@dataclass(frozen=True)
+class Fake:
+    """Her level is a tenth of her sum, her taste the sum of what she rated, as often as she rated it."""
+
+    scores: str = "ratings"
+    name: str = "fake"
+
+    def fold_in(self, arrays, history: Ratings) -> UserState:
+        matrix = history.matrix.toarray().astype(np.float64)
+        rows = matrix if "learned_items" in arrays else matrix @ TASTE / 20
+        if "learned_items" in arrays:
+            rows = sp.csr_array(matrix[:, arrays["learned_items"]])
+        return UserState(matrix.sum(axis=1) / 10, rows)
+
+
+def served(kind: str = "dense", scores: str = "ratings", **more) -> Recommender:
+    rng = np.random.default_rng(10)
+    arrays = {"center": np.float64(2.5), "item_bias": rng.normal(size=N_ITEMS)}
+    if kind == "learned":
+        arrays["learned_items"] = np.array([0, 2, 3, 7, 11])
+        arrays["item_factors"] = rng.normal(size=(5, 5))
+    else:
+        arrays["item_factors"] = rng.normal(size=(N_ITEMS, RANK))
+    return Recommender(Fake(scores), DOMAIN, arrays | more.pop("arrays", {}), **more)
+
+
+def score(model: Recommender, history: dict[str, float], item: str) -> float:
+    """One score, before it is clipped."""
+    arrays, place = model.arrays, ITEMS.index(item)
+    found = float(arrays["center"]) + arrays["item_bias"][place] + sum(history.values()) / 10
+    if "learned_items" not in arrays:
+        taste = sum(r * TASTE[ITEMS.index(i)] / 20 for i, r in history.items()) + np.zeros(RANK)
+        return found + sum(a * b for a, b in zip(taste, arrays["item_factors"][place]))
+    learned = [ITEMS[i] for i in arrays["learned_items"]]
+    if item in learned:
+        row = arrays["item_factors"][learned.index(item)]
+        found += sum(history.get(each, 0.0) * weight for each, weight in zip(learned, row))
+    return found
+
+
+def shown(model: Recommender, value: float) -> float:
+    return min(max(value, 1.0), 5.0) if model.scores == "ratings" else value
+
+
+def best(model, history, n=10, exclude_seen=True, items=None, exclude_items=()) -> list[tuple[str, float]]:
+    """Her list: sorted by score, then by place in the catalogue."""
+    chosen = [item for item in ITEMS if items is None or item in items]
+    chosen = [i for i in chosen if i not in exclude_items and not (exclude_seen and i in history)]
+    chosen.sort(key=lambda item: -score(model, history, item))
+    return [(item, shown(model, score(model, history, item))) for item in chosen[:n]]
+
+
+def same(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> None:
+    assert [item for item, _ in found] == [item for item, _ in wanted]
+    assert [value for _, value in found] == pytest.approx([value for _, value in wanted], rel=1e-12)
+
+
+OPTIONS = [
+    {},
+    {"n": 1},
+    {"n": np.int32(4), "exclude_seen": False},
+    {"n": 1000, "exclude_seen": False},
+    {"items": ITEMS[2:9]},
+    {"exclude_items": [ITEMS[0], ITEMS[5]], "exclude_seen": False},
+    {"items": ITEMS[1:], "exclude_items": ITEMS[4:7]},
+    {"items": []},
+]
+
+
+@pytest.mark.parametrize("scores", ["ratings", "likes", "log-odds"])
+@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
+def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
+    """One user by one, in a batch, and as positions, whatever the blocks."""
+    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", block)
+    model = served(kind, scores)
+    for options in OPTIONS:
+        wanted = {user: best(model, history, **options) for user, history in HISTORIES.items()}
+        for user, history in HISTORIES.items():
+            same(model.recommend(history, **options), wanted[user])
+            same(model.recommend(list(history.items()), **options), wanted[user])
+        table = model.recommend_batch(ROWS, **options)
+        assert table.column_names == ["user", "item", "rank", "score"]
+        assert table.schema.types[2:] == [pa.int32(), pa.float64()]
+        rows = list(zip(*table.to_pydict().values()))
+        for user, lists in wanted.items():
+            same([(item, value) for who, item, _, value in rows if who == user], lists)
+            assert [rank for who, _, rank, _ in rows if who == user] == list(range(1, len(lists) + 1))
+        columns = np.concatenate([columns for columns, _ in model.top_columns(ROWS, **options)])
+        found = [[ITEMS[place] for place in row if place >= 0] for row in columns]
+        assert found == [[item for item, _ in wanted[user]] for user in ROWS.users]
+
+
+@pytest.mark.parametrize("scores", ["ratings", "likes"])
+@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
+def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
+    """Of one user, of many, of cells and of a table's rows: strangers have the released values alone."""
+    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", block)
+    model, close = served(kind, scores), {"rtol": 1e-12}
+
+    def wanted(user: str, item: str) -> float:
+        return shown(model, score(model, HISTORIES.get(user, {}), item))
+
+    asked = [ITEMS[4], ITEMS[0], ITEMS[12], ITEMS[3]]
+    for form in (asked, tuple(asked), iter(asked), np.array(asked), pa.array(asked)):
+        found = model.predict(HISTORIES["x"], form)
+        np.testing.assert_allclose(found, [wanted("x", item) for item in asked], **close)
+    table = [[wanted(user, item) for item in asked] for user in ROWS.users]
+    np.testing.assert_allclose(model.predict(ROWS, asked), table, **close)
+    cells = [("y", "i3"), ("nobody", "i0"), ("u", "i7"), ("v", "i12"), ("nobody", "i2"), ("v", "i1")]
+    users, items = (list(column) for column in zip(*cells))
+    targets = Ratings.from_any((users, items, [3.0] * len(cells)), DOMAIN)
+    matrix = targets.matrix.tocoo()
+    places = zip(matrix.coords[0], matrix.coords[1])
+    cell_values = [wanted(targets.users[row], ITEMS[column]) for row, column in places]
+    np.testing.assert_allclose(model.predict_pairs(ROWS, targets), cell_values, **close)
+    asked_of = {"user": [*users, "u", "y"], "item": [*items, "unknown", "i0"]}
+    values = [*(wanted(*cell) for cell in cells), math.nan, wanted("y", "i0")]
+    for form in (asked_of, pa.table(asked_of)):
+        np.testing.assert_allclose(model.predict(ROWS, form), values, **close)
+
+
+def test_users_are_served_a_bounded_number_of_scores_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", 3 * N_ITEMS - 1)
+    sizes = [len(columns) for columns, _ in served().top_columns(ROWS)]
+    assert sizes == [2, 2, 1]
+
+
+def test_a_model_of_lists_recommends_in_place_of_the_other() -> None:
+    """Scores of lists are no ratings; predictions stay those of ratings."""
+    lists = served("learned", "likes", arrays={"directions": np.int64(2)})
+    model = served(lists=lists, arrays={"directions": np.int64(3)})
+    same(model.recommend(HISTORIES["w"]), best(lists, HISTORIES["w"]))
+    assert model.directions == 2 and model.scores == "ratings"
+    wanted = [shown(model, score(model, HISTORIES["w"], item)) for item in ITEMS]
+    np.testing.assert_allclose(model.predict(HISTORIES["w"], ITEMS), wanted, rtol=1e-12)
+    assert model.similar_items("i3") == lists.similar_items("i3")
+
+
+def test_a_history_is_a_mapping_pairs_or_liked_items() -> None:
+    """A list of ids where the model is of likes; what cannot be used is named with the reason."""
+    model, likes = served(), served(scores="likes")
+    liked = dict.fromkeys(["i4", "i0"], 5.0)
+    same(likes.recommend(["i4", "i0"]), best(likes, liked))
+    same(model.recommend([["i4", 5.0], ("i0", 5.0)]), best(model, liked))
+    same(likes.recommend([("i4", 5.0), ("i0", 5.0)]), best(likes, liked))
+    same(likes.recommend([]), best(likes, {}))
+    same(model.recommend([("i4", 3.0), ("i4", 3.0)]), best(model, {"i4": 3.0}))
+    for history, words in (
+        ("i4", "is one id; pass a mapping"),
+        (b"i4", "is one id; pass a mapping"),
+        (5, "must be a mapping"),
+        (["i4"], "'i4' is neither"),
+        ([("i0", 3.0), "i4"], "'i4' is neither"),
+        ({"i0": 3.0, "other": 3.0}, "Item 'other' of these ratings is not in the model's catalogue of 13"),
+        ({"i0": 3.0, "i1": 9.0}, "Rating 9.0 of item 'i1' is not a number from 1 to 5"),
+        ({"i1": 3.0, "i0": 0.5}, "Rating 0.5 of item 'i0' is not a number from 1 to 5"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.recommend(history)
+    with pytest.raises(InputError, match="'i4' is neither"):
+        likes.recommend([("i0", 3.0), "i4"])
+
+
+def test_items_are_a_list_of_those_of_the_catalogue() -> None:
+    model, many = served(), [ITEMS[place % N_ITEMS] for place in range(1001)]
+    assert model.predict({}, many).tolist() == [*model.predict({}, ITEMS)] * 77
+    for items, words in (
+        ("i1", "is one id"),
+        (b"i1", "is one id"),
+        (5, "items=5 is no list"),
+        (["i1", "other"], "Item 'other' is not in the model's catalogue of 13 items"),
+        (iter(["i1", "other"]), "Item 'other' is not in the model's catalogue of 13 items"),
+        ([*many, "other"], "Item 'other' is not"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.predict({}, items)
+    for items in ("i1", b"i1", 5, ["i1", "other"]):
+        for options in ({"items": items}, {"exclude_items": items}):
+            with pytest.raises(InputError, match="items=|Item 'other'"):
+                model.recommend({}, **options)
+    for n in (0, -1, True, 2.0, "3", None):
+        for ask in (model.recommend, model.recommend_batch, lambda rows, n: model.similar_items("i1", n)):
+            with pytest.raises(InputError, match="is not a positive number of items") as error:
+                ask(ROWS if ask == model.recommend_batch else {}, n)
+            assert error.value.parameter == "n"
+
+
+def test_what_is_not_ratings_of_the_models_catalogue_is_refused() -> None:
+    model = served()
+    with pytest.raises(InputError, match="recommend serves one user"):
+        model.recommend(ROWS)
+    with pytest.raises(InputError, match="history must be Ratings, not dict"):
+        model.recommend_batch({})
+    with pytest.raises(InputError, match="is predicted from Ratings"):
+        model.predict({}, {"user": ["u"], "item": ["i1"]})
+    wider = Domain(ITEMS, rating_range=(1, 6))
+    with pytest.raises(InputError, match="another catalogue or rating range"):
+        model.fold_in(Ratings.from_any((["u", "v"], ["i1", "i2"], [3.0, 4.0]), wider))
+
+
+# ---------------------------------------------------------------------- similar items
+
+
+def cosines(factors: np.ndarray, column: int, known: int | None) -> dict[int, float]:
+    """By hand: each item has beside its known directions one of its own, of the usual length."""
+    rows = [list(map(float, row[:known])) for row in factors]
+    squares = [sum(value * value for value in row) for row in rows]
+    present = [place for place, square in enumerate(squares) if square > 0]
+    own = 0.0 if known is None else sum(squares) / len(present) / known
+    if column not in present:
+        return {}
+    return {
+        place: sum(a * b for a, b in zip(rows[place], rows[column]))
+        / math.sqrt((squares[place] + own) * (squares[column] + own))
+        for place in present
+        if place != column
+    }
+
+
+@pytest.mark.parametrize("known", [None, 1, 2])
+@pytest.mark.parametrize("column", [0, 5, N_ITEMS - 1])
+def test_similar_items_are_those_of_the_twin(known: int | None, column: int) -> None:
+    """Items without factors are like none; an item is not told of itself."""
+    model = served(arrays={} if known is None else {"directions": np.int64(known)})
+    model.arrays["item_factors"][[1, 6]] = 0.0
+    wanted = cosines(model.item_factors, column, known)
+    order = sorted(wanted, key=lambda place: -wanted[place])
+    for n in (1, 10, 1000):
+        found = model.similar_items(ITEMS[column], n)
+        same(found, [(ITEMS[place], wanted[place]) for place in order[:n]])
+    assert model.similar_items(ITEMS[column]) == model.similar_items(ITEMS[column], 10)
+    found = cosines_with(model.item_factors, column, known)
+    assert np.isneginf(found[[1, 6]]).all() and np.isfinite(found).sum() == N_ITEMS - 2
+    with pytest.raises(InputError, match="Too few users like item 'i6'"):
+        model.similar_items("i6")
+
+
+def test_similar_items_of_a_matrix_are_its_weights() -> None:
+    """The item's own weight for each of the others that were learned, whatever the directions."""
+    model = served("learned", arrays={"directions": np.int64(0)})
+    learned, factors = model.arrays["learned_items"], model.item_factors
+    for place, column in enumerate(learned):
+        pairs = [(ITEMS[other], factors[row, place]) for row, other in enumerate(learned) if other != column]
+        same(model.similar_items(ITEMS[column]), sorted(pairs, key=lambda pair: -pair[1]))
+    with pytest.raises(InputError, match="Too few users like item 'i1'"):
+        model.similar_items("i1")
+
+
+def test_directions_that_stand_out_of_noise() -> None:
+    assert served().directions is None
+    assert served(arrays={"directions": np.int64(1)}).directions == 1
+    assert served(arrays={"directions": np.array([1, 2])}).directions is None  # of a later version
+    none = served(arrays={"item_factors": np.zeros((N_ITEMS, 0))})
+    assert none.directions == 0
+    for model in (none, served(arrays={"directions": np.int64(0)})):
+        with pytest.raises(InputError, match="learned nothing of people's tastes"):
+            model.similar_items("i1")
+    assert served(arrays={"directions": np.int64(1)}).similar_items("i1")
