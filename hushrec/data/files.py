@@ -43,7 +43,7 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
 
 
 def _chunks(file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
-    with _readable(file, kind):
+    with readable(file, kind):
         if kind == "parquet":
             yield from _parquet_chunks(file, columns, implicit)
         elif kind == "jester":
@@ -103,7 +103,8 @@ def _checked_kind(file: File, columns: Any, format: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _readable(file: File, kind: str) -> Iterator[None]:
+def readable(file: File, kind: str) -> Iterator[None]:
+    """What goes wrong while a file is read, in one sentence."""
     try:
         yield
     except InputError:
@@ -116,7 +117,7 @@ def _readable(file: File, kind: str) -> Iterator[None]:
 
 def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
     kind = _checked_kind(file, columns, format)
-    with _readable(file, kind):
+    with readable(file, kind):
         if kind == "parquet":
             return _read_parquet(file, columns, implicit)
         with file.stream() as stream:
@@ -137,7 +138,7 @@ def _text_header(
     stream: Any, file: File, kind: str, columns: Any, implicit: bool
 ) -> tuple[list[str], dict[str, Any], str, Iterator[bytes]]:
     names, delimiter, blocks = open_text(stream, kind)
-    return names, find_columns(_with_keys(names, file), columns, implicit), delimiter, blocks
+    return names, find_columns(with_keys(names, file), columns, implicit), delimiter, blocks
 
 
 def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
@@ -167,7 +168,7 @@ def _text_columns(
     return columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
 
 
-def _with_keys(names: list[str], file: File) -> list[str]:
+def with_keys(names: list[str], file: File) -> list[str]:
     """The names of a file's columns, then those of the keys that its folders' names hold."""
     return names + [name for name in file.keys if name not in names]
 
@@ -210,7 +211,7 @@ class _Parquet:
         self._whole = whole
         self._file, self._parquet = file, parquet
         schema = parquet.read_schema(file.seekable())
-        self.chosen = find_columns(_with_keys(schema.names, file), columns, implicit)
+        self.chosen = find_columns(with_keys(schema.names, file), columns, implicit)
         self.marks = marks_of(schema)
         self._inside = [name for name in self.chosen.values() if name in schema.names]
         self._kinds = {name: schema.field(name).type for name in self._inside}

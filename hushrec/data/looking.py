@@ -19,10 +19,10 @@ import pyarrow as pa
 from hushrec.data.building import build, within_range
 from hushrec.data.columns import Columns, columns_of, find_columns
 from hushrec.data.domain import Domain
-from hushrec.data.files import WITH_HEADER, file_format, open_text
-from hushrec.data.ids import as_text, encode_ids, plain_values, positions_of
+from hushrec.data.files import WITH_HEADER, file_format, open_text, readable, with_keys
+from hushrec.data.ids import Encoded, as_text, encode_ids, plain_values, positions_of
 from hushrec.data.readers import read_columns
-from hushrec.data.sources import File, files_at
+from hushrec.data.sources import files_at
 from hushrec.data.textfiles import ByteStream, read_fields
 from hushrec.errors import InputError
 
@@ -197,20 +197,24 @@ class _Read:
         self.rating_words: list[Any] = []
         self.malformed = Dropped("the line has another number of fields than the first", 0, ())
         files = files_at(str(source)) if isinstance(source, str | Path) else []
-        if len(files) == 1:
-            self.format = file_format(files[0], format)
-        self.is_text = self.format in ("csv", "tsv", "movielens-100k", "movielens-dat")
-        if len(files) == 1 and self.is_text:
-            _refuse_other_kinds(files[0])
-            with files[0].stream() as stream:
-                self._read_lines(stream, columns, implicit)
+        alone = files[0] if len(files) == 1 else None
+        if alone:
+            self.format = file_format(alone, format)
+        kinds = ("csv", "tsv", "movielens-100k", "movielens-dat")
+        self.is_text = alone is not None and not alone.keys and self.format in kinds
+        if alone and self.is_text:
+            with readable(alone, str(self.format)):
+                with alone.stream() as stream:
+                    _refuse_other_kinds(alone.path, stream.read(4096))
+                with alone.stream() as stream:
+                    self._read_lines(stream, columns, implicit)
             return
         self.table = read_columns(source, columns, format, implicit, domain)
         self.numbers = np.arange(1, len(self.table.ratings) + 1)
-        if self.format == "parquet":
+        if alone and self.format == "parquet":
             from pyarrow import parquet
 
-            names: Any = parquet.read_schema(files[0].seekable()).names
+            names: Any = with_keys(parquet.read_schema(alone.seekable()).names, alone)
         else:
             names = getattr(source, "column_names", getattr(source, "columns", ()))
         if len(names):
@@ -286,6 +290,8 @@ def _hints(words: list[Any]) -> Iterator[str]:
 
 def _hints_of_ids(column: Any, codes: np.ndarray) -> list[str]:
     """Whole numbers that are no ids, as one hole in the column would have rounded them."""
+    if isinstance(column, Encoded):  # of a matrix or of several files, where it kept ids alone
+        return []
     lost = np.flatnonzero(codes < 0)[:1000]
     cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else np.asarray(column)[lost]
     texts = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
@@ -304,9 +310,8 @@ def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
             return
 
 
-def _refuse_other_kinds(file: File) -> None:
-    """Files that no column names will make a table of: say what they are."""
-    path, head = file.path, file.head(4096)
+def _refuse_other_kinds(path: str, head: bytes) -> None:
+    """Files that no column names will make a table of, by how they begin: say what they are."""
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise InputError(f"{path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
     if head.lstrip().startswith(b"{"):

@@ -203,7 +203,7 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
     """The rows of a chunk by partition, without those of no user."""
     items = places.of(chunk.items)
     users, hashes = id_hashes(chunk.users)
-    part = (hashes % np.uint64(count)).astype(np.int16 if count < 1 << 15 else np.int32)
+    part = (hashes % np.uint64(count)).astype(np.int16)  # which holds `_MOST_PARTITIONS`
     if isinstance(users, Encoded):
         part[users.codes < 0] = -1
     order = np.argsort(part, kind="stable")

@@ -99,6 +99,10 @@ def test_the_input_is_not_touched_and_empty_rows_stay():
     assert (ratings.matrix != before).nnz == 0
     assert np.diff(sample.matrix.indptr).tolist() == [min(2, n) for n in np.diff(before.indptr)]
     assert sample_per_user(ratings.rows([]), 2, seed=0).n_users == 0
+    whole = some_ratings()
+    assert not whole.hand_picked and not sample_per_user(whole, 2, seed=0).hand_picked
+    with pytest.raises(InputError, match="one number for each of the 300 items"):
+        sample_per_user(ratings, 2, seed=0, priority=np.append(np.nan, np.ones(299)))
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "3", None, True, math.nan])
@@ -119,6 +123,14 @@ def test_bad_seeds(seed):
 def test_bad_priorities(priority):
     with pytest.raises(InputError, match="priority"):
         sample_per_user(some_ratings(3), 1, 0, priority)
+
+
+@pytest.mark.parametrize("seed", [0, 1, (1 << 64) - 1, np.int64(7), np.uint64((1 << 64) - 1)])
+def test_all_seeds_of_64_bits_are_taken(seed):
+    ratings = some_ratings()
+    order = {user: item_order(user, own, int(seed), "sample") for user, own in as_dictionary(ratings).items()}
+    for user, own in as_dictionary(sample_per_user(ratings, 2, seed)).items():
+        assert set(own) == set(order[user][:2])
 
 
 def test_mix_is_splitmix64():

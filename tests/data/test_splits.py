@@ -114,6 +114,14 @@ class TestSplitRatings:
         with pytest.raises(InputError, match="fractions"):
             split_ratings(some_ratings(3), bad, seed=0)
 
+    def test_fractions_add_up_to_one_within_a_billionth(self):
+        for off in (0.6e-9, -0.6e-9):
+            assert len(split_ratings(some_ratings(3), (0.5, 0.5 + off), seed=0)) == 2
+            with pytest.raises(InputError, match="add up to 1"):
+                split_ratings(some_ratings(3), (0.5, 0.5 + 2.5 * off), seed=0)
+        with pytest.raises(InputError, match="^fractions=0.8 is no list; pass one"):
+            split_ratings(some_ratings(3), 0.8, seed=0)
+
 
 class TestLeaveKOut:
     @pytest.mark.parametrize("k", [1, 3])
@@ -245,3 +253,21 @@ def test_marks_of_several_files_are_those_of_all(tmp_path):
         assert Ratings.read(str(tmp_path / name), plain.domain).hand_picked == marked
         store = Ratings.prepare(str(tmp_path / name), tmp_path / "s", plain.domain, partitions=2, force=True)
         assert store.hand_picked == marked and store.ratings().hand_picked == marked
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda table: split_ratings(table, seed=0),
+        lambda table: next(k_folds(table, 3, seed=0)),
+        lambda table: leave_k_out(table, seed=0),
+        lambda table: split_by_time(table, "2024-06-01"),
+        lambda table: strong_generalization(table, seed=0),
+    ],
+)
+def test_what_is_no_ratings_is_refused_by_its_kind(split):
+    for table, kind in ((["secret"], "list"), ({"user": ["secret"]}, "dict"), (None, "NoneType")):
+        with pytest.raises(InputError) as refused:
+            split(table)
+        wanted = f"ratings must be Ratings, not {kind}; load them with Ratings.read(table, domain)."
+        assert str(refused.value) == wanted

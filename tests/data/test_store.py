@@ -400,8 +400,15 @@ def test_a_damaged_partition_is_found_and_named(made) -> None:
         made.verify()
     with pytest.raises(InputError, match="part-00002.arrow"):
         Store(made.path).ratings()
+    path.write_bytes(made.partitions()[1].path.read_bytes())  # a good file, but another one
+    with pytest.raises(
+        InputError, match=r"part-00002.arrow.*damaged \(it cannot be mapped\); prepare it again"
+    ):
+        made.partitions()[2].block(0)
+    with pytest.raises(InputError, match=r"part-00002.arrow.*damaged \(it is not as it was written\)"):
+        made.verify()
     path.unlink()
-    with pytest.raises(InputError, match="part-00002.arrow"):
+    with pytest.raises(InputError, match=r"part-00002.arrow.*damaged \(No such file or directory\)"):
         made.verify()
 
 
@@ -420,6 +427,8 @@ def test_a_damaged_manifest_or_catalogue(made) -> None:
         manifest.write_text(text)
         with pytest.raises(InputError, match="damaged|no store"):
             Store(made.path)
+    manifest.write_text(json.dumps(dict(reversed(json.loads(whole).items()))))
+    assert Store(made.path).n_users == made.n_users, "the order of what it says is no part of it"
     found = {**json.loads(whole), "version": 99}
     manifest.write_text(json.dumps(found))
     with pytest.raises(InputError, match="version 99"):
@@ -637,3 +646,92 @@ def test_times_however_far_apart_come_back(tmp_path, span) -> None:
         assert made.ratings().aligned_to(rows).times.tolist() == rows.times.tolist()
         known = [time for time in rows.times.tolist() if time != NO_TIME]
         assert sorted(known) == sorted(time for time in times if time is not None)
+
+
+def test_nobody_is_asked_for_and_all_have_rated(made) -> None:
+    assert made.rated() is made
+    nobody = made.for_users([])
+    assert (nobody.n_users, nobody.n_ratings, nobody.domain) == (0, 0, DOMAIN)
+    assert store.joined(DOMAIN, []).n_users == 0
+
+
+# ---------------------------------------------------------------------- rows dealt out
+
+
+@pytest.mark.parametrize("held", [1, 30, 1 << 24])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_each_row_of_a_user_is_dealt_out_once_in_its_order(tmp_path, monkeypatch, held, workers) -> None:
+    """To one partition, where those of nobody are left out; and all rows are told to the progress bar."""
+    monkeypatch.setattr(preparing, "_HELD_ROWS", held)
+    monkeypatch.setattr(preparing, "_workers", lambda: workers)
+    users = ["a", "b", None, "c", "d", "e"]
+    chunks, wanted, told = [], {user: [] for user in users if user}, []
+    for number in range(12):
+        own = [users[(number * k) % 6] for k in range(1, 9)]
+        times = np.arange(8) + 100 * number
+        items, ratings = pa.chunked_array([["1"] * 8]), np.full(8, 4, np.float32)
+        chunks.append(preparing.Columns(pa.chunked_array([own]), items, ratings, times, ("by_position",)))
+        for user, time in zip(own, times.tolist()):
+            wanted.get(user, []).append(time)
+    options = preparing._Options(DOMAIN, None, None, False)
+    marks = preparing._deal_out(chunks, options, tmp_path, 3, told.append)
+    assert marks == {"by_position", "times"} and told == [8] * 12
+    found: dict = {}
+    for number in range(3):
+        own: dict = {}
+        for run in preparing._runs(tmp_path / preparing._spill(number)):
+            ids, _, _, times = preparing._columns_of(run)
+            for code, time in zip(ids.codes.tolist(), times.tolist()):
+                own.setdefault(ids.texts[code].as_py(), []).append(time)
+        assert not own.keys() & found.keys()
+        found |= own
+    assert found == wanted
+
+
+def test_a_table_has_as_many_partitions_as_it_needs(tmp_path, monkeypatch) -> None:
+    """8 from an eighth of a partition's rows on, so that threads share them; then one for so many rows."""
+    monkeypatch.setattr(preparing, "_PARTITION_ROWS", 800)
+    counts = [preparing._partition_count(rows) for rows in (0, 1, 100, 101, 6400, 6401, 80_000, 10**9)]
+    assert counts == [1, 1, 1, 8, 8, 9, 100, 4096]
+    pq.write_table(table(77), tmp_path / "t.parquet")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("t.csv", "t.csv.gz", "T.CSV.BZ2", "t.csv.zst"):
+        (tmp_path / name).write_bytes(b"x" * 12_011)
+    rows = {"t.parquet": 77, "bad.parquet": 0, "t.csv": 1000, "t.csv.gz": 4003, "T.CSV.BZ2": 4003}
+    for name, count in {**rows, "t.csv.zst": 4003}.items():
+        file = preparing.File(str(tmp_path / name))
+        assert preparing._rows_of(file, "parquet" if ".parquet" in name else "csv") == count
+    assert preparing._rows_of(preparing.File(str(tmp_path / "t.csv")), "jester") == 24
+    assert len(Ratings.prepare(table(101), tmp_path / "s", DOMAIN).partitions()) == 8
+
+
+def test_where_a_store_may_be_written_is_asked_before_anything_is_read(tmp_path, made, monkeypatch) -> None:
+    nowhere = tmp_path / "nowhere.parquet"
+    with pytest.raises(InputError, match="there already and would be replaced; pass force=True"):
+        Ratings.prepare(nowhere, made.path, DOMAIN)
+    with pytest.raises(InputError, match="Cannot write to .*a folder that exists and is writable"):
+        Ratings.prepare(nowhere, tmp_path / "no" / "s", DOMAIN)
+    (tmp_path / "empty").mkdir()
+    found = Ratings.prepare(table(9), tmp_path / "empty", DOMAIN)
+    assert_same(found, Ratings.from_any(table(9), DOMAIN))
+    monkeypatch.setattr(preparing.os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="Cannot write to"):
+        Ratings.prepare(nowhere, tmp_path / "new", DOMAIN)
+    with pytest.raises(InputError, match="declare the public catalogue"):
+        Ratings.prepare(table(9), tmp_path / "new", (1, 5))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks")
+def test_what_killed_processes_left_is_cleared_and_what_living_ones_hold_is_not(tmp_path) -> None:
+    import fcntl
+
+    for name in ("one", "two", "alive"):
+        folder = tmp_path / f".s.{name}.preparing"
+        folder.mkdir()
+        (folder / "lock").write_bytes(b"")
+    with (tmp_path / ".s.alive.preparing" / "lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        Ratings.prepare(table(9), tmp_path / "s", DOMAIN)
+        assert sorted(os.listdir(tmp_path)) == [".s.alive.preparing", "s"]
+    Ratings.prepare(table(9), tmp_path / "s", DOMAIN, force=True)
+    assert os.listdir(tmp_path) == ["s"]
