@@ -85,10 +85,9 @@ def added_residuals(
 
 
 def _width(arrays: tuple[NDArray[Any], ...]) -> int:
-    """Numbers of a row of factors: a float32 table is padded to more than a float64 one."""
+    """Numbers of a row of factors, in whole registers of the more precise of the two types."""
     lanes = simd.BYTES // np.result_type(arrays[3], arrays[4]).itemsize
-    left, right = -(-arrays[3].shape[1] // lanes) * lanes, arrays[4].shape[1]
-    return min(left, right or left)
+    return -(-arrays[3].shape[1] // lanes) * lanes
 
 
 def _in_parts(

@@ -59,3 +59,25 @@ def test_a_users_own_regression(link):
 
         expected = optimize.minimize(value, np.zeros(3), method="BFGS", options={"gtol": 1e-8}).x
         assert solved[row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_radius_is_what_is_left_above_the_threshold():
+    """Against bisection; where the sum is no more than the radius, nothing is taken off."""
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 7, 40):
+        values = rng.exponential(size=size)
+        for radius in (0.01, 0.3 * values.sum(), 0.9 * values.sum()):
+            found = one_bit.soft_threshold_for(values, radius)
+            solved = optimize.brentq(lambda t, v=values, r=radius: np.maximum(v - t, 0).sum() - r, 0, 99)
+            assert found == pytest.approx(solved, abs=1e-9) and isinstance(found, float)
+        for radius in (values.sum(), 2 * values.sum()):
+            assert one_bit.soft_threshold_for(values, radius) == 0.0
+
+
+def test_a_regression_takes_twelve_steps_unless_told_otherwise():
+    rng = np.random.default_rng(1)
+    factors, indptr, indices = rng.standard_normal((6, 2)), np.array([0, 4]), np.array([0, 1, 3, 5])
+    given = indptr, indices, np.array([1.0, 0, 0, 1]), factors, np.zeros(6), np.ones(2), "logistic"
+    steps = [one_bit.regress_labels(*given, iterations=count) for count in (11, 12, 13)]
+    assert len({step.tobytes() for step in steps}) == 3
+    assert one_bit.regress_labels(*given).tobytes() == steps[1].tobytes()

@@ -105,7 +105,13 @@ def test_rows_outside_the_factors_are_refused():
     for rows in ([3], [-1]):
         with pytest.raises(ValueError):
             residuals.predict_pairs(np.array(rows), np.array([0]), factors, factors)
-    for column, rows in ((3, factors[:1]), (2, factors)):
+        with pytest.raises(ValueError, match="not among the 3 factor rows"):
+            residuals.predict_pairs(np.array([0]), np.array(rows), factors, factors)
+    for rows, other in (([0, 1], factors), ([0], factors[:, :1])):
+        with pytest.raises(ValueError, match="differ in length or rank"):
+            residuals.predict_pairs(np.array(rows), np.array([0]), factors, other)
+    assert residuals.predict_pairs(np.array([], int), np.array([], int), factors, factors).shape == (0,)
+    for column, rows in ((3, factors[:1]), (2, factors), (2, factors[:1, :1])):
         with pytest.raises(ValueError):
             entry = np.array([0, 1]), np.array([column]), np.ones(1, np.float32)
             residuals.added_residuals(*entry, rows, factors, step=1.0)
@@ -238,3 +244,42 @@ def test_a_row_whose_norm_is_not_finite_counts_for_nothing(rank: int, wrong: flo
         alone, own = residuals.added_residuals(*last, **options)
         assert shrink[0] == 0 and shrink[1] == own[0] > 0
         assert np.array_equal(sums, alone)
+
+
+def test_parts_hold_few_rows_and_entries_unless_one_row_has_more(monkeypatch):
+    """And the same bits come of any parts; norms need no second pass, which would write to a table."""
+    matrix, left, right, extras = problem(2, 9, np.float64, n_rows=30, density=0.1)
+    given = {**extras, "bound": 1.0, "step": 2.0**-20}
+    whole, shrink = residuals.added_residuals(*matrix, left, right, **given)
+    del extras["row_weight"]
+    norms = residuals.residual_norms(*matrix, left, right, **extras)
+    parts, own = [], residuals._clipped_range
+
+    def watched(*arguments):
+        starts, stop, table, kept = (arguments[at] for at in (0, 12, 13, 17))
+        parts.append((stop, starts[stop] - starts[0], len(table)))
+        assert 0 < stop <= 4 and (starts[stop] - starts[0] <= 25 or stop == 1)
+        assert starts[stop] - starts[0] <= len(kept) and arguments[11] == 0
+        own(*arguments)
+
+    monkeypatch.setattr(residuals, "_clipped_range", watched)
+    monkeypatch.setattr(residuals, "PART_ROWS", 4)
+    monkeypatch.setattr(residuals, "ENTRIES", 25)
+    again, other = residuals.added_residuals(*matrix, left, right, **given)
+    assert again.tobytes() == whole.tobytes() and other.tobytes() == shrink.tobytes()
+    assert {rows for rows, *_ in parts} == {1, 2, 3, 4} and max(count for _, count, _ in parts) == 90
+    assert {size for *_, size in parts} == {90}
+    parts.clear()
+    assert residuals.residual_norms(*matrix, left, right, **extras).tobytes() == norms.tobytes()
+    assert {size for *_, size in parts} == {0}
+
+
+@pytest.mark.parametrize("n_rows", [0, 3])
+def test_where_there_is_no_entry_nothing_is_added(n_rows):
+    matrix = np.zeros(n_rows + 1, int), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    for n_threads in (1, 2):
+        with threads.limit(n_threads):
+            sums, shrink = residuals.added_residuals(*matrix, np.ones((n_rows, 2)), np.ones((4, 2)), step=1.0)
+            assert sums.tolist() == [[0.0] * 2] * 4 and shrink.tolist() == [1.0] * n_rows
+            weights = residuals.added_weights(*matrix[:2], np.ones(n_rows), 3)
+            assert weights.tolist() == [0.0] * 3

@@ -5,7 +5,17 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec.kernels import sweeps
-from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep, ridge_fit, statistics
+from hushrec.kernels.sweeps import (
+    Growth,
+    SweepSettings,
+    csr,
+    gramian,
+    half_sweep,
+    initial_items,
+    ridge_fit,
+    solve_statistics,
+    statistics,
+)
 
 RNG = np.random.default_rng(11)
 DENSE = RNG.normal(3, 1, (9, 14)) * (RNG.random((9, 14)) < 0.5)
@@ -74,3 +84,47 @@ def test_normal_equations_are_weighted_clipped_and_in_fixed_point(room: int, mon
     for found, step in ((sums, steps[1]), (grams, steps[0] ** 2)):  # a row's weight is put on at last
         whole = found / (step * row_weight[:, None])
         assert (whole == np.rint(whole)).all() and (whole % 2).any()
+
+
+@pytest.mark.parametrize("bias", [None, 2.5])
+def test_kinds_of_rows_have_multiples_of_the_ridge_on_factors_alone(bias) -> None:
+    settings, by = SweepSettings(regularization=0.7, bias_regularization=bias), (1.0, 4.0, 0.25)
+    kinds = np.array([0, 1, 2, 2, 1, 0, 0, 1, 2], np.uint8)
+    found = half_sweep(MATRIX, 3.0, OTHER, settings, Growth(by, kinds))
+    for row, ratings, kind in zip(found, DENSE, kinds):
+        seen = ratings != 0
+        design = OTHER[:, :3] if bias is None else np.column_stack([OTHER[:, :3], np.ones(14)])
+        ridge = np.diag([0.7 * by[kind]] * 3 + ([] if bias is None else [bias]))
+        target = design[seen].T @ (ratings - 3.0 - OTHER[:, 3])[seen]
+        solved = np.linalg.solve(design[seen].T @ design[seen] + ridge, target)
+        assert row == pytest.approx(np.append(solved, 0.0)[:4], abs=1e-9)
+
+
+def test_without_factors_there_are_offsets_or_nothing() -> None:
+    """The mean deviation of a row's ratings, drawn to 0 by the ridge; and zeros without offsets."""
+    level = OTHER[:, 3:]
+    found = half_sweep(MATRIX, 3.0, level, SweepSettings(regularization=1.0, bias_regularization=2.5))
+    for row, ratings in zip(found, DENSE, strict=True):
+        seen = ratings != 0
+        assert row == pytest.approx([(ratings - 3.0 - OTHER[:, 3])[seen].sum() / (seen.sum() + 2.5)])
+    settings = SweepSettings(regularization=1.0, bias_regularization=None)
+    assert half_sweep(MATRIX, 3.0, level, settings).tolist() == [[0.0]] * 9
+    for gram, rhs in statistics(MATRIX, 3.0, level, settings):
+        assert (gram.shape, rhs.shape) == ((9, 0), (9, 0))
+
+
+def test_no_rows_have_no_solutions() -> None:
+    settings = SweepSettings(regularization=1.0, bias_regularization=2.5)
+    nobody = csr(sp.csr_array((0, 14)))
+    assert solve_statistics(statistics(nobody, 3.0, OTHER, settings), settings, 3).shape == (0, 4)
+    assert half_sweep(nobody, 3.0, OTHER, settings).shape == (0, 4)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 8])
+def test_items_start_with_factors_of_norm_about_three_tenths(rank: int) -> None:
+    start = initial_items(4000, rank, 3, np.float32)
+    assert start.shape == (4000, rank + 1) and start.dtype == np.float32 and not start[:, rank].any()
+    if rank:
+        assert (start[:, :rank] ** 2).sum(axis=1).mean() == pytest.approx(0.09, rel=0.1)
+        assert abs(start[:, :rank].mean()) < 0.01
+        assert (initial_items(4000, rank, 4, np.float32) != start).any()
