@@ -426,3 +426,43 @@ def test_a_run_without_privacy_is_made_once(parts):
     found = compare(*parts, ["item-bias"], [5], **given)
     cells = [(row["model"], row["draw"]) for row in found.rows]
     assert cells == [("item-bias", 0), ("item-bias", 1), ("global-mean", 0), ("global-mean", 1), ("als", 0)]
+
+
+def test_without_privacy_references_alone_are_trained(parts):
+    """An infinite epsilon is for them; all that was charged together is then infinite, and said to be."""
+    found = compare(*parts, ["item-bias"], [1, math.inf], delta=1e-6, settings=ALS)
+    cells = [(row["model"], row["epsilon"]) for row in found.rows]
+    assert cells == [("item-bias", 1), ("global-mean", 1), ("als", math.inf)]
+    assert math.isinf(found.total_epsilon) and found.stamp.startswith("NOT PRIVATE. All runs together")
+    assert found.relevant_from is None and found.main_metrics == ("rmse",) and found.folds == 1
+
+
+@pytest.mark.parametrize("settings", [{"als": {"depth": 3}}, {"als": {"rank": -1}}])
+def test_settings_of_a_reference_are_checked_before_the_first_run(parts, settings):
+    with pytest.raises(InputError):
+        compare(*parts, ["item-bias"], [1, math.inf], delta=1e-6, settings=settings, on_run=pytest.fail)
+
+
+def test_a_run_without_privacy_fits_into_no_budget(parts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("default", Budget(60.0, 1e-6))
+    with pytest.raises(BudgetError):
+        compare(*parts, ["item-bias"], [1, math.inf], delta=1e-6, settings=ALS, ledger=ledger)
+    assert ledger.summary("default").charges == 0
+
+
+@pytest.mark.parametrize("relevant_from", [None, 2.0])
+def test_ratings_from_the_domains_own_level_up_are_relevant_unless_told_otherwise(parts, relevant_from):
+    given = {"delta": 1e-6, "data_is_public": True, "settings": LIKES, "relevant_from": relevant_from}
+    found = compare(*parts, ["popular"], [1], **given)
+    assert found.relevant_from == (relevant_from or parts[0].domain.like_from == 4.0 and 4.0)
+    model = train("als", parts[0], Accountant(Budget(math.inf, 1e-6)), settings={**LIKES_ALS, **LIKES["als"]})
+    wanted = evaluate(model, *parts, relevant_from=found.relevant_from)["recall@20"].value
+    assert [row["recall@20"] for row in found.rows if row["model"] == "als"] == [wanted]
+
+
+def test_what_is_no_list_or_no_ratings_is_refused(parts):
+    for given in ((parts[0], 3, ["item-bias"], [1]), (3, parts[1], ["item-bias"], [1]),
+                  (*parts, "item-bias", [1]), (*parts, ["item-bias"], 1)):  # fmt: skip
+        with pytest.raises(InputError, match="load them|is no list"):
+            compare(*given, delta=1e-6, on_run=pytest.fail)

@@ -219,3 +219,20 @@ def test_a_changed_store_or_an_idle_engine_is_refused_before_the_number_of_users
         with pytest.raises(InputError, match=words):
             train(name, source, accountant, engine=engine)
         assert accountant.releases == ()
+
+
+def test_a_number_of_four_standard_deviations_can_be_told_from_0():
+    """Noise alone passes them about once in 30,000 times."""
+    runs = importlib.import_module("hushrec.evaluation.runs")
+    for noise_sd in (0.5, 10.0, 25.0):
+        most = int(4 * noise_sd)
+        assert [runs.told_from_nobody(n, noise_sd) for n in (-most, 0, most, most + 1)] == [False] * 3 + [
+            True
+        ]
+
+
+def test_where_the_number_of_users_is_declared_nothing_stops_a_training():
+    rows, kept = realistic(60, 20, 600, seed=0), []
+    settings = {"rank": 2, "iterations": 1}
+    given = {"n_users": 60, "settings": settings, "stop_at_nobody": True, "keep": kept.append}
+    assert kept == [] and train("private-als", rows, Accountant(BUDGET), **given) is kept[0]

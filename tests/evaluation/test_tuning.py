@@ -276,3 +276,30 @@ def test_the_statement_of_a_choice_is_that_of_its_model(exact, monkeypatch):
     model = tune(rows, "item-bias", [{}], Accountant(BUDGET), mean_runs=1.5)
     assert model.privacy.exact_arithmetic is exact
     assert model.privacy.public[-1] == "the settings to choose from" and len(model.privacy.public) > 1
+
+
+@pytest.mark.parametrize("rating_range", [(1, 5), (0, 10), (0, 1), (-1, 20)])
+def test_the_score_is_a_sum_over_users_with_held_out_ratings(rating_range):
+    """A slow twin: of means of squares in units of half the range, at most 1, cut to steps of 2^-27."""
+    from hushrec.algorithms import GlobalMean
+
+    low, high = rating_range
+    domain = Domain(range(6), rating_range)
+    rng = np.random.default_rng(2)
+    users, items = np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40)
+    ratings = Ratings.from_any((users, items, rng.uniform(low, high, 240)), domain)
+    model = GlobalMean().fit(ratings, Accountant(Budget(0.01, 1e-6), noise=SeededNoise(3)))
+    history, held_out = leave_k_out(ratings, 2, seed=0)
+    asked = held_out.for_users([*range(20), "nobody", *range(20, 30)])
+    history = history.aligned_to(asked)
+    predicted, wanted, counted = model.predict_pairs(history, asked), 0, 0
+    for row in range(asked.n_users):
+        mine = slice(*asked.matrix.indptr[row : row + 2])
+        errors = [(p - float(r)) ** 2 for p, r in zip(predicted[mine], asked.matrix.data[mine])]
+        if errors:
+            mean = sum(errors) / len(errors) / ((high - low) / 2) ** 2
+            wanted, counted = wanted + math.floor(min(mean, 1.0) * 2**27), counted + 1
+    total, number = score_aggregate(model, history, asked)
+    assert number == counted == 30
+    assert total * 2**27 == pytest.approx(wanted, abs=30) and (total * 2**27).is_integer()
+    assert 1 < total < 30
