@@ -8,7 +8,7 @@ import pytest
 
 from hushrec.data import Domain, Ratings
 from hushrec.data.catalogue import pack, unpack
-from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER
+from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER, HOW_TO_DECLARE, _no_list
 from hushrec.errors import InputError
 
 RANGE = (1.0, 5.0)
@@ -253,3 +253,74 @@ def test_what_counts_as_a_like_and_what_a_domain_is_told_by() -> None:
     assert domains[1].like_from is None
     assert len({domain.fingerprint for domain in domains}) == len(domains)
     assert domains[0].fingerprint == Domain(("a",), [0.0, 1.0]).fingerprint
+
+
+def test_what_is_shown_and_compared_of_a_domain() -> None:
+    """Its items by their number; features are no part of what a domain is."""
+    items = range(1200)
+    assert repr(Domain(items, (0.5, 5))) == "Domain(1,200 items, rating_range=(0.5, 5))"
+    assert repr(Domain(items, likes=True)) == "Domain(1,200 items, likes)"
+    observed = Domain(["a"], (0, 1), declared=False)
+    assert repr(observed) == "Domain(1 items, rating_range=(0, 1), declared=False)"
+    plain, one, two = (
+        Domain(["a", "b"], RANGE, item_features=features)
+        for features in (None, np.ones((2, 3)), np.array([[0.0], [2.0]]))
+    )
+    assert plain == one == two and hash(plain) == hash(one) == hash(two)
+    assert plain.fingerprint == one.fingerprint and two.item_features.tolist() == [[0.0], [2.0]]
+    assert plain.item_features is None
+
+
+def test_items_have_a_column_of_their_own_type_where_they_have_one() -> None:
+    for items, wanted in (([3, 1], pa.array([3, 1])), (["a", "b"], pa.array(["a", "b"]))):
+        assert Domain(items, RANGE).item_column.equals(wanted)
+    for items in ([3, "b"], [b"a", 2], [uuid.UUID(int=1), 2**70]):
+        domain = Domain(items, RANGE)
+        assert (
+            domain.item_column.equals(domain.item_texts) and domain.text_list == domain.item_texts.to_pylist()
+        )
+    for given in (
+        np.array([3, 1], np.int16),
+        pa.array([3, 1]),
+        pa.chunked_array([[3], [1]]),
+        pd.Series([3, 1]),
+    ):
+        found = Domain(given, RANGE).items
+        assert found == (3, 1) and {type(item) for item in found} == {int}
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (None, f"The item catalogue is missing; {HOW_TO_DECLARE}."),
+        ({"a": 1}, "The item catalogue must be a sequence of ids, not a dict; pass the column that holds"),
+        (
+            pd.DataFrame({"item": ["a"]}),
+            "The item catalogue must be a sequence of ids, not a DataFrame; pass",
+        ),
+        (b"items.txt", "The item catalogue must be a sequence of ids (a file is read by Domain.read_cat"),
+        ([], "The item catalogue is empty; declare at least one item id."),
+        (["a", "b", None], "Item 3 of the catalogue has no id."),
+        (["a", "b", "c", " b"], "The catalogue holds an id twice (items 2 and 4); list every item once."),
+    ],
+)
+def test_a_catalogue_is_refused_by_number_and_never_by_an_id(items, says) -> None:
+    with pytest.raises(InputError) as refused:
+        Domain(items, RANGE)
+    assert str(refused.value).startswith(says)
+
+
+def test_large_numbers_of_items_are_observed_as_they_are() -> None:
+    domain = Domain.observed((np.array([1, 2]), np.array([2**60 + 1, 2**60 + 2]), np.array([1.0, 2.0])))
+    assert domain.items == (2**60 + 1, 2**60 + 2)
+
+
+def test_what_is_no_list_of_ids_is_told_from_one() -> None:
+    for mark in ",;\t|":
+        head = mark.join(["Item ID", "x", "y"])
+        assert _no_list([head, mark * 2, "a" + mark * 3]) == "a table of 3 columns, not a list"
+        assert _no_list([head, mark * 2, "a" + mark]) == "" == _no_list([f"a{mark}b", f"c{mark}d"])
+        assert _no_list([f"a{mark}title", mark]) == "a table of 2 columns, not a list"
+    assert _no_list(["title"]) == "" == _no_list(["item", "a,b"])
+    lines = ["a"] * 100 + ["b\0"]
+    assert _no_list(lines) == "" and _no_list(lines[1:]) == "no text" == _no_list(["\0"])

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hushrec.data import integers
 from hushrec.data.ids import Encoded, encode_ids, positions_of
 from hushrec.data.integers import Places, id_hashes, plain_integers
 from hushrec.data.keys import text_hashes
@@ -21,8 +22,10 @@ def numbers(kind):
 
 
 @pytest.mark.parametrize("kind", ["i1", "i4", "i8", "u4", "u8"])
-def test_hashes_are_those_of_the_text(kind):
+@pytest.mark.parametrize("together", [7, 1 << 15])
+def test_hashes_are_those_of_the_text(kind, together, monkeypatch):
     """Or a store would look for a user where she is not."""
+    monkeypatch.setattr(integers, "_TOGETHER", together)
     given = numbers(kind)
     for part in (given, given[given >= 0], given[np.abs(given.astype(float)) < 1e7]):
         users, hashes = id_hashes(pa.chunked_array([pa.array(part)]))
