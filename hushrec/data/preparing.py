@@ -367,20 +367,21 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
         **{mark: mark in marks for mark in MARKS},
         splits=sorted(mark for mark in marks if mark.startswith(SPLIT)),
     )
-    (folder / _LOCK).unlink()
     _write(folder / store.MANIFEST, store.manifest_bytes(manifest))
     sync_folder(folder)
 
 
 def _put(folder: Path, target: Path) -> None:
-    """Give the folder its name."""
+    """Give the folder its name; until it has it, the lock tells the next one what a killed process left."""
     if store.is_store(target):
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
+        (old / _LOCK).touch()
         target.replace(old / "old")
         folder.replace(target)
         shutil.rmtree(old, ignore_errors=True)
     else:
         folder.replace(target)
+    (target / _LOCK).unlink(missing_ok=True)
     sync_folder(target.parent)
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from data_oracle import as_dictionary, lines
 
-from hushrec.data import Domain, Ratings, textfiles
+from hushrec.data import Domain, Ratings, files, readers, textfiles
 from hushrec.errors import InputError
 
 DOMAIN = Domain(range(1, 9), rating_range=(1, 5))
@@ -491,3 +492,59 @@ def test_folders_of_text_files_may_name_users_or_items_but_not_both(inside, tmp_
     (both / "part.csv").write_text("rating\n3.0\n")
     with pytest.raises(InputError, match="neither a column of users nor one of items"):
         Ratings.read(tmp_path / "both", Domain(["1", "2"], (1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("r.xlsx", "a spreadsheet"), ("R.JSON.gz", "JSON"), ("r.db", "a database"), ("r.pdf", "a document"),
+     ("r.npz", "a file of one program")],
+)  # fmt: skip
+def test_what_is_no_table_by_its_name_is_told_unless_a_format_is_given(tmp_path, name, what):
+    content = CSV_FORMS["plain"]
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(InputError, match=f"is {what} by its name; save it as CSV or Parquet, a row a rating"):
+        Ratings.read(tmp_path / name, DOMAIN)
+    assert as_dictionary(Ratings.read(tmp_path / name, DOMAIN, format="csv")) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat", "jester"])
+@pytest.mark.parametrize("columns", [{"user": "u"}, {"time": "when"}, {"time": False}, ("a", "b"), {}])
+def test_a_file_without_names_of_columns_takes_none(tmp_path, kind, columns):
+    (tmp_path / "r").write_text("u\t3\t4\t5\n")
+    with pytest.raises(InputError, match=f"A file of format {kind} has no column names") as refused:
+        Ratings.read(tmp_path / "r", DOMAIN, format=kind, columns=columns)
+    assert refused.value.parameter == "columns"
+
+
+def test_a_line_of_jester_is_as_long_as_any(tmp_path, monkeypatch):
+    path, domain = tmp_path / "jester-data-1.csv", Domain(range(1, 101), rating_range=(-10, 10))
+    line = ",".join(["2", "1.5", *["99"] * 98, "-2.5"])
+    path.write_text(f"{line}\n{line} \n{line}\n")
+    for most, users in ((len(line) - 1, []), (len(line), ["1", "3"]), (len(line) + 1, ["1", "2", "3"])):
+        monkeypatch.setattr(files, "MAX_LINE_BYTES", most)
+        assert list(as_dictionary(Ratings.read(path, domain))) == users
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path, kind):
+    folder = tmp_path / "item=8" / "user=zoe"
+    folder.mkdir(parents=True)
+    if kind == "csv":
+        (folder / "part.csv").write_bytes(CSV_FORMS["plain"])
+    else:
+        pq.write_table(
+            pa.table({"user": ["u", "v", "u"], "item": [3, 1, 2], "rating": [4, 5, 1]}), folder / "p.pq"
+        )
+    assert as_dictionary(Ratings.read(tmp_path, DOMAIN)) == EXPECTED
+
+
+@pytest.mark.parametrize("together", [1, 3, 1 << 20])
+@pytest.mark.parametrize("ids", [None, ["a", "b", "c", "d"]])
+def test_entries_of_a_matrix_belong_to_their_rows(monkeypatch, together, ids):
+    """However many of them are looked at together."""
+    monkeypatch.setattr(readers, "_TOGETHER", together)
+    dense = np.array([[3, 0, 4, 1], [0, 0, 0, 0], [5, 2, 0, 0], [0, 0, 0, 2.5]])
+    found = Ratings.from_any((ids, sp.coo_array(dense)), Domain(list("wxyz"), (1, 5)))
+    wanted = {(ids or "0123")[row]: {i: v for i, v in enumerate(line) if v} for row, line in enumerate(dense)}
+    assert as_dictionary(found) == {user: own for user, own in wanted.items() if own}
+    assert found.by_position == (ids is None)

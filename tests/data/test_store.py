@@ -486,25 +486,32 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch, made, where, error) -> 
 KILLED = textwrap.dedent("""
     import os, signal, sys
     from hushrec.data import preparing, Domain, Ratings
-    clean = preparing._clean
-    def killed(domain, folder, number):
-        if number == 3:
+    where, calls = sys.argv[3], []
+    own = getattr(preparing, where) if where != "rmtree" else preparing.shutil.rmtree
+    def killed(*given, **more):
+        calls.append(given)
+        if where != "_clean" or len(calls) == 4:
             os.kill(os.getpid(), signal.SIGKILL)
-        return clean(domain, folder, number)
-    preparing._clean = killed
-    Ratings.prepare(sys.argv[1], sys.argv[2], Domain(("1", "2"), (0.5, 5)), partitions=4)
+        return own(*given, **more)
+    setattr(preparing.shutil if where == "rmtree" else preparing, where, killed)
+    Ratings.prepare(sys.argv[1], sys.argv[2], Domain(("1", "2"), (0.5, 5)), partitions=4, force=True)
 """)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path) -> None:
+@pytest.mark.parametrize("where", ["_clean", "_put", "rmtree"])
+def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path, where) -> None:
+    """Also one that was killed while it gave the folder its name, or removed the store of before."""
+    if where == "rmtree":
+        Ratings.prepare(table(9), tmp_path / "s", DOMAIN)
     pq.write_table(table(), tmp_path / "t.parquet")
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "t.parquet"), str(tmp_path / "s")]
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "t.parquet"), str(tmp_path / "s"), where]
     assert subprocess.run(command, capture_output=True).returncode == -9
-    left = [name for name in os.listdir(tmp_path) if name != "t.parquet"]
+    left = [name for name in os.listdir(tmp_path) if name.startswith(".s.")]
     assert len(left) == 1 and left[0].endswith(".preparing")
-    assert not store.is_store(tmp_path / left[0])
-    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN)
+    assert where == "_put" or not store.is_store(tmp_path / left[0])
+    assert (where == "rmtree") == store.is_store(tmp_path / "s")
+    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, force=True)
     assert_same(found, Ratings.read(tmp_path / "t.parquet", DOMAIN))
     assert sorted(os.listdir(tmp_path)) == ["s", "t.parquet"]
 
@@ -735,3 +742,22 @@ def test_what_killed_processes_left_is_cleared_and_what_living_ones_hold_is_not(
         assert sorted(os.listdir(tmp_path)) == [".s.alive.preparing", "s"]
     Ratings.prepare(table(9), tmp_path / "s", DOMAIN, force=True)
     assert os.listdir(tmp_path) == ["s"]
+
+
+def test_a_store_is_read_whole_and_verified_or_not_at_all(made) -> None:
+    for source in (made, str(made.path)):
+        assert_same(made, Ratings.from_any(source, DOMAIN))
+        for options in ({"columns": {"time": True}}, {"format": "parquet"}):
+            with pytest.raises(InputError, match="columns and format are for tables; a store knows its own"):
+                Ratings.from_any(source, DOMAIN, **options)
+    same = Domain(DOMAIN.items, DOMAIN.rating_range, max_ratings_per_user=3)
+    rows = Ratings.from_any(made, same)
+    assert rows.domain is same and Ratings.from_any(rows, same) is rows
+    assert Ratings.from_any(rows, DOMAIN).domain is DOMAIN
+    path = made.partitions()[3].path
+    whole = bytearray(path.read_bytes())
+    at = whole.find(rows.matrix.indices.dtype.type(2).tobytes())  # some item's position
+    path.write_bytes(whole[:at] + b"\1" + whole[at + 1 :])
+    for source in (made, str(made.path)):
+        with pytest.raises(InputError, match=r"part-00003.arrow.*not as it was written"):
+            Ratings.from_any(source, DOMAIN)

@@ -163,7 +163,11 @@ def test_users_needed_are_the_least_that_keep_so_much() -> None:
         enough = (n for n in np.logspace(3, 6, 61) if expected_loss(budget, int(n), items).kept.value >= 0.5)
         least = next(enough)
         found = users_needed(budget, items)
-        assert found == pytest.approx(least, rel=0.05) and float(f"{found:.1e}") == found
+        assert found == int(float(f"{least:.1e}"))
+    far = Budget(0.05, 1e-6)
+    assert expected_loss(far, 10**6, 10_000).kept.value < 0.9 < expected_loss(far, 10**7, 10_000).kept.value
+    assert users_needed(far, 10_000, kept=0.9) is None, "a million is the most that was simulated"
+    assert users_needed(Budget(20.0, 1e-6), 100) == 1000
 
 
 @pytest.mark.parametrize("sizes", [(0, 10, 5), (10, math.nan, 5), (10, 10, -1), (10, 10, math.inf)])
