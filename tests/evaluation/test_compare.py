@@ -466,3 +466,13 @@ def test_what_is_no_list_or_no_ratings_is_refused(parts):
                   (*parts, "item-bias", [1]), (*parts, ["item-bias"], 1)):  # fmt: skip
         with pytest.raises(InputError, match="load them|is no list"):
             compare(*given, delta=1e-6, on_run=pytest.fail)
+
+
+def test_without_a_library_for_plots_no_file_is_written(public, tmp_path, monkeypatch):
+    def missing():
+        raise InputError("no plots")
+
+    monkeypatch.setattr(compare_module, "needs_matplotlib", missing)
+    with pytest.raises(InputError, match="no plots"):
+        public.write(tmp_path)
+    assert list(tmp_path.iterdir()) == []

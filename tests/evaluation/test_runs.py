@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
+from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
-from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
+from hushrec.privacy import Accountant, Bounded, Budget, Ledger, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
 from tests.cli.test_store import change_one_rating
 
@@ -236,3 +237,14 @@ def test_where_the_number_of_users_is_declared_nothing_stops_a_training():
     settings = {"rank": 2, "iterations": 1}
     given = {"n_users": 60, "settings": settings, "stop_at_nobody": True, "keep": kept.append}
     assert kept == [] and train("private-als", rows, Accountant(BUDGET), **given) is kept[0]
+
+
+def test_a_training_that_does_not_fit_is_refused_before_users_are_counted(tmp_path):
+    """Their number alone, for 1% of the budget, would fit."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("default", Budget(1.0, 1e-6))
+    with pytest.raises(BudgetError):
+        train("private-als", realistic(60, 20, 600, seed=0), Accountant(BUDGET, ledger=ledger))
+    assert ledger.summary("default").charges == 0
+    release_user_count(realistic(60, 20, 600, seed=0), Accountant(BUDGET, ledger=ledger))
+    assert ledger.summary("default").charges == 1

@@ -153,13 +153,17 @@ def test_nothing_bypasses_the_noise(monkeypatch):
 
 @pytest.mark.parametrize(
     ("model", "candidates"),
-    [("item-bias", []), ("item-bias", [{"clip": -1}]), ("nothing", [{}]), ("popular", [{}]), ("als", [{}])],
-)
+    [("item-bias", []), ("item-bias", [{"clip": -1}]), ("nothing", [{}]), ("popular", [{}]), ("als", [{}]),
+     ("item-bias", [{}, {"clip": 0.3}, {"clip": -1}]),
+     ("private-als", [{}, {"start": "spectral", "rank": 4, "start_share": 0.0}])],
+)  # fmt: skip
 def test_what_cannot_be_tried_is_refused_before_anything_is_spent(model, candidates):
     accountant = Accountant(BUDGET)
     with pytest.raises(InputError):
         tune(RATINGS, model, candidates, accountant)
     assert accountant.releases == ()
+    with pytest.raises(InputError):
+        try_all(RATINGS, model, candidates, replace(BUDGET, failure=0.0), draws=0)
 
 
 def test_commands(tmp_path, monkeypatch):
