@@ -196,6 +196,12 @@ def test_singular_rows_without_ridge_solve_to_something_finite():
         {"indices": np.array([0, -1], np.int32)},
         {"indptr": np.array([0, 3])},
         {"indptr": np.array([2, 0])},
+        {"indptr": np.array([-1, 2])},
+        {"indptr": np.array([0, 2, 1])},
+        {"indptr": np.array([], int)},
+        {"indices": np.array([0], np.int32)},
+        {"row_weight": np.ones(2)},
+        {"col_weight": np.ones((9, 1))},
         {"values": np.ones(3, np.float32)},
         {"factors": np.ones((9, 2), np.int64)},
         {"col_offset": np.ones(2)},
@@ -211,3 +217,73 @@ def test_arrays_that_do_not_fit_are_refused(change):
     least_squares.normal_equations(**arguments)
     with pytest.raises(ValueError):
         least_squares.normal_equations(**{**arguments, **change})
+
+
+@pytest.mark.parametrize(
+    "steps", [{"factor_step": 0.5}, {"rhs_step": 0.25}, {"factor_step": 0.5, "rhs_step": 0.25}]
+)
+def test_exact_sums_need_float64_and_weights_that_are_powers_of_two(steps):
+    """Others would be rounded, so that a user moved a sum by more than she contributed."""
+    matrix, factors, extras = problem(6, 5, np.float64)
+    rows = len(matrix[0]) - 1
+    with pytest.raises(ValueError, match="^exact sums need float64 factors, not float32"):
+        least_squares.normal_equations(*matrix, factors.astype(np.float32), **steps)
+    for wrong in (3.0, 0.0, np.nan):
+        weights = np.append(np.ones(rows - 1), wrong)
+        with pytest.raises(ValueError, match="^exact sums need powers of two as row_weight"):
+            least_squares.normal_equations(*matrix, factors, row_weight=weights, **steps)
+        least_squares.normal_equations(*matrix, factors, row_weight=weights)
+    weights = 2.0 ** np.arange(-3, rows - 3)
+    given = {**steps, "col_offset": extras["col_offset"]}
+    plain = least_squares.normal_equations(*matrix, factors, **given)
+    found = least_squares.normal_equations(*matrix, factors, row_weight=weights, **given)
+    for one, other in zip(plain, found):
+        assert (other == one * weights[:, None]).all()
+    whole = ("factor_step" in steps, "rhs_step" in steps)
+    assert ((plain[0] % 0.25 == 0).all(), (plain[1] % 0.25 == 0).all()) == whole
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_targets_are_clipped_without_fixed_point_too(dtype):
+    matrix, factors, extras = problem(8, 6, dtype)
+    indptr, indices, values = matrix
+    targets = np.clip(values - extras["col_offset"][indices], -0.7, 0.7)
+    expected = slow_normal_equations(
+        (indptr, indices, targets),
+        factors,
+        0 * extras["col_offset"],
+        extras["row_weight"],
+        extras["col_weight"],
+    )[1]
+    close(least_squares.normal_equations(*matrix, factors, **extras, clip=0.7)[1], expected, dtype)
+
+
+def test_entries_outside_of_the_rows_are_not_looked_at():
+    """Rows may be part of a larger matrix."""
+    matrix, factors, _ = problem(9, 5, np.float64)
+    indptr, indices, values = matrix
+    strange = np.concatenate([[99], indices, [-5]]).astype(np.int32), np.concatenate([[1e9], values, [1e9]])
+    wanted = least_squares.normal_equations(indptr, indices, values.astype(float), factors)
+    found = least_squares.normal_equations(indptr + 1, *strange, factors)
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(wanted, found))
+
+
+def test_systems_that_do_not_fit_are_refused():
+    for gram, rhs, ridge in (
+        (np.ones((2, 5)), np.ones((2, 3)), 1.0),
+        (np.ones((1, 6)), np.ones((2, 3)), 1.0),
+        (np.ones((2, 6)), np.ones((2, 3)), np.ones(2)),
+        (np.ones((2, 6), int), np.ones((2, 3)), 1.0),
+    ):
+        with pytest.raises(ValueError):
+            least_squares.ridge_solve(gram, rhs, ridge)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_constant_stands_for_the_last_column(dtype):
+    matrix, factors, extras = problem(10, 7, dtype)
+    ones, offset = np.column_stack([factors[:, :-1], np.ones(len(factors), dtype)]), extras["col_offset"]
+    wanted = least_squares.solve_rows(*matrix, ones, 0.3, col_offset=offset)
+    before = factors.copy()
+    found = least_squares.solve_rows(*matrix, factors, 0.3, col_offset=offset, constant=True)
+    assert found.tobytes() == wanted.tobytes() and (factors == before).all()
