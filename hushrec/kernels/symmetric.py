@@ -33,7 +33,7 @@ def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDA
     work = counts * np.cumsum(counts)
     # every range reads all rows, hence few ranges
     work *= 2 * threads.SMALLEST_RANGE * threads.count() / max(work.sum(), 1.0)
-    columns = indices.view(np.uint32 if indices.dtype.itemsize == 4 else np.uint64)
+    columns = indices.view(np.uint32)
 
     def accumulate(start: int, stop: int) -> None:
         _outer_range(indptr, columns, values.astype(np.float64, copy=False), start, stop, packed)
