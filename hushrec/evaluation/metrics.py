@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushrec.checks import check_kind, check_listed, check_numbers
+from hushrec.checks import check_kind, check_listed, check_numbers, is_number
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
@@ -200,7 +200,7 @@ def evaluate(
     check_numbers(
         k=(k, int, "[1, inf)"), resamples=(resamples, int, "[0, inf)"), seed=(seed, int, "[0, inf)")
     )
-    if relevant_from is not None and not math.isfinite(relevant_from):
+    if relevant_from is not None and not is_number(relevant_from):
         raise InputError(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
             parameter="relevant_from",

@@ -305,7 +305,7 @@ def test_what_is_no_model_no_ratings_or_no_metric_is_refused():
         assert refused.value.parameter == "metrics"
     with pytest.raises(InputError, match="An engine measures two stores"):
         evaluate(board(), rows, rows, engine=object())
-    for relevant_from in (math.inf, math.nan):
+    for relevant_from in (math.inf, math.nan, "4", [4.0], True):
         with pytest.raises(InputError, match="is not a finite rating") as refused:
             evaluate(board(), rows, rows, relevant_from=relevant_from)
         assert refused.value.parameter == "relevant_from"
