@@ -189,7 +189,7 @@ def _ridges(
     if table.shape[1:] != (rank,) or len(table) > 256:
         raise ValueError(f"ridge has shape {table.shape} instead of (at most 256 kinds, {rank}).")
     if kinds.shape != (n_rows,) or (n_rows and not 0 <= kinds.min() <= kinds.max() < len(table)):
-        raise ValueError(f"kinds must be {n_rows} numbers of rows of ridge, which has {len(table)}.")
+        raise ValueError(f"kinds must be a number below {len(table)}, the rows of ridge, for each row.")
     return table, kinds.astype(np.uint8)
 
 
