@@ -118,7 +118,7 @@ class SeasonAccountant(Accountant):
         if week >= season.weeks:
             season.check_week(week, ())
         left = season.fraction(week) - (Plan(self.budget, self.own).mu / self.budget.mu) ** 2
-        return max(0.0, left) if self.own else season.fraction(week)
+        return max(0.0, left)
 
     def check(self, plan: Plan) -> None:
         """As `Accountant.check`; the ledger's count of weeks is looked at too."""

@@ -1,14 +1,30 @@
 """B2: the one-run audit stays below the claim and catches a tenth of the noise."""
 
+import math
+
 import numpy as np
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
-from hushrec.audit.canaries import canaries
+from hushrec.audit import canaries as module
+from hushrec.audit.bounds import epsilon_lower_bound
+from hushrec.audit.canaries import CanaryAudit, canaries
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.privacy import Bounded, Budget, Laplace, Plan, Release, counted, mu_of_pure
+from hushrec.privacy import (
+    Bounded,
+    Budget,
+    Laplace,
+    Plan,
+    RandomizedResponse,
+    Release,
+    counted,
+    mu_of_pure,
+)
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from hushrec.testing import replay
 from hushrec.users import Users
-from tests.audit.test_distinguish import PUBLISHED, Scaled
+from tests.audit.test_distinguish import LAWS, PUBLISHED, Scaled, Spied, Sums
 
 ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUBLISHED.estimator}
 
@@ -95,9 +111,101 @@ def test_a_tenth_of_the_noise_is_caught_at_length(name, epsilon, record_property
 
 def test_bad_calls():
     for wrong in (19, True, 100.0):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match="n_canaries="):
             canaries(ItemBias(), Budget(1.0, 1e-6), n_canaries=wrong)
-    with pytest.raises(InputError, match="one canary alone"):
-        canaries(GlobalMean(), Budget(1.0, 1e-6))
-    with pytest.raises(InputError, match="users"):
-        canaries(ItemBias(), Budget(1.0, 1e-6, unit="rating"))
+    for n_canaries in (31, 1000):  # 31: all bits together are a canary's number
+        with pytest.raises(InputError, match="one canary alone"):
+            canaries(GlobalMean(), Budget(1.0, 1e-6), n_canaries=n_canaries)
+    for budget in (Budget(1.0, 1e-6, unit="rating"), Budget(math.inf, 1e-6)):
+        with pytest.raises(InputError, match="users with a finite epsilon"):
+            canaries(ItemBias(), budget)
+
+
+def test_flipped_labels_are_refused():
+    class Rated(Users):
+        def labels(self):
+            rated = np.diff(self._ratings.matrix.tocsc().indptr) > 0
+            return Bounded(rated, counted(1.0), norm="labels")
+
+    class Flipped(Popular):
+        def releases(self, budget, domain, fraction):
+            return Plan(budget, [Release("rated", RandomizedResponse(1.0), 1.0, "user", "replace")])
+
+        def users(self, ratings):
+            return Rated(ratings)
+
+        def train(self, users, gate, seed):
+            return {"item_bias": gate.release("rated", users.labels())}
+
+    with pytest.raises(InputError, match="flipped labels"):
+        canaries(Flipped(), Budget(5.0, 1e-5, relation="replace"), n_canaries=20)
+
+
+def test_the_audit_by_replaying_each_canary_alone(monkeypatch):
+    """Whose entry is whose, scores, guesses and both bounds; one release is of sums over all canaries."""
+    n, seed, alpha, budget = 31, 5, 0.2, Budget(12.0, 1e-3)
+    estimator, spied = Sums("total", "items", "laplace"), Spied(monkeypatch, module)
+    noise = RecordingNoise(SeededNoise(2))
+    found = canaries(estimator, budget, n_canaries=n, seed=seed, alpha=alpha, noise=noise)
+    inside = np.random.default_rng(seed).random(n) < 0.5
+    domain = Domain(tuple(range(4 * n)), rating_range=(1, 5))
+    dense = np.kron(np.eye(n), [1.0, 5.0, 1.0, 5.0])
+    users, items = dense.nonzero()
+    everybody = Ratings.from_any((users, items, dense[users, items]), domain)
+    assert estimator.domains == [domain] and set(estimator.seeds) == {seed}
+    assert np.array_equal(noise.calls[1].value, dense[inside].sum(axis=0) / 3)
+    plan = estimator.plan(budget, domain)
+    alone = [replay(estimator, plan, everybody.rows([canary]), seed, noise.calls) for canary in range(n)]
+    scores = np.zeros(n)
+    for number, call in enumerate(noise.calls):
+        moved, law = np.array([run[number].value != 0 for run in alone]), LAWS[call.kind]
+        for canary, run in enumerate(alone):
+            change = law.logpdf(call.output, run[number].value, call.amount)
+            change = change - law.logpdf(call.output, 0.0, call.amount)
+            scores[canary] += change[moved[canary] & (moved.sum(axis=0) == 1)].sum()
+    np.testing.assert_allclose(found.members, scores[inside], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found.others, scores[~inside], rtol=1e-11, atol=1e-11)
+    ranked = sorted(range(n), key=lambda canary: scores[canary])
+    correct = sum(not inside[canary] for canary in ranked[:3]) + sum(inside[canary] for canary in ranked[-3:])
+    assert (found.n_canaries, found.guesses, found.correct) == (n, 6, correct)
+    assert found.epsilon_bound == epsilon_lower_bound(n, 6, correct, 1e-3, alpha) > 0
+    np.testing.assert_allclose(spied.thresholds, np.array([-2, -1, 0, 1, 2]) / 2 * (plan.mu**2 / 2 + plan.mu))
+    assert found.mu_bound == spied(found.members, found.others, spied.thresholds, alpha) > 0
+    assert found.alpha == spied.alpha == alpha
+    assert found.claimed_mu == pytest.approx(math.hypot(1 / 0.9, 1 / 1.1, mu_of_pure(1 / 0.7)), rel=1e-12)
+
+
+def test_what_a_call_without_settings_means():
+    estimator = Sums("items")
+    found = canaries(estimator, Budget(8.0, 1e-5))
+    assert (found.n_canaries, found.guesses, found.alpha) == (1000, 200, 1e-3)
+    inside = np.random.default_rng(0).random(1000) < 0.5
+    assert np.array_equal(estimator.rows[0].users, np.flatnonzero(inside)) and set(estimator.seeds) == {0}
+
+
+def outcome(epsilon_bound, mu_bound):
+    return CanaryAudit(
+        "some-model", Budget(2.5, 1e-6), 0.75, 1500, 1200, 1100, epsilon_bound, mu_bound, 0.125,
+        np.zeros(3), np.ones(2),
+    )  # fmt: skip
+
+
+def test_an_outcome_in_words_and_figures():
+    good = outcome(2.5, 0.75)
+    assert not good.violated
+    for bad in (outcome(2.75, 0.5), outcome(1.0, 0.875)):
+        assert bad.violated and bad.to_dict()["violated"] is True
+    figures = good.to_dict()
+    assert figures.items() >= good.budget.promise.items()
+    names = ("audit", "model", "canaries", "guesses", "correct", "claimed_mu", "violated", "confidence")
+    assert [figures[name] for name in names] == [
+        "canaries", "some-model", 1500, 1200, 1100, 0.75, False, 0.875,
+    ]  # fmt: skip
+    assert (figures["epsilon_lower_bound"], figures["mu_lower_bound"]) == (2.5, 0.75)
+    lines = outcome(1.25, 0.875).text().splitlines()
+    assert lines[0] == "One-run audit of some-model: 1,500 canaries, 1,100 of 1,200 guesses right"
+    assert lines[1].startswith("Claimed:   epsilon = 2.5 at delta = 1e-06")
+    assert lines[1].endswith("by releases of mu <= 0.75 together")
+    assert lines[2] == "Measured:  epsilon >= 1.25 and mu >= 0.875, each wrong with chance 0.125"
+    assert lines[3] == "Verdict:   VIOLATED: the claim is refuted"
+    assert good.text().splitlines()[3] == "Verdict:   no violation found"

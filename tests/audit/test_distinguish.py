@@ -5,15 +5,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular
-from hushrec.audit.distinguish import distance, distinguish, worst_pair
+from hushrec.audit import distinguish as module
+from hushrec.audit.bounds import mu_lower_bound
+from hushrec.audit.distinguish import (
+    Distinguishing,
+    Pair,
+    _pairs,
+    _ratio,
+    distance,
+    distinguish,
+    log_ratios,
+    worst_pair,
+)
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import (
     Bounded,
     Budget,
+    Gaussian,
     Laplace,
     Plan,
     RandomizedResponse,
@@ -21,8 +35,9 @@ from hushrec.privacy import (
     SystemNoise,
     counted,
     mu_of_pure,
+    total_mu,
 )
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
 from hushrec.testing import replay, transcript
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, DOMAIN, Case
@@ -220,9 +235,9 @@ def test_the_worst_pair_is_as_far_apart_as_charged():
 
 @pytest.mark.parametrize("wrong", [{"runs": 9}, {"runs": True}, {"runs": 10.0}])
 def test_bad_calls(wrong):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="runs="):
         distinguish(ItemBias(), Budget(1.0, 1e-6), **wrong)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="claims nothing"):
         distinguish(GlobalMean(), Budget(math.inf, 1e-6))
 
 
@@ -231,3 +246,272 @@ def test_what_is_printed_holds_no_scores():
     assert "unit: user, relation: add-remove" in result.text()
     assert set(result.to_dict()) >= {"claimed_mu", "mu_lower_bound", "confidence"}
     assert all(isinstance(value, str | int | float | bool) for value in result.to_dict().values())
+
+
+LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
+
+
+class Thirds(Users):
+    """Users who add a third of their ratings, item by item, or a seventh of all of them."""
+
+    def items(self, norm):
+        sums = np.asarray(self._ratings.matrix.astype(np.float64).sum(axis=0)).ravel() / 3
+        weight = 1.0 + np.arange(self.domain.n_items) % 2 if norm == "l2" else None
+        return Bounded(sums, counted(1.0), norm=norm, weight=weight)
+
+    def total(self):
+        return Bounded(np.full(2, float(self._ratings.matrix.data.sum()) / 7), counted(1.0))
+
+
+class Sums(Popular):
+    """Releases sums of users who are not clipped; keeps what it was asked to do."""
+
+    def __init__(self, *labels):
+        self.labels, self.domains, self.seeds, self.rows = labels, [], [], []
+
+    def releases(self, budget, domain, fraction):
+        self.domains.append(domain)
+        laws = {"total": Gaussian(0.9), "items": Gaussian(1.1), "laplace": Laplace(0.7)}
+        return Plan(budget, [Release(name, laws[name], 1.0, "user", budget.relation) for name in self.labels])
+
+    def users(self, ratings):
+        self.rows.append(ratings)
+        return Thirds(ratings)
+
+    def train(self, users, gate, seed):
+        self.seeds.append(seed)
+        asked = {
+            "total": users.total,
+            "items": lambda: users.items("l2"),
+            "laplace": lambda: users.items("l1"),
+        }
+        return {name: gate.release(name, asked[name]()) for name in self.labels}
+
+
+def likelihood(label, output, dense):
+    """Logarithm of the density of an output of `Sums` at the users of a dense matrix, summed over entries."""
+    sums = np.full(2, dense.sum() / 7) if label == "total" else dense.sum(axis=0) / 3
+    sd = {"total": 0.9, "laplace": 0.7, "items": 1.1 / (1 + np.arange(sums.size) % 2)}[label]
+    law = stats.laplace if label == "laplace" else stats.norm
+    return law.logpdf(output, sums, sd).sum(axis=-1)
+
+
+def small_pair(mu):
+    domain = Domain(tuple("vwxyz"), rating_range=(2, 6))
+    rows = [("a", "v", 2.0), ("a", "x", 6.0), ("b", "v", 5.0), ("b", "z", 3.0), ("b", "y", 6.0)]
+    names = "vwxyz"
+
+    def ratings(rows):
+        dense = np.zeros((len({user for user, _, _ in rows}), 5))
+        for user, item, rating in rows:
+            dense["ab".index(user), names.index(item)] = rating
+        return Ratings.from_any(tuple(list(column) for column in zip(*rows)), domain), dense
+
+    data, first = ratings(rows)
+    neighbour, second = ratings(rows[:2])
+    return Pair(data, neighbour, mu), first, second
+
+
+class Spied:
+    """Stands before the bound and keeps what it was asked."""
+
+    def __init__(self, monkeypatch, module):
+        monkeypatch.setattr(module, "mu_lower_bound", self)
+
+    def __call__(self, with_user, without_user, thresholds, alpha):
+        self.thresholds, self.alpha = thresholds, alpha
+        return mu_lower_bound(with_user, without_user, thresholds, alpha)
+
+
+@pytest.mark.parametrize("label", ["total", "items", "laplace"])
+def test_runs_of_one_release_by_their_densities(label, monkeypatch):
+    """Every run's score is the difference of two log densities of what was released, on both sides."""
+    pair, first, second = small_pair(1.25)
+    noise, spied, estimator = RecordingNoise(SeededNoise(4)), Spied(monkeypatch, module), Sums(label)
+    budget = Budget(8.0, 1e-3)
+    found = distinguish(estimator, budget, runs=4501, pair=pair, seed=3, alpha=0.01, noise=noise)
+    starts = [number for number, call in enumerate(noise.calls) if call.value.ndim == 1]
+    assert len(starts) == 2
+    sides = (noise.calls[1 : starts[1]], first), (noise.calls[starts[1] + 1 :], second)
+    for (calls, dense), scores, runs in zip(sides, (found.with_user, found.without_user), (2250, 2251)):
+        output = np.concatenate([call.output for call in calls])
+        exact = np.full(2, dense.sum() / 7) if label == "total" else dense.sum(axis=0) / 3
+        assert all(np.array_equal(call.value, np.broadcast_to(exact, call.value.shape)) for call in calls)
+        by_hand = likelihood(label, output, first) - likelihood(label, output, second)
+        assert scores.shape == by_hand.shape == (runs,)
+        np.testing.assert_allclose(scores, by_hand, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(spied.thresholds, np.array([-2, -1, 0, 1, 2]) / 2 * (1.25**2 / 2 + 1.25))
+    assert found.alpha == spied.alpha == 0.01
+    assert found.lower_bound == mu_lower_bound(found.with_user, found.without_user, spied.thresholds, 0.01)
+    claim = {"total": 1 / 0.9, "items": 1 / 1.1, "laplace": mu_of_pure(1 / 0.7)}[label]
+    assert found.claimed_mu == pytest.approx(claim, rel=1e-12)
+    assert found.lower_bound > 0 and found.pair_mu == 1.25 and found.budget == budget
+    assert estimator.domains == [pair.data.domain] and set(estimator.seeds) == {3}
+
+
+def test_runs_of_two_releases_by_their_densities():
+    pair, first, second = small_pair(1.0)
+    noise, estimator = RecordingNoise(SeededNoise(5)), Sums("total", "items")
+    found = distinguish(estimator, Budget(8.0, 1e-3), runs=11, pair=pair, seed=3, noise=noise)
+    assert [call.label for call in noise.calls] == ["total", "items"] * 11
+    by_hand = [
+        sum(likelihood(c.label, c.output, first) - likelihood(c.label, c.output, second) for c in run)
+        for run in zip(noise.calls[::2], noise.calls[1::2])
+    ]
+    np.testing.assert_allclose(found.with_user, by_hand[:5], rtol=1e-11)
+    np.testing.assert_allclose(found.without_user, by_hand[5:], rtol=1e-11)
+    assert found.claimed_mu == pytest.approx(math.hypot(1 / 0.9, 1 / 1.1), rel=1e-12)
+    assert set(estimator.seeds) == {3}
+
+
+def test_what_a_call_without_settings_means(monkeypatch):
+    estimator, spied = Sums("total"), Spied(monkeypatch, module)
+    found = distinguish(estimator, Budget(8.0, 1e-3))
+    assert len(found.with_user) == len(found.without_user) == 1000
+    (domain,) = estimator.domains
+    assert domain.items == tuple("abcdefgh") and (domain.low, domain.high) == (1, 5)
+    assert set(estimator.seeds) == {0} and spied.alpha == found.alpha == 1e-6
+    mine = Domain(("p", "q", "r"), rating_range=(0, 9))
+    distinguish(estimator, Budget(8.0, 1e-3), runs=10, domain=mine)
+    assert estimator.domains[-1] == mine
+
+
+def call(kind, value, amount, output=None):
+    value = np.asarray(value)
+    return NoiseCall(kind, "x", np.asarray(amount), value, value if output is None else np.asarray(output))
+
+
+def test_distance_by_hand():
+    """Also of integers that float32 cannot hold."""
+    near = 2**24
+    gaussian = (call("gaussian", [near + 1, 3], 2.0), call("gaussian", [near, 9], 2.0))
+    spread = call("gaussian", [1.0, 3.0], [1.0, 4.0]), call("gaussian", [3.0, -3.0], [1.0, 4.0])
+    laplace = call("laplace", [1.0, 2.0], 4.0), call("laplace", [0.5, 3.5], 4.0)
+    flips = call("flip", [True, False, True], 0.2), call("flip", [False, False, False], 0.2)
+    by_hand = [math.hypot(0.5, 3.0), math.hypot(2.0, 1.5), mu_of_pure(0.5), mu_of_pure(2 * math.log(4.0))]
+    pairs = [gaussian, spread, laplace, flips]
+    for pair, expected in zip(pairs, by_hand):
+        assert distance([pair[0]], [pair[1]]) == pytest.approx(expected, rel=1e-9)
+    both = [list(side) for side in zip(*pairs)]
+    assert distance(*both) == pytest.approx(total_mu(by_hand), rel=1e-9) == distance(*both[::-1])
+
+
+def test_log_ratios_are_differences_of_log_densities():
+    generator = np.random.default_rng(0)
+    output, value, other = generator.normal(size=(3, 6))
+    amount = generator.uniform(0.3, 3, 6)
+    for kind, law in LAWS.items():
+        expected = law.logpdf(output, value, amount) - law.logpdf(output, other, amount)
+        np.testing.assert_allclose(log_ratios(call(kind, value, amount, output), value, other), expected)
+        rest = law.logpdf(output, value, amount) - law.logpdf(output, 0.0, amount)
+        np.testing.assert_allclose(log_ratios(call(kind, value, amount, output), value, 0.0), rest)
+    bits = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=bool).repeat(2, axis=0)
+    output = np.tile([False, True], 4)
+    found = log_ratios(call("flip", bits[:, 0], 0.2, output), bits[:, 0], bits[:, 1])
+    chance = np.where(output[:, None] == bits, 0.8, 0.2)
+    np.testing.assert_allclose(found, np.log(chance[:, 0] / chance[:, 1]), atol=1e-15)
+
+
+def test_a_ratio_adds_up_the_cells_of_all_calls():
+    """Of integers beyond float32, too; with an axis, run by run."""
+    near = 2**24 + 1
+    calls = [
+        call("gaussian", [near, 0], 2.0, [[near - 1.0, 0.5], [near + 2.0, 1.0]]),
+        call("laplace", [1.0], 3.0, [[0.0], [2.0]]),
+    ]
+    others = [call("gaussian", [near - 1, 2], 2.0), call("laplace", [-1.0], 3.0)]
+    each = [
+        stats.norm.logpdf(calls[0].output, [near, 0], 2.0).sum(axis=1)
+        - stats.norm.logpdf(calls[0].output, [near - 1, 2], 2.0).sum(axis=1),
+        (stats.laplace.logpdf(calls[1].output, 1.0, 3.0) - stats.laplace.logpdf(calls[1].output, -1.0, 3.0))[
+            :, 0
+        ],
+    ]
+    np.testing.assert_allclose(_ratio(calls, others, axis=0), each[0] + each[1], rtol=1e-9)
+    assert _ratio(calls, others) == pytest.approx((each[0] + each[1]).sum(), rel=1e-9)
+
+
+EDGES = Domain(tuple("stuvwxyz"), rating_range=(1, 4), max_ratings_per_user=7)
+
+
+def table(ratings):
+    """User to her ratings by item."""
+    rows = {str(user): {} for user in ratings.users}
+    matrix = ratings.matrix.tocoo()
+    for row, column, rating in zip(*matrix.coords, matrix.data):
+        rows[str(ratings.users[row])][EDGES.items[column]] = float(rating)
+    return rows
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("unit", ["user", "rating"])
+def test_pairs_are_neighbours_around_extreme_users(unit, relation):
+    budget = Budget(1.0, 1e-6, unit, relation)
+    pairs = [(table(data), table(other)) for data, other in _pairs(EDGES, budget, 1)]
+    per_row = 3 if (unit, relation) == ("user", "replace") else 1
+    targets = [data["target"] for data, _ in pairs[::per_row]]
+    first = EDGES.items[0]
+    whole = [dict.fromkeys(EDGES.items[:count], end) for count in (1, 2, 7) for end in (1.0, 4.0)]
+    assert len(targets) == 18
+    assert sorted(map(repr, targets[:6])) == sorted(map(repr, whole))
+    assert [len(row) for row in targets[6:]] == [2] * 4 + [4] * 4 + [7] * 4
+    assert {rating for row in targets[6:] for rating in row.values()} == {1.0, 4.0}
+    assert len({repr(sorted(row.items())) for row in targets[6:]}) > 8
+    others = {f"other {number}": targets[17 - number] for number in range(3)}
+    for number, (data, neighbour) in enumerate(pairs):
+        row = targets[number // per_row]
+        assert data == {**others, "target": row}
+        changed = neighbour.pop("target", {})
+        assert neighbour == others
+        mirrored = {item: 5.0 - rating for item, rating in row.items()}
+        if unit == "rating":
+            (moved,) = {item for item in row if changed.get(item) != row[item]}
+            assert changed.get(moved) == (mirrored[moved] if relation == "replace" else None)
+            assert changed.keys() == (row.keys() if relation == "replace" else row.keys() - {moved})
+        elif relation == "add-remove":
+            assert changed == {}
+        else:
+            assert changed == (mirrored, {first: 1.0}, targets[17])[number % 3]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_the_worst_pair_is_the_first_of_those_furthest_apart(relation):
+    budget, estimator = Budget(8.0, 1e-3, relation=relation), Sums("total")
+    plan, apart = estimator.plan(budget, EDGES), []
+    for data, neighbour in _pairs(EDGES, budget, 2):
+        apart.append(abs(float(data.matrix.sum()) - float(neighbour.matrix.sum())) / 7 * math.sqrt(2) / 0.9)
+    worst = int(np.argmax(apart))
+    pair = worst_pair(estimator, plan, EDGES, 2)
+    expected = list(_pairs(EDGES, budget, 2))[worst]
+    assert 0 < worst < len(apart) - 1 and pair.mu == pytest.approx(apart[worst], rel=1e-9)
+    assert table(pair.data) == table(expected[0]) and table(pair.neighbour) == table(expected[1])
+
+
+def outcome(bound, claim):
+    return Distinguishing(
+        "some-model", Budget(2.5, 1e-6), claim, 0.75, bound, 0.125, np.zeros(1100), np.ones(200)
+    )
+
+
+def test_an_outcome_in_words_and_figures():
+    good, bad = outcome(0.5, 0.5), outcome(0.625, 0.5)
+    assert not good.violated and bad.violated
+    figures = good.to_dict()
+    assert figures.items() >= good.budget.promise.items()
+    assert {name: figures[name] for name in ("audit", "model", "runs")} == {
+        "audit": "distinguish",
+        "model": "some-model",
+        "runs": 1300,
+    }
+    assert [figures[name] for name in ("claimed_mu", "pair_mu", "mu_lower_bound")] == [0.5, 0.75, 0.5]
+    assert (
+        figures["confidence"] == 0.875 and figures["violated"] is False and bad.to_dict()["violated"] is True
+    )
+    lines = bad.text().splitlines()
+    assert lines[0] == "Distinguishing test of some-model: 1,300 runs on two generated neighbours"
+    assert lines[1].startswith("Claimed:    epsilon = 2.5 at delta = 1e-06")
+    assert lines[1].endswith("by releases of mu <= 0.5 together")
+    assert lines[2] == "Measured:   mu >= 0.625, wrong with chance 0.125"
+    assert lines[3] == "This pair:  shows mu = 0.75 if noise and sensitivities are as declared"
+    assert lines[4] == "Verdict:    VIOLATED: the claim is refuted"
+    assert good.text().splitlines()[4] == "Verdict:    no violation found"

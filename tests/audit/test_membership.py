@@ -3,9 +3,11 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
-from hushrec.audit.membership import membership
+from hushrec.audit import membership as module
+from hushrec.audit.membership import Membership, _random_tastes, fit_scores, membership
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from tests.command_line import invoke
@@ -45,9 +47,138 @@ def test_the_shape_of_movielens_10m(record_property):
 
 def test_bad_calls():
     ratings = realistic(50, 20, 300, seed=0)
-    for wrong in ({"epsilons": [math.inf]}, {"epsilons": []}, {"epsilons": [1], "n_planted": 3}):
-        with pytest.raises(InputError):
-            membership(ratings, "item-bias", delta=1e-6, **wrong)
+    for epsilons in ([math.inf], [], [1, 0], [1, -2.0], [math.nan]):
+        with pytest.raises(InputError, match="epsilons must be finite and greater than 0"):
+            membership(ratings, "item-bias", epsilons, delta=1e-6)
+    for wrong in ({"n_planted": 19}, {"draws": 0}):
+        with pytest.raises(InputError, match="n_planted >= 20 and draws >= 1"):
+            membership(ratings, "item-bias", [1], delta=1e-6, **wrong)
+
+
+class Fitted:
+    """Stands for a model that predicts what it is told."""
+
+    def __init__(self, predicted):
+        self.predicted = predicted
+
+    def predict_pairs(self, histories, users):
+        assert histories is users
+        return self.predicted
+
+
+def test_fit_scores_user_by_user():
+    """Also of a user with one rating, and of one with none."""
+    domain = Domain(("a", "b", "c"), rating_range=(1, 5))
+    rows = [("u", "a", 1.0), ("u", "b", 5.0), ("u", "c", 2.0), ("v", "b", 4.0), ("w", "c", 3.0)]
+    ratings = Ratings.from_any(tuple(list(column) for column in zip(*rows)), domain)
+    users = ratings.for_users(["u", "nobody", "v"])
+    scores = fit_scores(Fitted(np.array([3.0, 5.0, 1.0, 7.0])), users)
+    np.testing.assert_allclose(scores, [-(4 + 0 + 1) / 3, 0.0, -9.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize(("n_items", "cap", "each"), [(100, 300, 40), (11, 300, 5), (2, 300, 1), (30, 3, 3)])
+def test_planted_users_rate_at_the_ends(n_items, cap, each):
+    domain = Domain(tuple(range(n_items)), rating_range=(2, 7), max_ratings_per_user=cap)
+    planted = _random_tastes(domain, 25, np.random.default_rng(0))
+    assert planted.n_users == 25 and set(np.diff(planted.matrix.indptr)) == {each}
+    ends, counts = np.unique(planted.matrix.data, return_counts=True)
+    assert list(ends) == [2.0, 7.0] and abs(counts[0] - counts[1]) <= 4 * math.sqrt(counts.sum())
+    assert len(set(planted.matrix.indices)) > n_items / 2
+
+
+def test_no_tastes_over_one_item():
+    with pytest.raises(InputError, match="at least 2 items"):
+        _random_tastes(Domain(("a",), rating_range=(1, 5)), 20, np.random.default_rng(0))
+
+
+def test_what_is_trained_and_what_is_scored(monkeypatch):
+    """Models, budgets, seeds and members of every draw; areas by counting pairs."""
+    ratings, checked, trained = realistic(30, 24, 200, seed=0), [], []
+    monkeypatch.setattr(module, "check_run", lambda *run: checked.append(run))
+
+    def train(name, mixed, accountant, *, settings, seed):
+        trained.append((name, mixed, accountant, settings, seed))
+        generator = np.random.default_rng(len(trained))
+        return Fitted(generator.normal(3, 2, 21 * 12))
+
+    monkeypatch.setattr(module, "train", train)
+    found = membership(
+        ratings, "popular", [0.5, 3], delta=1e-4, relation="replace", n_planted=21, draws=2, seed=7,
+        settings={"some": "setting"}, data_is_public=True,
+    )  # fmt: skip
+    runs = [("popular", 0.5), ("popular", 3.0), ("als", math.inf)]
+    settings = [{"some": "setting"}, {"some": "setting"}, {"regularization": 1.0}]
+    assert [(name, budget.epsilon) for name, budget, *_ in checked] == runs
+    assert [run[4] for run in checked] == settings and {run[3] for run in checked} == {None}
+    assert [(run[0], run[2].budget.epsilon) for run in trained] == runs * 2
+    assert [run[3] for run in trained] == settings * 2 and [run[4] for run in trained] == [7] * 3 + [8] * 3
+    areas = [[], [], []]
+    for number, (_, mixed, accountant, _, seed) in enumerate(trained):
+        budget = accountant.budget
+        assert (budget.delta, budget.unit, budget.relation) == (1e-4, "user", "replace")
+        assert accountant.data_is_public
+        planted = _random_tastes(ratings.domain, 21, np.random.default_rng((7, seed - 7))).matrix.toarray()
+        assert np.array_equal(mixed.matrix[:30].toarray(), ratings.matrix.toarray())
+        rows = [row.tobytes() for row in mixed.matrix[30:].toarray()]
+        member = np.array([row.tobytes() in rows for row in planted])
+        assert len(rows) == member.sum() == 10
+        predicted = np.random.default_rng(number + 1).normal(3, 2, 21 * 12).reshape(21, 12)
+        own = planted[planted > 0].reshape(21, 12)
+        scores = -((predicted - own) ** 2).mean(axis=1)
+        wins = [a > b for a in scores[member] for b in scores[~member]]
+        areas[number % 3].append(sum(wins) / 110)
+    assert [(name, epsilon) for name, epsilon, _ in found.curves] == runs
+    for (_, _, drawn), expected in zip(found.curves, areas):
+        assert drawn == pytest.approx(expected, abs=1e-12)
+    assert (found.delta, found.relation, found.n_planted) == (1e-4, "replace", 21)
+    assert found.note == "The ratings are public or generated"
+
+
+def test_what_a_call_without_settings_means(monkeypatch):
+    ratings, trained = realistic(30, 24, 200, seed=0), []
+    monkeypatch.setattr(
+        module, "train", lambda *run, settings, seed: trained.append((run, settings, seed)) or Fitted(3.0)
+    )
+    found = membership(ratings, "item-bias", [0.7], delta=1e-6)
+    assert found.n_planted == 400 and found.relation == "add-remove" and "private figure" in found.note
+    assert [len(areas) for _, _, areas in found.curves] == [1, 1]
+    assert [seed for _, _, seed in trained] == [0, 0] and trained[0][1] is None
+    assert all(not run[2].data_is_public and run[1].n_users == 230 for run, _, _ in trained)
+    assert membership(ratings, "item-bias", [1], delta=1e-6, n_planted=20).n_planted == 20
+
+
+def test_all_runs_are_checked_before_the_first(monkeypatch):
+    monkeypatch.setattr(module, "train", lambda *run, **settings: pytest.fail("trained"))
+    with pytest.raises(InputError, match="nothing"):
+        membership(realistic(30, 24, 200, seed=0), "nothing", [1], delta=1e-6)
+
+
+def test_an_outcome_in_words_and_figures():
+    curves = ("some-model", 0.5, (0.5, 0.75)), ("als", math.inf, (0.875, 1.0))
+    found = Membership(curves, 1e-4, "replace", 1200, "Whose they are")
+    assert found.area(0.5) == 0.625 and found.area(math.inf) == 0.9375
+    assert found.to_dict() == {
+        "audit": "membership",
+        "planted": 1200,
+        "delta": 1e-4,
+        "unit": "user",
+        "relation": "replace",
+        "note": "Whose they are",
+        "results": [
+            {"model": "some-model", "epsilon": 0.5, "auc": 0.625, "draws": [0.5, 0.75]},
+            {"model": "als", "epsilon": math.inf, "auc": 0.9375, "draws": [0.875, 1.0]},
+        ],
+    }
+    lines = found.text().splitlines()
+    assert lines[0] == "Membership inference on 1,200 planted users, half of them in the training data"
+    assert lines[2:] == [
+        "some-model" + " " * 12 + "      0.5  0.625",
+        "als, no privacy" + " " * 7 + "      inf  0.938",
+        "Claims: unit: user, relation: replace, delta = 0.0001. Whose they are.",
+    ]
+    assert (
+        lines[1].index("epsilon") + len("epsilon") == lines[2].index("0.5") + 3 == lines[3].index("inf") + 3
+    )
 
 
 def test_private_figures_say_so():

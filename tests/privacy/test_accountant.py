@@ -19,6 +19,7 @@ from hushrec.privacy import (
     Plan,
     RandomizedResponse,
     Release,
+    RepeatAndSelect,
     SystemNoise,
     counted,
     signed,
@@ -135,6 +136,9 @@ def test_what_is_left_of_a_budget():
     assert 0 <= accountant.remaining_fraction < 1e-12
     with pytest.raises(BudgetError, match="This accountant is used up"):
         accountant.part()
+    over = Accountant(BUDGET)
+    over.release(user(0.0), Gaussian(1 / (BUDGET.mu * (1 + 0.4e-12))), "a")  # within the filter's slack
+    assert over.remaining_fraction == 0.0
     endless = Accountant(Budget(math.inf, 1e-6))
     endless.release(user(0.0), Gaussian(0.0), "a")
     assert (endless.remaining_fraction, endless.budget.private, BUDGET.private) == (1.0, False, True)
@@ -152,6 +156,45 @@ def test_a_part_is_of_what_is_left():
     assert 0 < accountant.remaining_fraction < 1e-9
     with pytest.raises(BudgetError, match="used up"):
         accountant.part(0.5)
+
+
+def test_a_billionth_is_left_and_less_is_rounding():
+    for rest, used_up in ((1.2e-9, False), (0.8e-9, True)):
+        accountant = Accountant(BUDGET)
+        accountant.release(user(0.0), BUDGET.share(1 - rest), "a")
+        assert accountant.remaining_fraction == pytest.approx(rest, rel=1e-3)
+        if used_up:
+            with pytest.raises(BudgetError, match="used up"):
+                accountant.part()
+        else:
+            assert accountant.part(0.5) == pytest.approx(rest / 2, rel=1e-3)
+
+
+def test_a_budget_of_which_all_is_reserved_is_used_up_by_a_selection():
+    budget = Budget(3.0, 1e-6, failure=1e-6)
+    accountant = Accountant(budget, noise=SeededNoise(0))
+    assert accountant.remaining_fraction == 1.0
+    accountant.select(RepeatAndSelect.within(budget, 5), "best", lambda inner: (None, 0.0))
+    assert accountant.remaining_fraction == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"ledger": "ledger.sqlite"}, {"dataset": ""}, {"dataset": "a\nb"}])
+def test_what_no_accountant_is_made_of(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Accountant(BUDGET, **wrong)
+
+
+def test_a_planned_sensitivity_may_be_off_by_rounding_only():
+    """By a billionth; where there is no privacy, by anything."""
+    accountant = Accountant(BUDGET)
+    accountant.release(user(0.0), BUDGET.share(0.1), "a", sensitivity=1 + 0.8e-9)
+    for off in (1.2e-9, -1.2e-9):
+        with pytest.raises(InputError, match="bound times its scale"):
+            accountant.release(user(0.0), BUDGET.share(0.1), "a", sensitivity=1 + off)
+    assert [release.sensitivity for release in accountant.releases] == [1 + 0.8e-9]
+    endless = Accountant(Budget(math.inf, 1e-6))
+    endless.release(user(0.0), Gaussian(0.0), "a", sensitivity=5.0)
+    assert endless.releases[0].sensitivity == 5.0
 
 
 def test_what_cannot_be_resumed_is_refused_at_once(tmp_path):
@@ -246,6 +289,32 @@ def test_a_stream_is_released_once():
     assert len(list(noisy)) == 1
     assert list(noisy) == []
     assert len(accountant.releases) == 1
+
+
+def test_a_block_of_another_shape_than_its_weight_is_refused():
+    """Shapes are public; numpy would say so in its own words, or broadcast."""
+    for weight, shape in ((np.ones(3), 2), (np.ones((2, 1)), 2)):
+        stream = Accountant(BUDGET).release(
+            user(iter([np.zeros(shape)]), weight=weight), BUDGET.share(0.1), "a"
+        )
+        with pytest.raises(InputError, match="must broadcast"):
+            list(stream)
+
+
+def test_a_run_of_a_selection_is_in_the_unit_of_the_whole():
+    budget = Budget(3.0, 1e-6, failure=5e-7)
+    accountant = Accountant(budget)
+
+    def run(inner):
+        return inner.release(user(0.0, unit="rating"), Gaussian(1000.0), "a"), 0.0
+
+    with pytest.raises(InputError, match="for unit 'rating'"):
+        accountant.select(RepeatAndSelect.within(budget, 2), "best", run)
+
+
+def test_a_statement_of_nothing_asks_no_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    assert Accountant(BUDGET, ledger=ledger).statement().ledger is None
 
 
 def test_each_block_gets_its_own_noise():

@@ -100,6 +100,26 @@ def test_extremes():
     assert epsilon_of(2e4, 1e-6) > 2e8  # beyond the range: an upper bound, not an error
 
 
+def test_the_margins_are_those_that_are_declared():
+    """Of delta 1e-10, of mu 2e-12, which is twice the slack of the budget filter, of epsilon 1e-12."""
+    mu = mu_of(1.0, 0.3)
+    assert 1 - 1.2e-10 < exact_delta(mu, 1.0) / 0.3 < 1 - 0.9e-10
+    # so far out, delta moves a thousand times as fast as mu: its own margin is nothing
+    mu = mu_of(1.0, 1e-300)
+    assert exact_delta(mu * (1 + 1.5e-12), 1.0) <= 1e-300 <= exact_delta(mu * (1 + 2.5e-12), 1.0)
+    epsilon = epsilon_of(0.03, 1e-300)
+    assert exact_delta(0.03, epsilon * (1 - 0.8e-12)) <= 1e-300 <= exact_delta(0.03, epsilon * (1 - 1.5e-12))
+    assert 1.5e-12 < 1 - mu_of(1e300, 1e-6) / 1e4 < 2.5e-12
+
+
+def test_beyond_the_range_of_the_formula_is_its_bound():
+    """mu (mu/2 + sqrt(2 log(1/delta))), rounded up; at the end of the range it is the formula still."""
+    for mu, delta in ((1.01e4, 1e-6), (2e4, 0.3), (1e9, 1e-300)):
+        bound = mpmath.mpf(mu) * (mpmath.mpf(mu) / 2 + mpmath.sqrt(-2 * mpmath.log(delta)))
+        assert 5e-13 < epsilon_of(mu, delta) / bound - 1 < 1.5e-12
+    assert 0.99e-6 < exact_delta(1e4, epsilon_of(1e4, 1e-6)) <= 1e-6
+
+
 def test_agrees_with_pld(record_property):
     """The exact figure lies between the PLD accountant's lower and upper bounds, give or take 1e-6."""
     from dp_accounting.pld import privacy_loss_distribution as pld

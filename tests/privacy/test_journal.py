@@ -375,6 +375,18 @@ def test_another_release_of_the_same_name_is_not_taken_from_the_journal(path, bo
     assert resumed.releases == () and charges(path).total() == 3
 
 
+def test_a_kept_value_counts_in_the_budget_and_for_one_process(path, monkeypatch):
+    begun(path)
+    for budget, child, words in ((Budget(0.5, 1e-6), False, "bring the total"), (BUDGET, True, "fork")):
+        resumed = Accountant(budget, ledger=Ledger(path), resume=True)
+        with pytest.raises(BudgetError, match=words), resumed.training(None):
+            if child:
+                monkeypatch.setattr(os, "getpid", lambda: -1)
+            resumed.release(Bounded(np.zeros(3), counted(1.0)), BUDGET.share(0.25), "first")
+        monkeypatch.undo()
+        assert resumed.releases == () and charges(path).total() == 3
+
+
 def test_what_is_yet_to_be_charged_is_looked_at_from_where_the_training_is(path):
     """Two of three kept releases are left, and then one that does not fit the data set's budget any more."""
     begun(path)

@@ -8,8 +8,9 @@ import resource
 import shutil
 import signal
 import sqlite3
+import sys
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from hushrec.privacy import (
     ledger_file,
     schema,
 )
+from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 
 BUDGET = Budget(1.0, 1e-6)
@@ -104,13 +106,15 @@ def test_a_budget_can_only_be_lowered(path):
     ledger.open_dataset("d", Budget(2.0, 1e-6))
     ledger.open_dataset("d", Budget(2.0, 1e-6))
     cheaper_as_gaussian = Budget(3.0, 1e-60), Budget(0.1, 0.05)
-    for larger in (Budget(2.1, 1e-6), Budget(2.0, 1e-5), *cheaper_as_gaussian):
+    for larger in (Budget(2.1, 1e-6), Budget(2.0, 1.1e-6), *cheaper_as_gaussian):
         with pytest.raises(BudgetError, match="neither its epsilon nor its delta can be raised"):
             ledger.open_dataset("d", larger)
     ledger.open_dataset("d", BUDGET)
     ledger.charge("d", "run", share(0.5))
-    with pytest.raises(BudgetError, match="already"):
+    spent = BUDGET.spell(epsilon_of(math.sqrt(0.5) * BUDGET.mu, 1e-6))
+    with pytest.raises(BudgetError) as caught:
         ledger.open_dataset("d", Budget(0.5, 1e-6))
+    assert f"has been charged {spent} already, past a budget of epsilon = 0.5" in str(caught.value)
     assert Ledger(path).summary("d").budget == BUDGET
     for wrong in (Budget(math.inf, 1e-6), None, 1.0):
         with pytest.raises(InputError):
@@ -246,12 +250,12 @@ def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):
 def test_epsilon_of_selections_that_leave_no_delta_is_told_at_more_of_it(path):
     """Without a budget; and never at a delta of 1."""
     ledger = Ledger(path)
-    for dataset, delta in (("small", 1e-6), ("large", 0.6)):
+    for dataset, delta in (("small", 1e-6), ("middle", 0.45), ("large", 0.6)):
         chosen = Release("a", RepeatAndSelect(0.1, delta, 2.0), 1.0, "user", "add-remove")
         ledger.charge(dataset, "r", chosen)
         ledger.charge(dataset, "r", share(0.1))
     assert ledger.summary("small", 1e-6).delta == 2e-6 and ledger.summary("small", 1e-6).epsilon < math.inf
-    assert ledger.summary("small", 1e-5).delta == 1e-5
+    assert ledger.summary("small", 1e-5).delta == 1e-5 and ledger.summary("middle", 0.45).delta == 0.9
     assert ledger.summary("large", 0.6).delta == 0.6 and ledger.summary("large", 0.6).epsilon == math.inf
     assert ledger.summary("large", 0.6).runs == 1 and ledger.summary("large", 0.6).charges == 2
 
@@ -379,6 +383,64 @@ def test_permissions_and_default_path(path, monkeypatch, tmp_path):
     assert default_path() == tmp_path / "hushrec" / "ledger.sqlite"
     monkeypatch.delenv("XDG_STATE_HOME")
     assert default_path() == Path.home() / ".local" / "state" / "hushrec" / "ledger.sqlite"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_where_a_ledger_is_on_windows(monkeypatch, tmp_path, given):
+    monkeypatch.delenv("HUSHREC_LEDGER", raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "not there"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path) if given else "")
+    state = tmp_path if given else Path.home() / "AppData" / "Local"
+    assert default_path() == state / "hushrec" / "ledger.sqlite"
+
+
+def test_a_summary_in_words_and_in_json(path):
+    ledger, mu = Ledger(path), BUDGET.mu
+    ledger.charge("d", "r", share(0.25))
+    promise = guarantee(epsilon_of(0.5 * mu, 1e-6), 1e-6, "user", "add-remove")
+    assert (
+        str(ledger.summary("d", 1e-6))
+        == f'1 run on data set "d" charged {promise} together; no budget is set'
+    )
+    ledger.open_dataset("d", BUDGET)
+    ledger.charge("d", "s", share(0.25))
+    ledger.close_dataset("d")
+    summary, promise = (
+        ledger.summary("d"),
+        guarantee(epsilon_of(math.sqrt(0.5) * mu, 1e-6), 1e-6, "user", "add-remove"),
+    )
+    assert str(summary) == (
+        f'2 runs on data set "d" charged {promise} together; its budget is {BUDGET}, and it is closed'
+    )
+    entry = summary.to_dict()
+    assert entry["budget"] == {"epsilon": 1.0, "delta": 1e-6, "failure": 0.0} and entry["closed"] is True
+    assert LedgerSummary.from_dict(json.loads(json.dumps(entry))) == summary
+    older = entry | {"budget": {"epsilon": 1.0, "delta": 1e-6}}  # of a version that reserved nothing
+    assert LedgerSummary.from_dict(older) == summary
+    ledger.charge("exact", "r", Release("a", Gaussian(0.0), 1.0, "user", "add-remove"))
+    exact = ledger.summary("exact", 1e-6)
+    assert str(exact).startswith('NOT PRIVATE, 1 run on data set "exact" charged epsilon = inf')
+    assert exact.to_dict()["budget"] is None and LedgerSummary.from_dict(exact.to_dict()) == exact
+
+
+def test_a_history_adds_up_run_by_run(path):
+    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
+    ledger, mu = Ledger(path), BUDGET.mu
+    for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
+        ledger.charge("d", run, share(part))
+        ledger.charge("other", "r", share(1.0))
+    first, second, third = ledger.history("d", 1e-5)
+    assert [(each.run, each.charges) for each in (first, second, third)] == [("r", 2), ("s", 1), ("t", 1)]
+    for each, total in ((first, 0.4), (second, 0.6), (third, 1.0)):
+        assert each.mu == pytest.approx(math.sqrt(total) * mu)
+        assert each.epsilon == pytest.approx(epsilon_of(math.sqrt(total) * mu, 1e-5))
+        assert abs((datetime.fromisoformat(each.time) - datetime.now(UTC)).total_seconds()) < 100
+    for wrong in (0.0, 1.0, None):
+        with pytest.raises(InputError, match="delta"):
+            ledger.history("d", wrong)
+    with pytest.raises(InputError, match="no data set"):
+        ledger.history("nobody", 1e-6)
 
 
 # fail closed (D3)
@@ -698,6 +760,48 @@ def test_what_is_left_of_a_budget(path):
     assert f"what is left of it is epsilon = {left:g}" in ledger.left("shop")
     ledger.charge("other", "run", share(0.25))
     assert ledger.left("other") is None
+    would = BUDGET.spell(epsilon_of(math.sqrt(0.25 + 0.9) * BUDGET.mu, BUDGET.delta))
+    with pytest.raises(BudgetError) as caught:
+        ledger.charge("shop", "run", share(0.9))
+    assert f'This would bring data set "shop" to {would} over all its runs' in str(caught.value)
+    assert ledger.left("shop") in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_what_a_ledger_does_not_have_is_told_with_what_it_has(path):
+    ledger = Ledger(path)
+    with pytest.raises(InputError, match='no data set "d", and no other'):
+        ledger.summary("d", 1e-6)
+    for dataset in ("b", "a"):
+        ledger.open_dataset(dataset, BUDGET)
+    with pytest.raises(InputError, match="no data set \"d\"; it has 'a', 'b'"):
+        ledger.close_dataset("d")
+    for call in (ledger.close_dataset, lambda dataset: ledger.open_dataset(dataset, BUDGET)):
+        with pytest.raises(InputError, match="^dataset must be"):
+            call("")
+    with pytest.raises(InputError, match="^dataset must be"):
+        ledger.charge("", "run", share(0.1))
+
+
+def test_how_the_file_is_opened(tmp_path):
+    """In folders that are made for it, with a write-ahead log, and synced as far as the disk goes."""
+    path = tmp_path / "a" / "b" / "ledger.sqlite"
+    with Ledger(path)._transaction("DEFERRED") as connection:
+        found = [
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "fullfsync", "synchronous")
+        ]
+    assert found == ["wal", 1, 2] and path.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [(OSError(), "OSError"), (ValueError("one\ntwo"), "one"), (sqlite3.OperationalError("full"), "full")],
+)
+def test_a_failure_of_the_file_is_one_sentence(path, error, reason):
+    with pytest.raises(LedgerError) as caught, Ledger(path)._errors("Then this."):
+        raise error
+    assert f"could not be used ({reason}), so nothing more was released" in str(caught.value)
+    assert str(caught.value).endswith("Then this.") and "\n" not in str(caught.value)
 
 
 def test_the_name_of_a_new_ledger_is_on_the_disk(path, monkeypatch):

@@ -23,6 +23,7 @@ from hushrec.privacy import (
     Plan,
     PrivacyStatement,
     Release,
+    RepeatAndSelect,
     Season,
     SeasonAccountant,
     Week,
@@ -30,7 +31,7 @@ from hushrec.privacy import (
     epsilon_of,
     schema,
 )
-from hushrec.privacy.season import LEAVING, epsilon_together
+from hushrec.privacy.season import LEAVING, epsilon_together, renamed
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
@@ -413,7 +414,11 @@ def test_what_a_failure_takes_of_delta_is_not_there_for_a_season(path):
     assert delta == pytest.approx(1e-7, rel=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [{"week": -1}, {"week": True}, {"dataset": "a\nb"}, {"dataset": ""}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"week": -1}, {"week": True}, {"dataset": "a\nb"}, {"dataset": ""}]
+    + [{"run": None}, {"run": 1}, {"charge": 1}, {"charge": b""}],
+)
 def test_a_file_with_a_week_that_is_none_is_refused(wrong):
     entry = Week(SEASON, 1, "shop", "run", "hash").to_dict()
     assert Week.from_dict(entry, BUDGET) == Week(SEASON, 1, "shop", "run", "hash")
@@ -437,3 +442,105 @@ def test_what_a_ledger_says_of_a_season_is_what_was_charged(ledger):
     delta = normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
     assert delta == pytest.approx(1e-6, rel=1e-4)
     assert "is open: 2 of 4 weeks were run and charged " + BUDGET.spell(epsilon) in str(found)
+
+
+def test_what_is_said_of_a_season_before_and_after_its_weeks(ledger):
+    assert str(SEASON) == ("season '1' of 4 weeks: week 0 spends 0.4 of mu squared, each later week 0.2")
+    found = ledger.season("default", "1")
+    assert (found.spent_epsilon, found.mu, found.last, found.begun) == (0.0, 0.0, None, 0)
+    assert type(Season(BUDGET, 4, np.float32(0.25)).first_share) is float
+    assert "is open: 0 of 4" in str(found)
+    ledger.close_season("default", "1")
+    assert "is closed: 0 of 4" in str(ledger.season("default", "1"))
+
+
+def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
+    season = Season(BUDGET, 3, name="any")
+    assert renamed(season, []) == replace(season, name="1")
+    assert renamed(season, ledger.seasons("default")).name == "2"
+    for name in ("3", "2"):
+        ledger.open_season("default", Season(BUDGET, 3, name=name), add_up=True)
+    assert renamed(season, ledger.seasons("default")).name == "4"
+    assert renamed(season, ledger.seasons("default")[1:]).name == "1"
+
+
+def test_weeks_of_public_data_follow_each_other():
+    first = SeasonAccountant(SEASON, data_is_public=True)
+    spend(first)
+    second = SeasonAccountant.following(first.statement(), data_is_public=True)
+    assert second.week.number == 1 and second.data_is_public and second.dataset == "default"
+    assert second.part() == SEASON.fraction(1) == second.remaining_fraction
+    assert second.own == () and len(second.releases) == 1
+    with pytest.raises(InputError, match="NOT PRIVATE"):
+        SeasonAccountant.following(first.statement())
+    for wrong in (None, BUDGET):
+        with pytest.raises(InputError, match="season must be a Season"):
+            SeasonAccountant(wrong)
+
+
+def test_a_week_follows_in_the_data_set_of_the_last_one(path):
+    ledger = Ledger(path)
+    ledger.open_season("shop", SEASON)
+    first = week(ledger, dataset="shop")
+    second = SeasonAccountant.following(first, ledger=ledger)
+    assert (second.dataset, second.week.number) == ("shop", 1)
+    spend(second, 0.5, "half")
+    assert SeasonAccountant.following(first, ledger=ledger).week.number == 1
+    third = SeasonAccountant.following(first, ledger=ledger, skip=True)
+    assert third.week.number == 2 and [each.label for each in third.releases] == ["sums, week 0"]
+    spend(third)
+    assert [(row[0], row[3]) for row in charges(path)] == [("sums, week 0", 0), ("half", 0), ("sums", 0)]
+
+
+def test_a_spent_season_has_no_part_for_anybody(ledger):
+    statement = None
+    for _ in range(4):
+        statement = week(ledger, statement)
+    accountant = SeasonAccountant(SEASON, statement, ledger=ledger)
+    for ask in (accountant.part, lambda: accountant.remaining_fraction):
+        with pytest.raises(BudgetError, match="is spent"):
+            ask()
+    assert statement.notes == (LEAVING,)
+
+
+def test_nothing_is_left_where_rounding_took_more():
+    accountant = SeasonAccountant(SEASON)
+    law = Gaussian(1 / (BUDGET.mu * math.sqrt(0.4) * (1 + 0.4e-12)))
+    accountant.release(Bounded(np.zeros(2), counted(1.0)), law, "sums")
+    assert accountant.remaining_fraction == 0.0
+
+
+def test_a_week_is_charged_in_the_unit_and_from_the_reserve_of_its_season():
+    """The slice alone would have room for them."""
+    for season in (SEASON, Season(replace(BUDGET, failure=1e-8), 4)):
+        accountant = SeasonAccountant(season)
+        with pytest.raises(InputError, match="for unit 'rating'"):
+            accountant.release(Bounded(np.zeros(2), counted(1.0), unit="rating"), Gaussian(100.0), "sums")
+        with pytest.raises(BudgetError, match="Chances of failure"):
+            accountant.select(RepeatAndSelect(1e-3, 2e-8, 2.0), "best", lambda inner: (None, 0.0))
+        assert accountant.releases == ()
+
+
+def test_a_week_keeps_no_journal(ledger, path):
+    accountant = SeasonAccountant(SEASON, ledger=ledger)
+    plan = Plan(BUDGET, [Release("sums", BUDGET.share(0.4), 1.0, "user", "add-remove")])
+    with accountant.training(plan):
+        spend(accountant)
+        assert [each.name for each in path.parent.iterdir() if "trainings" in each.name] == []
+
+
+def test_what_a_book_of_seasons_refuses_in_words(ledger):
+    with pytest.raises(InputError, match="^dataset must be"):
+        ledger.open_season("", SEASON)
+    both = BUDGET.spell(epsilon_of(math.sqrt(2) * BUDGET.mu, 1e-6))
+    with pytest.raises(BudgetError) as caught:
+        ledger.open_season("default", replace(SEASON, name="2"))
+    assert "1 season ('1')" in str(caught.value) and both in str(caught.value)
+    with pytest.raises(InputError, match="no data set \"nobody\"; it has 'default'"):
+        ledger.season("nobody", "1")
+    accountant = SeasonAccountant(SEASON, ledger=ledger)
+    ledger.check_week(accountant.week, _plan(SEASON).releases)
+    spend(accountant, 0.5)
+    with pytest.raises(BudgetError, match="was run already"):
+        ledger.check_week(accountant.week, _plan(SEASON).releases)
+    ledger.check_week(accountant.week, _plan(SEASON).releases, made=1)

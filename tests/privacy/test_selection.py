@@ -381,6 +381,36 @@ def test_bad_parameters(wrong):
         Accountant(BUDGET).select(Gaussian(1.0), "best", scored(0.0))
 
 
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 2.0, 100.0])
+@pytest.mark.parametrize("gamma", [1e-20, 0.01, 0.5, 0.999, 1 - 1e-6])
+def test_the_chance_of_one_run_is_between_its_bounds(gamma, shape):
+    """Against the mass of the law in 200 digits, and close where there are bits enough."""
+    with mpmath.workdps(200):
+        rate, exact = mpmath.mpf(gamma), 1 - mpmath.mpf(gamma)
+        exact *= shape / (rate**-shape - 1) if shape else 1 / mpmath.log(1 / rate)
+        for precision in (64, 80, 192):
+            low, high = run_count._first_mass(Fraction(gamma), Fraction(shape), precision)
+            assert low <= mpmath.ldexp(exact, precision) <= high
+        assert high - low < 2**100
+
+
+def test_the_ends_of_what_is_accepted():
+    for mean_runs, shape in ((1.00001, 1.0), (1e6, 1.0), (10, 0), (10, 100)):
+        assert RepeatAndSelect(1.0, 1e-6, mean_runs, shape).epsilon > 1
+    for mean_runs, shape in ((1.000009, 1.0), (1.01e6, 1.0), (10, 100.1), (10, -1e-300)):
+        with pytest.raises(InputError):
+            RepeatAndSelect(1.0, 1e-6, mean_runs, shape)
+
+
+def test_a_choice_without_privacy_and_one_that_costs_nothing():
+    exact = RepeatAndSelect.within(Budget(math.inf, 1e-6), 10)
+    assert (exact.epsilon, exact.mu, exact.run_mu, exact.noise_sd(3.0)) == (math.inf, math.inf, math.inf, 0.0)
+    assert (exact.mean_runs, exact.shape, exact.delta) == (10.0, 1.0, 1e-6)
+    assert selection_epsilon(1e-3, 0.9, 1.5, 0.0) == 0.0
+    one = RepeatAndSelect(1.0, 1e-6, 10)
+    assert one.noise_sd(3.0) == pytest.approx(3 / mu_of(1.0, 1e-6)) and one.failure == 1e-6
+
+
 def test_the_number_of_runs_comes_from_the_systems_generator(monkeypatch):
     """Killed: a loop that never ends, at the far end of the law (masses that no longer shrink)."""
     asked = []

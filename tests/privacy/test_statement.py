@@ -1,8 +1,10 @@
 """The privacy statement: complete, readable, and the same after JSON."""
 
+import itertools
 import json
 import logging
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -21,6 +23,7 @@ from hushrec.privacy import (
     RepeatAndSelect,
     counted,
     epsilon_of,
+    statement as module,
 )
 from hushrec.privacy.testing import SeededNoise
 
@@ -85,6 +88,24 @@ def test_text_fits_a_terminal_and_never_shows_a_bare_epsilon(tmp_path):
             float(value)
             assert rest[:2] == ["at", "delta"]
             assert " ".join(rest).split("(unit: ")[1].startswith(("user, relation: ", "rating, relation: "))
+
+
+def test_lines_are_filled_and_begin_below_each_other(tmp_path):
+    for statement in statements(tmp_path):
+        lines = statement.text().splitlines()
+        for line, following in itertools.pairwise(lines):
+            if following.startswith(" " * 12):
+                assert following[12] != " " and len(line) + 1 + len(following.split()[0]) > 80
+        assert not any(word.endswith("-") for word in statement.text().split())
+
+
+def test_what_is_not_said_is_not_taken_for_granted():
+    statement = Accountant(Budget(1.0, 1e-6)).statement(notes=("One note.", "Another one."))
+    text = " ".join(statement.text().split())
+    assert "Public: nothing is assumed to be public" in text and "Charged:" not in text
+    assert "Note: One note. Note: Another one." in text and "Pure:" not in text
+    bare = PrivacyStatement(statement.budget, (), (), (), True, None, "1")
+    assert not bare.exact_arithmetic and not bare.exact_noise and bare.notes == ()
 
 
 def test_it_says_everything():
@@ -174,6 +195,77 @@ def test_a_damaged_statement_is_an_input_error(spoil):
         PrivacyStatement.from_dict([])
 
 
+@pytest.mark.parametrize("field", ["public", "notes", "not_private_because"])
+def test_texts_are_lists_of_texts(field):
+    entry = make().to_dict()
+    for wrong in ("abc", ("abc",), ["abc", 1], {"abc": "abc"}):
+        with pytest.raises(InputError, match="not a privacy statement"):
+            PrivacyStatement.from_dict(entry | {field: wrong})
+
+
+@pytest.mark.parametrize("field", ["secure_noise", "exact_arithmetic", "exact_noise"])
+def test_truths_are_booleans(field):
+    entry = make().to_dict()
+    for wrong in (0, 1, "true", None):
+        with pytest.raises(InputError, match="not a privacy statement"):
+            PrivacyStatement.from_dict(entry | {field: wrong})
+    older = {name: value for name, value in entry.items() if name not in ("exact_noise", "failure", "season")}
+    assert PrivacyStatement.from_dict(older) == replace(make(), exact_noise=False)
+
+
+def test_one_line_says_whether_it_is_private():
+    assert repr(make()) == f"PrivacyStatement({make().budget}, 5 releases)"
+    assert repr(make(data_is_public=True)) == "PrivacyStatement(NOT PRIVATE, 5 releases)"
+    statement = make(public=["<b> & </b>"])
+    assert str(statement) == statement.text() and "<b> & </b>" in statement.text()
+    assert "&lt;b&gt; &amp; &lt;/b&gt;" in statement._repr_html_() and "<b>" not in statement._repr_html_()
+
+
+def test_a_brief_statement_leaves_out_details_and_no_promise():
+    statement = make(public=("the catalogue",))
+    whole, brief = (" ".join(statement.text(brief=each).split()) for each in (False, True))
+    for word in ("Public:", "Released:", "Noise:", "Arithmetic:", "Version:"):
+        assert word in whole and word not in brief
+    for word in ("Joint differential privacy", "Promise:", "Charged:", "Ledger:"):
+        assert word in whole and word in brief
+
+
+def test_who_may_not_have_the_file_of_a_model_is_told():
+    assert module.warning_of_publishing(make(), "m.hush") == ""
+    assert module.warning_of_publishing(make(data_is_public=True), "m.hush") == ""
+    for statement in (make(noise=SeededNoise(1)), make(math.inf)):
+        said = module.warning_of_publishing(statement, "m.hush")
+        assert said.startswith(f"Warning: m.hush is NOT PRIVATE ({statement.reasons[0]})")
+
+
+def test_a_library_that_is_not_installed_has_no_version(monkeypatch):
+    def missing(name):
+        raise module.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version", missing)
+    assert module.library_version.__wrapped__() == "unknown"
+    monkeypatch.setattr(module, "version", lambda name: f"of {name}")
+    assert module.library_version.__wrapped__() == "of hushrec"
+
+
+def test_a_table_has_a_line_for_runs_of_the_same_release():
+    """Long labels go on below, and none of two releases that differ is hidden by the other."""
+    long = "sums of what users rated 2020 21"
+    names = ["counts 1", "counts 2", "counts 3", "7", long, "counts 4"]
+    laws = [Gaussian(4.0)] * 5 + [Gaussian(8.0)]
+    releases = [Release(name, law, 1.0, "user", "add-remove") for name, law in zip(names, laws)]
+    head, *lines = module._table(releases)
+    assert head.split() == ["Released:", "noise", "sensitivity", "noise", "sd", "mu"]
+    assert [line.split("  ")[1] for line in lines] == [
+        "counts (each of 3)", "7", "sums of what users rated", "counts"
+    ]  # fmt: skip
+    longer = Release("a" * 30 + " " + "b" * 30, Gaussian(4.0), 1.0, "user", "add-remove")
+    _, first, second = module._table([longer])
+    assert first.split()[0] == "a" * 30 and second == "    " + "b" * 30
+    assert len(first) == len(head) and first.split()[1:] == ["Gaussian", "1", "4", "0.25"]
+    assert " ".join(module._table([])).split() == ["Released:", "nothing"]
+
+
 def test_the_figures_of_a_release_stand_apart():
     """They ran together: noise 112.9 and mu 0.00614 were printed as "112.90.00614"."""
     statement = make(mechanisms=[Gaussian(162.9), Gaussian(12345.6), Laplace(3.14159e6)], epsilon=9.0)
@@ -250,7 +342,7 @@ def test_a_record_says_what_was_charged(caplog):
     assert said in [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize(("sensitivity", "fits"), [(1e-289, True), (1e-291, False), (1e308, False)])
+@pytest.mark.parametrize(("sensitivity", "fits"), [(1.5e-290, True), (0.9e-291, False), (1e308, False)])
 def test_noise_that_no_float_can_hold_is_refused(sensitivity, fits):
     """And a release without noise is what it says."""
     if fits:
