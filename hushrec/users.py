@@ -130,14 +130,16 @@ class FittedUsers(Users):
     her rows are at most k sampled ones.
     """
 
+    # of the last :meth:`weigh` and :meth:`fit`
+    _center: float
+    _item_weight: Array | None
+    _user_weight: Array
+    _fitted: Array
+    _ridge: SweepSettings
+
     def __init__(self, ratings: Ratings) -> None:
         super().__init__(ratings)
         self._rows = ratings
-        self._center = 0.0
-        self._item_weight: Array | None = None
-        self._user_weight = np.zeros(0)
-        self._fitted = np.zeros((0, 1))
-        self._ridge = SweepSettings(regularization=1.0, bias_regularization=None)
 
     def weigh(self, center: float, item_weight: Array | None) -> None:
         """Take ratings from a level, and weigh their cells by released item weights ``w_j`` > 0."""

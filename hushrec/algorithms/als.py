@@ -161,8 +161,9 @@ class ALS(Estimator[Ratings]):
             users = by_user.solve(center, items, ridge * by_user.per_count)
             if falls and step >= _SETTLED:
                 left = _left(ratings, center, users, items)
-                falls, noise = left < _MUCH_LESS * noise, min(left, noise)
-                ridge = self._regularization(ratings, by_item.rated, part * noise) if falls else ridge
+                falls = left < _MUCH_LESS * noise
+                if falls:
+                    noise, ridge = left, self._regularization(ratings, by_item.rated, part * left)
             items = by_item.solve(center, users, ridge * by_item.per_count)
         return _Solved(center, users, items, ridge * by_user.per_count, start.offset_ridge)
 

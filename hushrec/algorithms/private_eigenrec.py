@@ -440,11 +440,12 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 class LikingUsers(Users):
     """Users whose rows, the scales of the items they like, have norm 1, and again without popularity."""
 
-    def __init__(self, ratings: Ratings) -> None:
-        super().__init__(ratings)
-        self._scale = np.ones(ratings.n_items)
-        self._first = np.zeros(ratings.n_items)
-        self._user_weight = self._along = self._longer = np.zeros(ratings.n_users)
+    # of the last :meth:`scale`
+    _scale: Array
+    _first: Array
+    _user_weight: Array
+    _along: Array
+    _longer: Array
 
     def scale(self, scale: Array, first: Array) -> None:
         """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.

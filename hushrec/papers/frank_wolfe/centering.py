@@ -119,10 +119,11 @@ class ExactEstimator(CentredEstimator[Ratings]):
 class CentredUsers(FittedUsers, RowUsers):
     """Users who fit themselves to the biases, and then contribute rows less their level."""
 
+    _centred: sp.csr_array  # of :meth:`centre`
+
     def __init__(self, ratings: Ratings, settings: CentredEstimator) -> None:
         super().__init__(ratings)
         self._settings = settings
-        self._contributed = self._centred = ratings.matrix
 
     def centre(self, level: Mapping[str, Array]) -> None:
         """Go on with samples less a released level."""

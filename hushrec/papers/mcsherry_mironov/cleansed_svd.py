@@ -154,11 +154,12 @@ class CleansedSVD(Estimator["CleansedUsers"]):
 class CleansedUsers(Users):
     """Users who contribute sampled ratings, each weighted by 1/sqrt(number of theirs)."""
 
+    _cell_weights: Array  # of :meth:`sample`
+    _residuals: sp.csr_array  # of :meth:`subtract`
+
     def __init__(self, ratings: Ratings, settings: CleansedSVD) -> None:
         super().__init__(ratings)
         self._settings = settings
-        self._residuals = ratings.matrix
-        self._cell_weights = np.zeros(0)
 
     def sample(self, seed: int) -> None:
         """Go on with at most the declared number of ratings a user."""
