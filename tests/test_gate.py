@@ -46,14 +46,15 @@ def test_what_is_as_planned_is_released_and_charged_as_planned() -> None:
     assert accountant.releases[0].sensitivity == 2.0 and accountant.spent_mu == pytest.approx(BUDGET.mu)
     # rounding of bound times scale, and no more
     gate, accountant = gate_of()
-    gate.release("sum", sum_of(bound=counted(2.0 * (1 + 1e-12))))
+    with gate as entered:
+        entered.release("sum", sum_of(bound=counted(2.0 * (1 + 0.7e-9))))
     assert accountant.releases[0].sensitivity == 2.0
 
 
 @pytest.mark.parametrize(
     "bounded",
     [
-        sum_of(bound=counted(2.0 * (1 + 1e-7))),
+        sum_of(bound=counted(2.0 * (1 + 1.5e-9))),
         sum_of(bound=counted(2.0 * (1 - 1e-7))),  # less too: what is planned is what is clipped
         sum_of(scale=2.0),
         sum_of(unit="rating"),
@@ -188,3 +189,28 @@ def test_what_a_node_sends_is_integers_and_its_share_of_the_noise(streamed: bool
     else:
         assert (steps == np.tile(step, 3)).all()
     assert found.tolist() == ((2 * integers + 1) * steps).reshape(3, 2).tolist()
+
+
+def test_a_bar_shows_releases_and_nothing_else(monkeypatch) -> None:
+    made = []
+
+    class Bar:
+        def __init__(self, **words) -> None:
+            made.append(words | {"done": 0, "closed": 0})
+
+        def update(self) -> None:
+            made[-1]["done"] += 1
+
+        def close(self) -> None:
+            made[-1]["closed"] += 1
+
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    releases = [Release(name, BUDGET.share(0.5), 2.0, "user", "add-remove") for name in ("sum", "other")]
+    for progress in (False, True):
+        gate = LocalGate(Accountant(BUDGET, noise=SeededNoise(1)), Plan(BUDGET, releases), progress)
+        with gate:
+            gate.release("sum", sum_of())
+            assert len(made) == progress
+    assert made == [{"total": 2, "desc": "training", "unit": "release", "done": 1, "closed": 1}]
+    with LocalGate(Accountant(BUDGET), Plan(BUDGET, releases)):
+        assert len(made) == 1

@@ -224,3 +224,39 @@ def test_a_thread_has_the_settings_of_whoever_trains() -> None:
     with threads.limit(3):
         answer_all(make, [lambda: rows] * 6, Question((), Call("count", (), {})))
     assert seen == ["hers"] * len(seen) and len(seen) > 1
+
+
+@pytest.mark.parametrize(
+    ("count", "an_item", "in_all", "shares", "sizes"),
+    [
+        (1, 2, 100, 4, [4, 4, 2]),  # until there are 14 ratings, of 4 a block
+        (1, 2, 9, 4, [3, 3, 3, 1]),
+        (1, 0.5, 100, 4, [1] * 10),
+        (2, 2, 100, 4, [1] * 10),  # no more than an eighth of the blocks at once
+        (2, 2, 100, 1, [4, 4, 2]),
+        (2, 9, 100, 1, [5, 5]),
+    ],
+)
+def test_blocks_are_answered_together_where_items_are_many(
+    count, an_item, in_all, shares, sizes, monkeypatch
+) -> None:
+    """As many as have so many ratings an item, or in all; and each thread several times."""
+    monkeypatch.setattr(partitioned, "_RATINGS_AN_ITEM", an_item)
+    monkeypatch.setattr(partitioned, "_MOST_TOGETHER", in_all)
+    monkeypatch.setattr(partitioned, "_SHARES", shares)
+    users = {f"u{number}": [(f"u{number}", f"i{item}", 3.0) for item in (0, 1)] for number in range(20)}
+    rows, seen = ratings_of(users), []
+    blocks = [lambda n=n: rows.rows(np.arange(2 * n, 2 * n + 2), keyed=True) for n in range(10)]
+
+    def make(some):
+        seen.append(some.n_users // 2)
+        return Users(some)
+
+    with threads.limit(count):
+        [total] = answer_all(make, blocks, Question((), Call("count", (), {}), 8))
+    assert total.tolist() == [20.0] and sum(seen) == 10
+    if count == 1 or max(sizes) == 1:
+        assert seen == sizes
+    else:
+        assert max(seen) <= max(sizes)
+    assert answer_all(make, [], Question((), Call("count", (), {}), 8)) is None

@@ -21,6 +21,7 @@ from hushrec.gate import LocalGate
 from hushrec.partitioned import Question
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
+from hushrec.users import Users
 from tests.algorithms.cases import hostile_data, ratings_of
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
@@ -413,3 +414,202 @@ def test_why_a_task_failed_is_told_to_its_workers_log_alone(monkeypatch) -> None
         assert engine._guarded(lambda error=error: fails(error), engine.library_version()) == word
     assert len(said) == 2 and "what follows is private" in said[0]
     assert engine._guarded(list, "another") == "version" and len(said) == 2
+
+
+class Told(distributed.Client):
+    """A client of no cluster, which says what it is told to say."""
+
+    status = "running"
+
+    def __init__(self, **answers) -> None:
+        self.closed, self.asked, self.answers = [], [], answers
+
+    def __del__(self) -> None:
+        pass
+
+    def close(self, timeout=None) -> None:
+        self.closed.append(timeout)
+
+    def run(self, *asked, **options):
+        self.asked.append((asked, options))
+        return self._of("run", {})
+
+    def nthreads(self):
+        return self._of("nthreads", {"a": 1})
+
+    def run_on_scheduler(self, function, silence):
+        assert function is engine._give_up and silence == 0.02
+        return self._of("silent", 0)
+
+    def submit(self, function, *arguments, pure, **options):
+        assert pure is False  # what is asked again is worked on again
+        self.asked.append((function, arguments, options))
+        return Future(self)
+
+    def _of(self, name, usual):
+        found = self.answers.get(name, usual)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+class Future:
+    """What is submitted to it: done after a while, or never."""
+
+    def __init__(self, client: Told) -> None:
+        self.client = client
+
+    def add_done_callback(self, tell) -> None:
+        if "result" in self.client.answers:
+            tell(self)
+
+    def result(self, timeout):
+        assert timeout == 0.05
+        return self.client._of("result", None)
+
+    def release(self) -> None:
+        self.client.closed.append("future")
+
+
+def of(**answers):
+    client = Told(**answers)
+    return engine.Dask(client, patience=0.05, silence=0.02), client
+
+
+def test_a_cluster_is_left_by_whoever_joined_it_by_its_address(monkeypatch) -> None:
+    """Also where its workers have another version; a client that was given is its owner's."""
+    dask_engine, client = of()
+    assert client.asked == [((engine.importlib.metadata.version, "hushrec"), {"on_error": "return"})]
+    with dask_engine as entered:
+        assert entered is dask_engine
+    assert not client.closed
+    monkeypatch.setattr(engine, "_connected", lambda address, patience: client)
+    with engine.Dask("tcp://somewhere", patience=0.05):
+        assert not client.closed
+    assert client.closed == [2]
+    client.answers["run"] = {"tcp://a": engine.importlib.metadata.version("hushrec"), "tcp://b": "0.0.1"}
+    with pytest.raises(InputError, match="another version"):
+        engine.Dask("tcp://somewhere")
+    assert client.closed == [2, 2]
+    client.answers["run"] = OSError("somewhere")
+    with pytest.raises(HushrecError, match="does not answer") as error:
+        engine.Dask(client)
+    assert error.value.__cause__ is None and client.closed == [2, 2]
+
+
+def test_a_client_of_an_address_is_nobodys_default(monkeypatch) -> None:
+    seen, quiet = [], logging.getLogger("distributed")
+    before = quiet.level
+    monkeypatch.setattr(
+        distributed, "Client", lambda *asked, **options: seen.append((asked, options, quiet.level))
+    )
+    engine._connected("tcp://somewhere", 7.0)
+    options = {"timeout": 7.0, "set_as_default": False}
+    assert seen == [(("tcp://somewhere",), options, logging.CRITICAL)] and quiet.level == before
+    for error, why in ((TimeoutError, "not in time"), (OSError, "OSError")):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(distributed, "Client", fails)
+        with pytest.raises(HushrecError, match=f"somewhere cannot be reached \\({why}\\)"):
+            engine._connected("tcp://somewhere", 7.0)
+        assert quiet.level == before
+
+
+def test_threads_of_a_host_are_together_and_a_lost_cluster_has_none() -> None:
+    dask_engine, client = of(nthreads={"tcp://b": 1, "tcp://a": 2})
+    assert dask_engine._workers() == ["tcp://a", "tcp://a", "tcp://b"]
+    client.answers["nthreads"] = OSError()
+    assert dask_engine._workers() == [] and not dask_engine._somebody()
+    client.answers["nthreads"] = {"a": 1}
+    assert dask_engine._somebody()
+    client.status = "closed"
+    assert dask_engine._workers() == []
+
+
+def test_what_is_waited_for_and_for_how_long() -> None:
+    """Until it is done, until somebody is silent, or until nobody is there."""
+    dask_engine, client = of(result="found")
+    assert dask_engine._found(lambda: Future(client)) == "found"
+    future = Future(client)
+    assert dask_engine._found(lambda: future, False) is future
+    assert dask_engine._found(lambda: "version") == "version"
+    for gone in (OSError("alice"), engine.CancelledError()):
+        client.answers["result"] = gone
+        assert dask_engine._found(lambda: Future(client)) == "lost"
+        client.status = "closed"
+        assert dask_engine._found(lambda: future, False) is future
+        assert dask_engine._found(lambda: Future(client)) == "nobody"
+        client.status = "running"
+    del client.answers["result"]
+    client.answers["silent"] = 1
+    assert dask_engine._found(lambda: Future(client)) == "silent"
+    client.answers |= {"silent": 0, "nthreads": {}}
+    assert dask_engine._patiently(Future(client)) == dask_engine._found(lambda: Future(client)) == "nobody"
+
+
+def test_what_was_submitted_is_forgotten_at_the_end() -> None:
+    dask_engine, client = of()
+    del client.asked[:]
+    with dask_engine._tasks("public") as (submit, shipped):
+        assert isinstance(shipped, Future)
+        submit(len, "abc", workers=["a"])
+        assert not client.closed
+    assert client.asked == [(engine._itself, ("public",), {}), (len, ("abc",), {"workers": ["a"]})]
+    assert client.closed == ["future"] * 2
+
+
+@pytest.mark.parametrize("threads", [1, 3, 40])
+@pytest.mark.parametrize(("tables", "tasks"), [(0.0, 8), (1 / 3.5, 3), (5.0, 1)])
+def test_every_block_is_asked_once_and_a_thread_for_the_same_ones(threads, tables, tasks) -> None:
+    """In so many tasks a thread as its tables have room for, whose sums are added there first."""
+    dask_engine, _ = of(nthreads={f"w{number:02}": 1 for number in range(threads)})
+    blocks, asked, added = type("", (), {"blocks": lambda self: [None] * 37})(), [], []
+    public = object()
+    assert dask_engine._tree(None, "work", blocks, "lost", 1) == "lost"  # nothing can be shipped
+
+    def submit(function, *arguments, **options):
+        if function is engine._work:
+            work, rows, numbers, shipped, version = arguments
+            assert (work, rows, shipped, version) == ("work", blocks, public, engine.library_version())
+            asked.append((options["workers"], numbers))
+            assert options["allow_other_workers"] is True
+            return [np.array([float(sum(numbers)), len(numbers)])]
+        assert function is engine._added
+        added.append((len(arguments[0]), options))
+        return engine._added(arguments[0])
+
+    size = int(tables * engine.TABLES_BYTES)
+    [total] = dask_engine._tree(submit, "work", blocks, public, size)
+    assert total.tolist() == [sum(range(37)), 37]
+    assert [number for _, numbers in asked for number in numbers] == list(range(37))
+    busy = min(threads, 37)
+    own = [sum(workers == [f"w{number:02}"] for workers, _ in asked) for number in range(threads)]
+    assert own[:busy] == [min(tasks, len(part)) for part in np.array_split(np.arange(37), threads)][:busy]
+    assert not any(own[busy:])
+    first = [options["workers"] for _, options in added if options]
+    assert first == [[f"w{number:02}"] for number in range(busy)]
+    assert max(count for count, options in added if not options) <= 8 if busy > 1 else len(added) == 1
+
+
+def test_partial_sums_are_added_and_words_are_passed_on() -> None:
+    one, other = [np.ones(2), np.ones(1)], [np.full(2, 3.0), np.zeros(1)]
+    found = engine._added([one, [], other, one])
+    assert [each.tolist() for each in found] == [[5.0, 5.0], [2.0]] and one[0].tolist() == [1.0, 1.0]
+    assert engine._added([one, "memory", "lost"]) == "memory" and engine._added([[], []]) == []
+    rows = type("", (), {"blocks": lambda self: "abc", "partitions": lambda self: "xyz"})()
+    version = engine.library_version()
+    assert engine._work(lambda blocks, asked: [*blocks, asked], rows, [2, 0], "q", version) == ["c", "a", "q"]
+    assert engine._work(lambda blocks, asked: None, rows, [0], "q", version) == []
+    assert engine._one(lambda *given: given, (rows, rows), 1, "p", version) == [(1, ["y", "y"], "p")]
+    assert engine._answered(Users, [], Question((), None)) is None
+
+
+def test_freed_memory_is_kept_for_the_next_block(monkeypatch) -> None:
+    """Of glibc: M_TRIM_THRESHOLD is -1 and M_MMAP_THRESHOLD is -3."""
+    said = []
+    library = type("", (), {"mallopt": lambda self, *given: said.append(given)})()
+    monkeypatch.setattr(engine.ctypes, "CDLL", lambda name: library)
+    engine._keep_memory.__wrapped__()
+    assert said == [(-1, 2**28), (-3, 2**25)]

@@ -162,3 +162,109 @@ def test_a_wrong_number_of_partitions_is_refused(partitions) -> None:
     ratings = ratings_of({})
     with pytest.raises(InputError, match="partitions"):
         parts.fit(ItemBias(), ratings, Accountant(Budget(1, 1e-6)), partitions=partitions)
+
+
+def test_a_partition_is_made_three_times_and_the_first_failure_is_told() -> None:
+    budget, made = Budget(1, 1e-6), []
+    plan = Plan(budget, [Release("sums", budget.share(1.0), 1.0, "user", "add-remove")])
+    meeting = parts.Meeting(LocalGate(Accountant(budget), plan), 2)
+
+    def make() -> dict:
+        made.append(True)
+        raise MemoryError("user 'alice' has 17 ratings")
+
+    assert parts._persistently(meeting, make) == {} and len(made) == 3
+    failure = meeting.failure
+    assert isinstance(failure, HushrecError) and "could not be made again; its cause is private" in str(
+        failure
+    )
+    meeting.give_up(HushrecError("later"))
+    assert meeting.failure is failure
+    assert parts._persistently(meeting, lambda: {"a": 1}) == {"a": 1}
+
+
+def test_the_start_is_that_of_one_piece() -> None:
+    """Drawn with the seed 0 where none is given."""
+    ratings, model = ratings_of(hostile_data(np.random.default_rng(5), 9)), PrivateALS(rank=3, iterations=1)
+    found = [
+        fit(Accountant(Budget(1, 1e-6), noise=SeededNoise(3))).to_bytes()
+        for fit in (
+            lambda accountant: model.fit(ratings, accountant),
+            lambda accountant: model.fit(ratings, accountant, seed=0),
+            lambda accountant: parts.fit(model, ratings, accountant, partitions=2),
+        )
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 4])
+def test_a_stream_is_added_block_by_block(blocks: int) -> None:
+    """Without noise: sums of both partitions, each block at its place, and then the next release."""
+    budget, given = Budget(math.inf, 1e-6), {}
+    labels = ("blocks", "sums")
+    releases = [Release(label, budget.share(0.5), 1.0, "user", "add-remove") for label in labels]
+    plan = Plan(budget, releases)
+    meeting = parts.Meeting(LocalGate(Accountant(budget), plan), 2)
+
+    def make(part: int) -> dict:
+        gate = parts.PartGate(plan, partial(meeting.exchange, part))
+        values = (np.full(2, 10.0 * number + part) for number in range(blocks))
+        given[part] = [each.tolist() for each in gate.release_blocks("blocks", Bounded(values, counted(1.0)))]
+        return {"sums": gate.release("sums", Bounded(np.full(1, part + 1.0), counted(1.0)))}
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda part: parts._persistently(meeting, partial(make, part)), range(2)))
+    assert given[0] == given[1] == [[20.0 * number + 1] * 2 for number in range(blocks)]
+    assert [each["sums"].tolist() for each in found] == [[3.0], [3.0]] and meeting.failure is None
+
+
+def test_a_process_that_dies_is_not_waited_for(monkeypatch) -> None:
+    """Its end of the pipe is closed on our side, or nobody would hear that it is gone."""
+    done = []
+
+    class End:
+        def __init__(self, name, *messages) -> None:
+            self.name, self.messages = name, list(messages)
+
+        def close(self) -> None:
+            done.append(f"close {self.name}")
+
+        def send(self, message) -> None:
+            done.append(f"send {message}")
+
+        def recv(self):
+            done.append("recv")
+            if not self.messages:
+                raise EOFError
+            return self.messages.pop(0)
+
+    class Spawn:
+        def __init__(self, *messages) -> None:
+            self.messages = messages
+
+        def Pipe(self):
+            return End("ours", *self.messages), End("theirs")
+
+        def Process(self, target, args, daemon):
+            assert target is parts._serve and args[0].name == "theirs" and args[1:] == (1, 2, 3, 4)
+            assert daemon is True
+            return self
+
+        def start(self) -> None:
+            done.append("start")
+
+        def join(self, timeout) -> None:
+            done.append("join")
+
+        def kill(self) -> None:
+            done.append("kill")
+
+    monkeypatch.setattr(parts, "get_context", lambda kind: Spawn((0, "a"), {"b": 1}))
+    assert parts._in_process(1, 2, 3, 4, lambda *step: f"for {step}") == {"b": 1}
+    end = ["close ours", "join", "kill"]
+    assert done == ["start", "close theirs", "recv", "send for (0, 'a')", "recv", *end]
+    done.clear()
+    monkeypatch.setattr(parts, "get_context", lambda kind: Spawn())
+    with pytest.raises(EOFError):
+        parts._in_process(1, 2, 3, 4, lambda *step: None)
+    assert done == ["start", "close theirs", "recv", *end]

@@ -1,0 +1,239 @@
+"""What a training refuses before anything is spent, in sentences that end where they should, and its plan."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.algorithms.baselines import release_user_count
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.engines import parts
+from hushrec.errors import InputError
+from hushrec.estimator import Round, plan_of, public_inputs
+from hushrec.partitioned import Streaming
+from hushrec.privacy import Accountant, Bound, Budget, Season, SeasonAccountant, counted, signed
+from hushrec.privacy.testing import SeededNoise
+
+RATINGS = realistic(60, 12, 500, seed=1)
+BUDGET = Budget(3.0, 1e-6)
+ROWS = [("alice", "i1", 5.0)]
+WEEKS = SeasonAccountant(Season(BUDGET, 4, 0.5))
+
+
+def fit(model=None, ratings=RATINGS, accountant=None, **options):
+    return (model or ItemBias()).fit(ratings, accountant or Accountant(BUDGET), **options)
+
+
+def observed() -> Ratings:
+    source = (["alice", "bob"], ["i1", "i2"], [5.0, 4.0])
+    return Ratings.from_any(source, Domain.observed(source))
+
+
+REFUSED = {
+    "no ratings": (lambda: fit(ratings=ROWS), "which takes files and data frames."),
+    "no accountant": (lambda: fit(accountant=BUDGET), "not Budget; pass Accountant(budget)."),
+    "another unit": (
+        lambda: fit(accountant=Accountant(Budget(3.0, 1e-6, unit="rating"))),
+        "but the budget's unit is 'rating'; pass unit='user'.",
+    ),
+    "an observed domain": (lambda: fit(ratings=observed()), "and load them with it."),
+    "chosen rows": (
+        lambda: fit(ratings=RATINGS.where(RATINGS.matrix.data > 2)),
+        "or declare public data with Accountant(..., data_is_public=True).",
+    ),
+    "an engine": (
+        lambda: fit(engine=Streaming()),
+        "for a private model whose sums are exact; item-bias here is trained without one.",
+    ),
+    "a season": (
+        lambda: fit(GlobalMean(), accountant=WEEKS),
+        "global-mean cannot go on from week to week; train both, or one of its parts.",
+    ),
+    "privacy of an exact model": (lambda: fit(ALS()), "or say that you want none; pass epsilon=inf."),
+    "partitions": (
+        lambda: parts.fit(ItemBias(), RATINGS, Accountant(Budget(math.inf, 1e-6)), partitions=2),
+        "Partial sums of item-bias are not exact here; train it in one piece.",
+    ),
+    "a model of both": (lambda: Both(ratings=ROWS), "ratings must be an estimator, not list."),
+    "the other of both": (lambda: Both(lists=ROWS), "lists must be an estimator, not list."),
+    "likes": (
+        lambda: Both.planned(BUDGET, Domain(range(9), likes=True), 50),
+        "Likes leave no ratings to predict; train for lists with private-eigenrec.",
+    ),
+    "a setting": (
+        lambda: ItemBias().set_params(clips=ROWS),
+        "item-bias has no setting 'clips'; it has clip, prior_sd, user_regularization.",
+    ),
+    "no share": (
+        lambda: plan_of([Round("a", 0.0, counted(1.0))], BUDGET, 1.0),
+        "Release 'a' gets no part of the budget; raise the share that is for it.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_says_what_is_wrong_and_nothing_of_rows(case) -> None:
+    call, end = REFUSED[case]
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value).endswith(end) and "alice" not in str(error.value)
+
+
+@pytest.mark.parametrize("seed", [-1, True, 1.5, None, "1"])
+def test_a_seed_is_an_integer_from_0_up(seed) -> None:
+    with pytest.raises(InputError, match=re.escape(f"seed={seed!r}") + ".*for example 0[.]$"):
+        fit(seed=seed)
+    assert fit(seed=np.int64(0)).privacy.private
+
+
+def test_no_more_users_than_a_sum_has_room_for(monkeypatch) -> None:
+    monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", RATINGS.n_users)
+    assert fit().privacy.private
+    monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", RATINGS.n_users - 1)
+    accountant = Accountant(BUDGET)
+    with pytest.raises(InputError, match="up to 59 users and these are more; train on a part[.]$"):
+        fit(accountant=accountant)
+    assert not accountant.releases
+
+
+def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
+    """A store has no times to choose by."""
+    store = Ratings.prepare(RATINGS, tmp_path / "s", RATINGS.domain)
+    first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
+    accountant = SeasonAccountant.following(first.privacy)
+    with pytest.raises(InputError, match="with their times; pass those, not a store[.]$"):
+        first.continue_training(store, accountant, since="2024-01-01")
+    for given, end in (
+        (BUDGET, "makes it, not Budget[.]$"),
+        (WEEKS, "make it from the model's statement[.]$"),
+    ):
+        with pytest.raises(InputError, match=end):
+            first.continue_training(store, given)
+    with pytest.raises(InputError, match="train it anew, or train both[.]$"):
+        fit(GlobalMean()).continue_training(store, accountant)
+    assert not accountant.own
+    # nothing is retired unless that was said
+    smaller = Ratings.from_any(
+        ([1], [RATINGS.domain.items[0]], [3.0]), Domain(RATINGS.domain.items[:5], (1, 5))
+    )
+    with pytest.raises(InputError, match="lacks 7 of the model's 12 items"):
+        first.continue_training(smaller, accountant)
+
+
+def test_each_release_gets_its_share_of_the_fraction() -> None:
+    rounds = [Round("a", 1.0, signed(2.0)), Round("b", 3.0, counted(5.0))]
+    for relation, sensitivity in (("add-remove", 2.0), ("replace", 4.0)):
+        budget = Budget(3.0, 1e-6, relation=relation)
+        for whole, parts_of in ((None, (0.125, 0.375)), (8.0, (0.0625, 0.1875))):
+            plan = plan_of(rounds, budget, 0.5, whole)
+            assert [each.label for each in plan.releases] == ["a", "b"]
+            assert [each.sensitivity for each in plan.releases] == [sensitivity, 5.0]
+            assert [each.mu**2 / budget.mu**2 for each in plan.releases] == pytest.approx(parts_of)
+            assert {each.relation for each in plan.releases} == {relation}
+
+
+def test_what_is_not_clipped_is_planned_without_noise_alone() -> None:
+    """Its sensitivity is shown as 1, of a release that has no noise."""
+    unbounded = [Round("a", 1.0, Bound(math.inf, math.inf)), Round("b", 1.0, counted(3.0))]
+    plan = plan_of(unbounded, Budget(math.inf, 1e-6), 1.0)
+    assert [(each.sensitivity, each.noise_sd) for each in plan.releases] == [(1.0, 0.0), (3.0, 0.0)]
+    [exact] = ALS().plan(Budget(math.inf, 1e-6), RATINGS.domain).releases
+    assert (exact.label, exact.sensitivity, exact.noise_sd) == ("exact model", 1.0, 0.0)
+    with pytest.raises(InputError):
+        plan_of(unbounded, BUDGET, 1.0)
+
+
+def test_what_a_training_is_bound_to() -> None:
+    """Other items, another range or other features are another training."""
+    plain = Domain(range(3), rating_range=(1, 5))
+    seen = [public_inputs(plain)]
+    assert public_inputs(Domain(range(3), rating_range=(1, 5))) == seen[0]
+    features = np.arange(6.0).reshape(3, 2)
+    seen += [
+        public_inputs(domain)
+        for domain in (
+            Domain(range(4), rating_range=(1, 5)),
+            Domain(range(3), rating_range=(1, 6)),
+            Domain(range(3), rating_range=(1, 5), item_features=features),
+            Domain(range(3), rating_range=(1, 5), item_features=2 * features),
+        )
+    ]
+    assert len({tuple(each.items()) for each in seen}) == 5
+
+
+def test_settings_are_those_of_the_class_where_nothing_is_planned() -> None:
+    assert Popular.planned(BUDGET, RATINGS.domain, 60) == Popular()
+    assert ItemBias.planned(BUDGET, RATINGS.domain, 60, clip=0.3) == ItemBias(clip=0.3)
+    model = PrivateALS(rank=3)
+    assert model.set_params(rank=4, iterations=1) == PrivateALS(rank=4, iterations=1) and model.rank == 3
+
+
+def test_nothing_is_shown_unless_that_was_asked_for(capfd) -> None:
+    """And then how many releases were made."""
+    first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
+    first.continue_training(RATINGS, SeasonAccountant.following(first.privacy))
+    assert capfd.readouterr() == ("", "")
+    first.continue_training(RATINGS, SeasonAccountant.following(first.privacy), progress=True)
+    fit(progress=True)
+    shown = capfd.readouterr()
+    assert not shown.out and "1/1" in shown.err and "release" in shown.err
+
+
+def test_a_training_is_drawn_with_seed_0_and_spends_what_is_left() -> None:
+    model = PrivateALS(rank=3, iterations=1)
+    boards = [
+        fit(model, accountant=Accountant(BUDGET, noise=SeededNoise(4)), **options)
+        for options in ({}, {"seed": 0}, {"seed": 1}, {"share": 1.0})
+    ]
+    assert boards[0].to_bytes() == boards[1].to_bytes() == boards[3].to_bytes() != boards[2].to_bytes()
+    accountant = Accountant(BUDGET)
+    fit(accountant=accountant, share=0.25)
+    assert accountant.spent_mu == pytest.approx(BUDGET.mu / 2)
+    fit(accountant=accountant)
+    assert accountant.spent_mu == pytest.approx(BUDGET.mu)
+
+
+@pytest.mark.parametrize("cls", [ItemBias, PrivateALS, PrivateEigenRec, Both], ids=lambda cls: cls.name)
+def test_budget_and_domain_are_not_swapped(cls) -> None:
+    for call in (cls().plan, lambda *both: cls.planned(*both, 50).plan(*both)):
+        with pytest.raises(InputError, match="^budget must be Budget, not Domain; pass Budget"):
+            call(RATINGS.domain, BUDGET)
+        with pytest.raises(InputError, match="^domain must be Domain, not list; pass Domain"):
+            call(BUDGET, ["i1"])
+        assert call(BUDGET, RATINGS.domain).releases
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> None:
+    budget = Budget(3.0, 1e-6, relation=relation)
+    for options, share in (({}, 0.01), ({"share": 0.3}, 0.3)):
+        accountant = Accountant(budget, noise=SeededNoise(1))
+        release_user_count(RATINGS, accountant, **options)
+        [release] = accountant.releases
+        assert (release.label, release.sensitivity) == ("number of users", 1.0)
+        assert accountant.spent_mu == pytest.approx(budget.mu * math.sqrt(share))
+    drawn = [
+        release_user_count(RATINGS, Accountant(Budget(0.05, 1e-6), noise=SeededNoise(seed)))
+        for seed in range(12)
+    ]
+    assert min(drawn) == 1 < max(drawn) and all(isinstance(each, int) for each in drawn)
+    nobody = RATINGS.rows(np.zeros(RATINGS.n_users, dtype=bool), keyed=True)
+    free = Budget(math.inf, 1e-6)
+    assert [release_user_count(each, Accountant(free)) for each in (RATINGS, nobody)] == [60, 1]
+
+
+def test_what_a_user_who_is_replaced_moves() -> None:
+    """Signed parts by twice as much, sums of what is not negative by a root of 2, a level by 2."""
+    budget = Budget(3.0, 1e-6, relation="replace")
+    wanted = {
+        GlobalMean(): [2.0],
+        Popular(): [math.sqrt(2)],
+        ItemBias(): [math.sqrt(4 + 2 * 0.49 + 4 * 0.01)],
+        PrivateALS(bias_rounds=1, bias_clip=0.3, n_users=50): [2.0, math.sqrt(3.25), math.sqrt(2), 0.6],
+        PrivateEigenRec(rank=1, iterations=1): [1.0, math.sqrt(2), 2.0],
+    }
+    for model, sensitivities in wanted.items():
+        found = [each.sensitivity for each in model.plan(budget, RATINGS.domain).releases]
+        assert found == pytest.approx(sensitivities), model.name
