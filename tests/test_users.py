@@ -13,7 +13,16 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Bounded
-from hushrec.users import USUAL_SPREAD, FittedUsers, Users, likes
+from hushrec.users import (
+    USUAL_SPREAD,
+    FittedUsers,
+    Users,
+    fixed_gramian,
+    less_user_means,
+    likes,
+    norms,
+    ridge_on_items,
+)
 
 ROOT = Path(__file__).parents[1]
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
@@ -140,6 +149,7 @@ def test_residuals_times_factors(norm: float, clip: float) -> None:
     assert packed[:-1] == pytest.approx(gram[np.tril_indices(3)], rel=1e-3, abs=2e-3 * min(norm, 2))
     assert packed[-1] == near(unsure)
     assert second.sensitivity("add-remove") == pytest.approx(math.sqrt(2) * norm**2)
+    assert second.entry_scale[-1] == pytest.approx(norm**2 if math.isfinite(norm) else 1.0)
 
 
 @pytest.mark.parametrize("most", [0.05, 0.6, 40.0])
@@ -221,18 +231,100 @@ def test_numbers_of_users_and_their_means() -> None:
     assert users.item_weights()._take() == near(counts)
 
 
-def test_levels_far_from_zero_are_fitted_in_float64() -> None:
-    """Beyond 10,000 float32 would lose the third digit of a residual."""
-    domain = Domain([f"i{j}" for j in range(ITEMS)], rating_range=(1e6, 1e6 + 4))
-    cells = [(user, f"i{j}", 1e6 - 1 + rating) for user, hers in ROWS.items() for j, rating in hers.items()]
+@pytest.mark.parametrize(("level", "of"), [(1.5e4, "center"), (1e6, "center"), (1.5e4, "items")])
+def test_levels_far_from_zero_are_fitted_in_float64(level: float, of: str) -> None:
+    """Beyond 10,000 float32 would lose the third digit of a residual, in the level or in the items."""
+    domain = Domain([f"i{j}" for j in range(ITEMS)], rating_range=(level, level + 4))
+    cells = [(user, f"i{j}", level - 1 + rating) for user, hers in ROWS.items() for j, rating in hers.items()]
     users = FittedUsers(Ratings.from_any(tuple(map(list, zip(*cells))), domain))
-    users.weigh(1e6 - 1 + CENTER, WEIGHTS)
-    users.fit(MODEL, RIDGE)
+    moved = MODEL.copy()
+    moved[:, -1] += level - 1 if of == "items" else 0
+    users.weigh(CENTER if of == "items" else level - 1 + CENTER, WEIGHTS)
+    users.fit(moved, RIDGE)
     near_zero, items = fitted()
-    assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-3)
+    assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-4 if level < 1e6 else 1e-3)
     for method in ("item_residuals", "outer_products"):
-        far, near = (getattr(each, method)(MODEL, 0.4, 1.3)._take() for each in (users, near_zero))
+        far = getattr(users, method)(moved, 0.4, 1.3)._take()
+        near = getattr(near_zero, method)(MODEL, 0.4, 1.3)._take()
         assert far == pytest.approx(near, abs=1e-3)
+
+
+def test_what_is_clipped_is_taken_in_float64() -> None:
+    """Fits may be in float32; norms, residuals and what is known of a user may not, whatever their number."""
+    rows_of_all = np.random.default_rng(1).normal(size=(20_000, 3))
+    found = norms(rows_of_all)
+    assert found == pytest.approx(np.sqrt((rows_of_all**2).sum(axis=1)), rel=1e-14)
+    assert norms(rows_of_all.astype(np.float32)).dtype == np.float64
+    small = (0.001 * rows_of_all).astype(np.float32)
+    assert norms(small) == pytest.approx(np.sqrt((small.astype(np.float64) ** 2).sum(axis=1)), rel=1e-14)
+    users, items = fitted()
+    cells = np.repeat(np.arange(len(ROWS)), np.diff(users._rows.matrix.indptr))
+    columns = users._rows.matrix.indices
+    scores = CENTER + items[columns, -1] + users._fitted[cells, -1]
+    scores += (users._fitted[cells, :-1] * items[columns, :-1]).sum(axis=1)
+    left = users._rows.matrix.data.astype(np.float64) - scores
+    assert users._residuals(items, cells) == pytest.approx(left, rel=1e-12, abs=1e-13)
+    typical = np.linalg.eigvalsh((items[:, :3].T * SLOPES / SLOPES.sum()) @ items[:, :3])
+    wanted = [np.mean(0.4 / (0.4 + len(hers) * typical)) for hers in ROWS.values()]
+    assert users._uncertainty(items, SLOPES, 0.4) == pytest.approx(wanted, rel=1e-13)
+
+
+def test_sums_of_outer_products_are_exact_and_of_all_users() -> None:
+    """Oracle: integers, in units of the square of a step; of rows that take several blocks."""
+    rng = np.random.default_rng(3)
+    factors = rng.normal(size=(20_000, 3))
+    factors *= 1.7 * rng.uniform(0, 1, (20_000, 1)) / np.linalg.norm(factors, axis=1, keepdims=True)
+    scale, step = rng.uniform(0, 1, 20_000), steps_of(1.7, 14)
+    for weights in (None, scale):
+        rows = factors if weights is None else factors * weights[:, None]
+        integers = np.trunc(rows / step).astype(np.int64)
+        exact = (integers.T @ integers)[np.tril_indices(3)]
+        found = fixed_gramian(factors, 1.7, weights)
+        assert found.dtype == np.float64 and (found / step**2 == exact).all()
+    exact = (factors.T @ factors)[np.tril_indices(3)]
+    assert fixed_gramian(factors, math.inf) == pytest.approx(exact, rel=1e-12)
+    assert fixed_gramian(factors.astype(np.float32), math.inf).dtype == np.float32
+    assert fixed_gramian(factors.astype(np.float32), math.inf, scale).dtype == np.float64
+
+
+@pytest.mark.parametrize("unobserved", [0.0, 0.3])
+def test_a_user_is_served_by_her_own_regression(unobserved: float) -> None:
+    """Oracle: normal equations in float64; cells that nobody rated count where they are dislikes."""
+    rng = np.random.default_rng(12)
+    factors = rng.normal(size=(ITEMS, 3)).astype(np.float32)
+    biases = np.zeros(ITEMS) if unobserved else rng.normal(size=ITEMS)
+    arrays = {
+        "center": np.float64(0.0 if unobserved else CENTER),
+        "item_factors": factors,
+        "item_bias": biases,
+    }
+    ridge = SweepSettings(
+        regularization=0.4, bias_regularization=None if unobserved else 2.5, unobserved_weight=unobserved
+    )
+    given = rows().rows(np.isin(rows().users, ["u0", "u3"]), keyed=True)
+    state = ridge_on_items(arrays, given.matrix, ridge)
+    for number, user in enumerate(("u0", "u3")):
+        hers = sorted(ROWS[user])
+        target = np.array([ROWS[user][j] for j in hers]) - arrays["center"] - biases[hers]
+        design = factors[hers].astype(np.float64)
+        left = unobserved * factors.astype(np.float64).T @ factors + 0.4 * np.eye(3)
+        if not unobserved:
+            design = np.column_stack([design, np.ones(len(hers))])
+            left = np.diag([0.4] * 3 + [2.5])
+        wanted = np.linalg.solve(design.T @ design + left, design.T @ target)
+        assert state.factors[number] == pytest.approx(wanted[:3], rel=1e-10, abs=1e-12)
+        assert state.offset[number] == pytest.approx(0.0 if unobserved else wanted[3], rel=1e-10)
+
+
+def test_ratings_less_their_users_means() -> None:
+    given = rows()
+    found = less_user_means(given)
+    assert given.matrix.data.min() >= 1  # are as they were
+    for user, hers in ROWS.items():
+        row = found.matrix[[list(found.users).index(user)]].toarray()[0]
+        mean = np.mean(list(hers.values()))
+        assert row[sorted(hers)] == pytest.approx([hers[j] - mean for j in sorted(hers)], abs=1e-6)
+    assert found.domain == given.domain and list(found.users) == list(given.users)
 
 
 def test_who_has_no_rating_adds_to_no_sum() -> None:
@@ -325,3 +417,21 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
         )
         most = max(map(float, told.stdout.split()))
         assert most < 1.5  # two where there is a copy
+
+
+def test_bounds_of_levels_and_spreads_are_attained() -> None:
+    """By a user who comes, and by one who is replaced by another; in units of half the range."""
+    domain = Domain(["a", "b"], rating_range=(1, 5))
+    both, high, low, none = (
+        Users(Ratings.from_any((["u"] * len(ratings), list("ab")[: len(ratings)], ratings), domain))
+        for ratings in ([1.0, 5.0], [5.0, 5.0], [1.0], [])
+    )
+    for ask, one, other, relation in (
+        (Users.level, high, none, "add-remove"),
+        (Users.level, high, low, "replace"),
+        (Users.spreads, both, none, "add-remove"),
+        (Users.spreads, both, high, "replace"),
+    ):
+        mine, theirs = ask(one), ask(other)
+        moved = np.linalg.norm((mine._take() - theirs._take()) * np.asarray(mine.entry_scale))
+        assert moved == pytest.approx(mine.sensitivity(relation)) and moved <= mine.sensitivity(relation)

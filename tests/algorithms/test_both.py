@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ALS, EASE, Both, PrivateALS, PrivateEigenRec
-from hushrec.algorithms.both import _joined
+from hushrec.algorithms.both import _joined, _Weights
 from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
@@ -212,3 +212,34 @@ def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() 
         found, noise_sd = Both(like_from=like_from)._expected_weights(Told, arrays, DOMAIN)
         assert found == pytest.approx(Told.weights * chance)
         assert noise_sd == pytest.approx(2 * math.sqrt(sum(chance**2) / 40))
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_only_the_released_item_weights_are_drawn_to_what_is_expected(private: bool) -> None:
+    """By their precision, and not where they have no noise; all else is as the gate has it."""
+    rng, asked = np.random.default_rng(2), []
+    released, expected = rng.uniform(5, 9, 30), rng.uniform(50, 90, 30)
+
+    class Told:
+        @staticmethod
+        def release(label, bounded):
+            asked.append((label, bounded))
+            return released.copy()
+
+        @staticmethod
+        def noise_sd(label):
+            return 2.0 if label.endswith("item weights") else 7.0
+
+    Told.private = private
+    gate = _Weights(Told, "lists: ", (expected, 3.0))
+    assert gate.noise_sd("item weights") == 2.0 and gate.weights is None
+    assert np.array_equal(gate.release("item sums", "sums"), released) and gate.weights is None
+    found = gate.release("item weights", "weights")
+    assert asked == [("lists: item sums", "sums"), ("lists: item weights", "weights")]
+    joined, left = _joined(released, 2.0, expected, 3.0) if private else (released, 2.0)
+    assert np.array_equal(found, joined) and np.array_equal(gate.weights, joined)
+    assert gate.noise_sd("item weights") == left and gate.noise_sd("item sums") == 7.0
+    assert (left < 2) == private
+    plain = _Weights(Told, "ratings: ")
+    assert np.array_equal(plain.release("item weights", "weights"), released)
+    assert plain.noise_sd("item weights") == 2.0 and np.array_equal(plain.weights, released)

@@ -140,3 +140,65 @@ def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
         for mine, hers in zip(kept, dense & frequent):
             rarest = sorted(np.flatnonzero(hers), key=lambda item: weights[item])[:3]
             assert np.flatnonzero(mine).tolist() == sorted(rarest)
+
+
+@pytest.mark.parametrize("center", ["middle", "user"])
+def test_a_user_is_served_from_the_level_that_ratings_were_taken_from(center: str) -> None:
+    """Oracle: her normal equations; her own mean is added again where it was taken off."""
+    ratings = small()
+    model = DPALS(rank=2, iterations=1, center=center, regularization=0.7)
+    board = model.fit(ratings, Accountant(Budget(math.inf, 1e-5)))
+    assert board.arrays["center"] == (3.0 if center == "middle" else 0.0)
+    assert board.arrays["supported"].all()  # nothing was released that says otherwise
+    assert board.item_bias.dtype == np.float64 and not board.item_bias.any()
+    items = board.item_factors.astype(np.float64)
+    found = board.predict(ratings, ratings.domain.items)
+    for row, scores in zip(ratings.matrix.toarray().astype(np.float64), found):
+        seen = np.flatnonzero(row)
+        level = 3.0 if center == "middle" else row[seen].mean()
+        design = items[seen]
+        user = np.linalg.solve(design.T @ design + 0.7 * np.eye(2), design.T @ (row[seen] - level))
+        assert scores == pytest.approx(np.clip(level + items @ user, 1, 5), abs=1e-6)
+
+
+def test_factors_are_orthonormal_where_that_is_asked_for() -> None:
+    for wanted in (True, False):
+        model = DPALS(rank=3, iterations=2, orthonormalize=wanted)
+        factors = model.fit(small(), Accountant(Budget(math.inf, 1e-5))).item_factors.astype(np.float64)
+        assert np.allclose(factors.T @ factors, np.eye(3), atol=1e-5) == wanted
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("cells", [1, 9])
+def test_one_user_replaced_moves_the_statistics_by_no_more(share: float, cells: int) -> None:
+    """Oracle: unit vectors at every angle, whose products and sums of either sign are compared, cell by cell;
+    of a joint clip any two contributions, where Gramians cannot point away from each other."""
+    cosine, odds = np.linspace(0, 1, 100_001), share / (1 - share)
+    settings = {"gramian_share": share, "max_ratings_per_user": cells}
+    bound = DPALS(**settings).statistics_bound
+    assert bound.under("add-remove") == pytest.approx(math.sqrt(cells * (odds + 1)))
+    moved = cells * (odds * (2 - 2 * cosine**2) + 2 + 2 * cosine).max()
+    assert bound.under("replace") == pytest.approx(math.sqrt(moved))
+    bound = DPALS(clipping="user", **settings).statistics_bound
+    assert bound.under("add-remove") == pytest.approx(math.sqrt(odds + 1))
+    assert bound.under("replace") == pytest.approx(math.sqrt(2 * odds + 4))
+    bound = DPALS(sampling="weights", **settings).statistics_bound  # cells of norm 1 together
+    assert bound.under("add-remove") == pytest.approx(math.sqrt(odds + 1))
+    assert bound.under("replace") == pytest.approx(math.sqrt(moved / cells))
+
+
+def test_what_enters_the_statistics_and_where_likes_begin() -> None:
+    with_likes = DPALS(unobserved_weight=0.1, center="level")
+    budget, domain = Budget(1.0, 1e-6), small().domain
+    labels = [each.label for each in with_likes.plan(budget, domain).releases]
+    assert "level" not in labels and with_likes.scores == "likes" and DPALS().scores == "ratings"
+    for settings, weighed in (
+        ({"sampling": "weights"}, True),
+        ({"sampling": "weights", "weight_exponent": 0.0}, False),
+        ({"sampling": "tail"}, True),
+        ({"item_fraction": 0.9}, True),
+        ({}, False),
+        ({"weight_exponent": -1.0}, False),
+    ):
+        labels = [each.label for each in DPALS(**settings).plan(budget, domain).releases]
+        assert ("item weights" in labels) == weighed

@@ -127,8 +127,19 @@ def test_nobody_and_nothing() -> None:
 
 
 def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
-    with pytest.raises(np.linalg.LinAlgError):
+    with pytest.raises(np.linalg.LinAlgError, match="^the matrix is not positive definite$"):
         room.item_weights(np.asfortranarray([[1.0, 2.0], [2.0, 1.0]]))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 13, 100])
+def test_a_matrix_is_counted_in_any_blocks(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings = drawn(1)
+    likes = ratings.matrix.toarray().astype(np.float64)
+    monkeypatch.setattr(room, "_ROWS_AT_A_TIME", rows)
+    model = EASE(regularization=7.0).fit(ratings, no_privacy())
+    np.testing.assert_allclose(model.item_factors.T, regressions(likes, 7.0)[:13, :13], atol=1e-7)
+    assert model.item_bias == pytest.approx(1e-6 * likes.sum(axis=0) / likes.sum(axis=0).max(), abs=1e-15)
+    assert model.arrays["center"] == 0 and model.arrays["supported"].tolist() == [1] * 13 + [0]
 
 
 def test_it_finds_tastes_where_popularity_does_not() -> None:

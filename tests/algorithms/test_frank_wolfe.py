@@ -15,9 +15,12 @@ from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     FrankWolfe,
     PrivateFrankWolfe,
+    PrivateSVD,
+    ProjectedGradient,
     eigensolvers,
     frank_wolfe,
 )
+from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 
@@ -289,3 +292,38 @@ def test_averages_of_items_that_nobody_rated_are_nothing() -> None:
     averages = [(1.5 + 1.0) / 2, (-1.5 + 0.0) / 2, 0.0, -1.0]
     assert model.item_bias == pytest.approx(averages)
     assert np.isfinite(model.predict({"a": 5.0}, list("abcd"))).all()
+
+
+@pytest.mark.parametrize("name", ["svd", "svd, ridge", "corrective", "projected", "cleansed"])
+def test_users_are_served_in_float64(name: str) -> None:
+    """To the last digits, by dense algebra: what is released is not rounded on its way to a user."""
+    rng, ratings = np.random.default_rng(9), small(2)
+    basis = np.linalg.qr(rng.normal(size=(N_ITEMS, 2)))[0]
+    arrays = {
+        "sampling_seed": np.int64(0), "center": np.float64(0.1), "item_bias": rng.normal(size=N_ITEMS) / 3,
+        "item_factors": basis, "directions": basis[None], "gains": np.array([[0.7, 0.3]]),
+    }  # fmt: skip
+    model = {
+        "svd": PrivateSVD(scale="local", center="middle", row_clip=100.0),
+        "svd, ridge": PrivateSVD(center="middle", regularization=0.6),
+        "corrective": CorrectiveFrankWolfe(center="middle", regularization=0.6),
+        "projected": ProjectedGradient(nuclear_norm=3.0, center="middle", step_size=0.5),
+        "cleansed": CleansedSVD(residual_clamp=0.3, user_shrinkage=2.0),
+    }[name]
+    found = model.fold_in(arrays, ratings)
+    for user, (items, values, _) in enumerate(rows_of(ratings, "middle")):
+        row = np.zeros(N_ITEMS)
+        row[items] = values - 0.1 - arrays["item_bias"][items]
+        own = basis[items]
+        if name == "svd":
+            expected = N_ITEMS / max(len(items), 1) * row @ basis
+        elif name == "projected":
+            expected = 0.5 * row @ (basis * [0.7, 0.3])
+        elif name == "cleansed":
+            offset = row.sum() / (len(items) + 2.0)
+            left = np.clip(row[items] - offset, -0.3, 0.3)
+            expected = left @ np.linalg.pinv(basis).T[items]
+            assert found.offset[user] == pytest.approx(offset, rel=1e-12, abs=1e-15)
+        else:
+            expected = np.linalg.solve(own.T @ own + 0.6 / N_ITEMS * np.eye(2), own.T @ row[items])
+        assert found.factors[user] == pytest.approx(expected, rel=1e-11, abs=1e-13)

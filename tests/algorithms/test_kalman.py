@@ -155,3 +155,25 @@ def test_what_is_nothing_and_has_no_noise_stays_nothing() -> None:
             assert (
                 not found.mean.any() and found.variance.max() < 1e-290 and np.isfinite(found.evidence).all()
             )
+
+
+def test_what_is_known_before_any_week() -> None:
+    """Candidates from a hundred-thousandth to three tenths, of which those above 0.002 are unlikely."""
+    expected = [0.0, *(1e-5 * 3e4 ** (step / 11) for step in range(12))]
+    assert pytest.approx(expected) == DRIFTS.tolist()
+    assert no_evidence() == pytest.approx([-each / 0.002 for each in expected])
+    likely = [math.exp(-each / 0.002) for each in expected]
+    mean = math.fsum(map(math.prod, zip(expected, likely))) / math.fsum(likely)
+    assert drift(no_evidence()) == pytest.approx(mean)
+    # a declared number of users is known to a hundredth, a released one by its noise
+    assert kalman.first_count(300.0, 0.0).tolist() == [300.0, 9.0]
+    assert kalman.first_count(300.0, 7.0).tolist() == [300.0, 49.0]
+
+
+def test_what_is_known_is_kept_in_float64() -> None:
+    """To the last digits: the next weeks' models are to be the same on every machine."""
+    assert Tracked.first(TRUTH, 0.1).variance.tolist() == [0.1] * 40
+    variance, noise, released = np.full(40, 0.3), np.full(40, 0.1), TRUTH + 1.0
+    still = Tracked(TRUTH, variance, no_evidence() - 1e9 * (DRIFTS > 0)).measured(released, 0.1)
+    assert still.variance == pytest.approx(1 / (1 / variance + 1 / noise), rel=1e-14)
+    assert still.mean == pytest.approx((TRUTH / variance + released / noise) * still.variance, rel=1e-14)

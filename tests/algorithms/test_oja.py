@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from benchmarks.matrices import jtt18_matrix
 from hushrec.data import Domain, split_ratings
 from hushrec.errors import InputError
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, private_pca
-from hushrec.papers.frank_wolfe.eigensolvers import PowerSolver, orthonormal, random_block
+from hushrec.papers.frank_wolfe.eigensolvers import (
+    CovarianceSolver,
+    OjaSolver,
+    PowerSolver,
+    RowUsers,
+    orthonormal,
+    random_block,
+)
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.completion import small
@@ -166,3 +174,112 @@ def test_one_item() -> None:
         estimator = PrivateFrankWolfe(nuclear_norm=2.0, iterations=2, eigenvector=eigenvector, block=3)
         model = estimator.fit(ratings, Accountant(Budget(1.0, 1e-6)))
         assert model.item_factors.shape == (1, 2)
+
+
+class Told:
+    """A gate that says what the test says, with noise of 0.3, and users who keep what they are asked."""
+
+    def __init__(self, *released) -> None:
+        self.released, self.asked, self.labels = list(released), [], []
+
+    def release(self, label, bounded):
+        self.labels.append(label)
+        return self.released[len(self.labels) - 1].copy()
+
+    def noise_sd(self, label) -> float:
+        assert label in self.labels
+        return 0.3
+
+    def __getattr__(self, name):
+        return lambda given: self.asked.append((name, given))
+
+
+def test_what_solvers_make_of_what_is_released() -> None:
+    """By hand; an eigenvalue's noise is bounded with the probability asked for."""
+    rng = np.random.default_rng(5)
+    start, products = orthonormal(rng.normal(size=(7, 2))), rng.normal(size=(3, 7, 2))
+    spread = 0.3 * (math.sqrt(2 * 2) + math.sqrt(2 * math.log(2 / 0.05)))
+    gate = Told(*products)
+    found = PowerSolver(1.5, 3, 2).solve(gate, start, gate, "a", 0.05)
+    basis = start
+    for product in products:
+        ritz = (basis.T @ product + product.T @ basis) / 2
+        values, turn = np.linalg.eigh(ritz)
+        basis = np.linalg.qr(product @ turn[:, ::-1])[0]
+    assert found.vectors == pytest.approx(basis) and found.values == pytest.approx(values[::-1])
+    assert found.noise == pytest.approx(spread)
+    assert gate.labels == [f"a, product {step}" for step in (1, 2, 3)]
+    assert gate.asked[:2] == [("clip", 1.5), ("product", start)] and len(gate.asked) == 4
+
+    gate = Told(*products[:, :, :1], np.array([2.5]))
+    found = OjaSolver(1.5, 3).solve(gate, start, gate, "a", 0.05)
+    vector = start[:, 0]
+    for product in products[:, :, 0]:
+        vector = vector + product / (3 * 0.3 * math.sqrt(7))
+        vector /= np.linalg.norm(vector)
+    assert found.vectors[:, 0] == pytest.approx(vector) and found.values.tolist() == [2.5]
+    assert found.noise == pytest.approx(0.3 * NormalDist().inv_cdf(0.95))
+    assert gate.labels == [*(f"a, product {step}" for step in (1, 2, 3)), "a, eigenvalue"]
+
+    half = rng.normal(size=(7, 7))
+    matrix = half + half.T
+    for diagonal in (True, False):
+        gate = Told(matrix[np.tril_indices(7)])
+        found = CovarianceSolver(1.5, 2, diagonal).solve(gate, start, gate, "a", 0.05)
+        values, vectors = np.linalg.eigh(matrix if diagonal else matrix - np.diag(np.diag(matrix)))
+        assert found.values == pytest.approx(values[::-1][:2])
+        assert np.abs((found.vectors * vectors[:, ::-1][:, :2]).sum(axis=0)) == pytest.approx([1.0, 1.0])
+        assert found.noise == pytest.approx(spread + 0.3 * (math.sqrt(2 * 7) - math.sqrt(2 * 2)))
+        assert gate.asked == [("covariance", 1.5)] and gate.labels == ["a"]
+
+
+def test_what_rows_add_to_products_and_squares() -> None:
+    """Row by row; those that are too long leave room for what truncation adds, in units of a fixed step."""
+    rng = np.random.default_rng(6)
+    rows = rng.normal(size=(30, 9)) * rng.uniform(0.1, 3, (30, 1))
+    rows[3] = 0.0
+    users, bound = RowUsers(sp.csr_array(rows)), 1.7
+    users.clip(bound)
+    most = bound * (1 - math.sqrt(9) * 2.0**-27) * (1 - 2.0**-22)
+    clipped = rows * np.minimum(1, most / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
+    assert users._clipped.toarray() == pytest.approx(clipped, rel=1e-11)
+    basis, step = orthonormal(rng.normal(size=(9, 2))), 2.0 ** (2 - 28)  # the bound's square is 2.89
+    found = users.product(basis)
+    assert found._take() == pytest.approx(clipped.T @ clipped @ basis, abs=30 * step)
+    square = users.square(basis[:, 0])
+    assert square._take() == pytest.approx([((clipped @ basis[:, 0]) ** 2).sum()], abs=30 * step)
+    for each in (found, square):
+        assert each.step == step and (each._take() / step == np.rint(each._take() / step)).all()
+    assert square.sensitivity("replace") == pytest.approx(bound**2)
+
+
+def test_a_component_is_found_among_as_many_rows_as_a_sum_has_room_for(monkeypatch) -> None:
+    monkeypatch.setattr("hushrec.papers.frank_wolfe.eigensolvers.LARGEST_COUNT", 3)
+    accountant = Accountant(Budget(1.0, 1e-6))
+    with pytest.raises(InputError, match="up to 3 rows; pass a part of them[.]$"):
+        private_pca(np.ones((4, 4)), accountant, row_clip=1.0)
+    assert not accountant.releases
+    values, vectors = private_pca(np.ones((3, 4)), accountant, row_clip=1.0)
+    assert vectors.shape == (4, 1) and len(values) == 1 and len(accountant.releases) == 4
+    with pytest.raises(InputError, match="or components=1[.]$"):
+        private_pca(np.ones((3, 4)), Accountant(Budget(1.0, 1e-6)), row_clip=1.0, method="oja", components=2)
+
+
+@pytest.mark.usefixtures("plain_sums")
+def test_products_are_of_rows_in_float64() -> None:
+    """Of one direction its value is known after one product, to the last digits."""
+    rng = np.random.default_rng(7)
+    left, right = rng.normal(size=40) / 3, rng.normal(size=6) / 7
+    values, _ = private_pca(
+        np.outer(left, right), Accountant(Budget(math.inf, 1e-6)), row_clip=1e9, steps=2, seed=3
+    )
+    assert values[0] == pytest.approx((left @ left) * (right @ right), rel=1e-13)
+
+
+def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused() -> None:
+    rows = sp.csr_array(np.ones((3, 4)))
+    rows.indices[2] = 9
+    accountant = Accountant(Budget(1.0, 1e-6))
+    with pytest.raises(InputError, match="do not fit together"):
+        private_pca(rows, accountant, row_clip=1.0)
+    assert not accountant.releases

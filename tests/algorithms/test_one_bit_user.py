@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from hushrec.algorithms import UserLevelOneBit
+from hushrec.algorithms import PrivateALS, UserLevelOneBit
 from hushrec.algorithms.one_bit_user import LabelUsers
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
@@ -109,3 +109,21 @@ def test_more_rounds_beat_one_release_of_item_log_odds():
 def test_refused_settings():
     with pytest.raises(InputError, match="threshold"):
         UserLevelOneBit(threshold="high")
+
+
+def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_odds(monkeypatch) -> None:
+    """The model of half the log-odds is released, and twice that is served."""
+    ratings = Ratings.from_any(([0, 0, 1], ["a", "b", "b"], [3.0, 2.0, 4.5]), Domain(["a", "b"], (1, 5)))
+    model = UserLevelOneBit(threshold=3.0, rank=2, iterations=1, features=False)
+    users = model.users(ratings)
+    assert users._ratings.matrix.toarray().tolist() == [[-1.0, -1.0], [0.0, 1.0]]
+    assert users._ratings.matrix.data.dtype == np.float32
+    assert (users.domain.low, users.domain.high, users.domain.likes) == (-1.0, 1.0, False)
+    budget = Budget(2.0, 1e-6)
+    wide = PrivateALS(**{key: value for key, value in model.get_params().items() if key != "threshold"})
+    assert model.plan(budget, ratings.domain).releases == wide.plan(budget, users.domain).releases
+    arrays = {"center": np.float64(0.5), "item_bias": np.ones(2), "item_factors": np.full((2, 1), 3.0)}
+    monkeypatch.setattr(PrivateALS, "train", lambda self, *asked: arrays | {"regularization": 7.0})
+    found = model.train(users, None, 0)
+    assert (found["center"], found["regularization"]) == (1.0, 7.0)
+    assert found["item_bias"].tolist() == [2.0, 2.0] and found["item_factors"].tolist() == [[6.0]] * 2

@@ -6,6 +6,14 @@ import pytest
 
 from hushrec.algorithms import Both, PrivateALS, PrivateEigenRec
 from hushrec.data import Domain
+from hushrec.errors import InputError
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    FrankWolfe,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    ProjectedGradient,
+)
 from hushrec.privacy import Budget
 
 BUDGETS = [Budget(epsilon, 1e-6) for epsilon in (0.02, 1.0, 4.0, 90.0, math.inf)]
@@ -121,3 +129,30 @@ def test_both_plans_either_model_for_its_share() -> None:
                     assert value == near, name
             shares.add(share)
     assert shares == {0.48, 0.6}
+
+
+@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (50, 200), (3000, 17)])
+def test_models_of_the_papers(n_users: int, n_items: int) -> None:
+    """Nuclear norms in proportion to the size of the matrix; the second as published, the third clipped."""
+    domain, size = Domain(range(n_items), rating_range=(1, 5)), math.sqrt(n_users * n_items)
+    asked = Budget(1.0, 1e-6), domain, n_users
+    assert ProjectedGradient.planned(*asked, iterations=2).nuclear_norm == pytest.approx(size)
+    assert PrivateProjectedGradient.planned(*asked).nuclear_norm == pytest.approx(size)
+    assert FrankWolfe.planned(*asked) == FrankWolfe(nuclear_norm=3 * size)
+    steps = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
+    assert PrivateFrankWolfe.planned(*asked) == PrivateFrankWolfe(nuclear_norm=3 * size, **steps)
+    assert FrankWolfe.planned(*asked, nuclear_norm=7.0).nuclear_norm == 7.0
+    for model in (ProjectedGradient, FrankWolfe, PrivateFrankWolfe, CorrectiveFrankWolfe):
+        with pytest.raises(InputError, match="n_users=0"):
+            model.planned(Budget(1.0, 1e-6), domain, 0)
+
+
+def test_corrective_frank_wolfe() -> None:
+    """A second step from 30 on, more for the biases below 10."""
+    budget, seen = Budget(1.0, 1e-6), set()
+    for n_users in around([10 * 80, 30 * 80], budget.mu):
+        signal = budget.mu * n_users / 80
+        rule = {"iterations": 1 + (signal >= 30), "bias_share": 0.5 if signal >= 10 else 0.8}
+        check(CorrectiveFrankWolfe.planned(budget, Domain(range(80), rating_range=(1, 5)), n_users), rule)
+        seen.add(tuple(rule.values()))
+    assert seen == {(1, 0.8), (1, 0.5), (2, 0.5)}

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.matrices import dpals_matrix
-from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
-from hushrec.algorithms.als_rounds import Level
+from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS, UserLevelOneBit
+from hushrec.algorithms.als_rounds import Level, packed_variance, residual_variance, spectrum
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.posterior import item_weights
+from hushrec.posterior import item_weights, likely_variance, standardised, visible_part
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import FittedUsers
@@ -278,3 +278,207 @@ def test_a_spectral_start_takes_no_notice_of_sums_of_squares() -> None:
     expected = vectors[:, ::-1][:, :rank] * math.sqrt(n_items) * model.factor_prior
     assert found[:, -1].tolist() == items[:, 0].tolist()
     assert np.abs((found[:, :rank] * expected).sum(axis=0)) == pytest.approx((expected**2).sum(axis=0))
+
+
+class Told:
+    """A gate that says what the test says, and users who keep what they are asked."""
+
+    private = True
+
+    def __init__(self, values, sd) -> None:
+        self.values, self.sd, self.asked = values, sd, []
+
+    def release(self, label, bounded):
+        self.asked.append((label, bounded))
+        return self.values[label].copy()
+
+    def noise_sd(self, label) -> float:
+        return self.sd[label.rstrip(" 123")]
+
+    def is_planned(self, label) -> bool:
+        return label in self.values
+
+    def __getattr__(self, name):
+        def asked(*given):
+            given = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
+            self.asked.append((name, given))
+            return "sums of it", "its gramian"
+
+        return asked
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize(("start_of", "norm"), [("random", 0.5), ("spectral", 0.5), ("random", None)])
+def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, norm) -> None:
+    """By Gaussian conditioning, item by item along a round's directions; a random start is a guess."""
+    n, rank, rng = 9, 4 if features else 2, np.random.default_rng(6)
+    model = PrivateALS(
+        rank=rank, features=features, iterations=3, start=start_of, user_norm=norm, factor_clip=0.2,
+        factor_clip_decay=0.8, factor_prior=0.7,
+    )  # fmt: skip
+    level, slopes = Level(3.2, 90.0, 1.3, 5.0, 0.02), rng.uniform(1, 9, n)
+    sd = {"residual variance": 4.0, "gramian": 2.0, "item sums": 0.3}
+    half = rng.normal(size=(3, rank, rank))
+    values = {"start": np.diag(np.arange(1.0, n + 1))[np.tril_indices(n)] + 0.1}
+    for step in (1, 2, 3):
+        gram = (half[step - 1] @ half[step - 1].T)[np.tril_indices(rank)]
+        values[f"residual variance {step}"] = np.array([90 * 0.4 / step])
+        values[f"gramian {step}"] = np.append(2 * gram, 30.0)
+        values[f"item sums {step}"] = rng.normal(size=(n, rank))
+    gate, items = Told(values, sd), rng.normal(size=(n, 3 if features else 1))
+    given = items.copy()
+    found, last, known = model._learn_factors(
+        gate, items, level, slopes, np.zeros((n, 1)), np.zeros((n, 0)), gate, 7
+    )
+
+    residual, most, prior, asked = 0.75 * 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
+    current, told = given, iter([each for name, each in gate.asked if name == "item_sums"])
+    for step in (1, 2, 3):
+        asked.append(("fit", current, level.ridge(residual)))
+        asked.append(("residual_variance", current, slopes, most))
+        votes = values[f"residual variance {step}"]
+        residual = residual_variance(votes, residual, most, 90.0, 4.0)
+        most = 4 * residual
+        sums_asked = next(told)
+        if step == 1:
+            asked.append(("fit", current, level.ridge(residual)))
+            current = sums_asked[0]
+            assert np.array_equal(current[:, : given.shape[1] - 1], given[:, :-1])
+            assert np.array_equal(current[:, -1], given[:, -1]) and current.shape == (n, rank + 1)
+            if start_of == "random":
+                drawn = np.random.default_rng(7).standard_normal((n, 2)) * 0.3 / math.sqrt(2)
+                assert current[:, -3:-1] == pytest.approx(drawn)
+            else:
+                assert (current[:, -3:-1] ** 2).sum(axis=0) == pytest.approx([n * 0.49] * 2)
+        asked.append(("fit", current, level.ridge(residual)))
+        unit = 1.3 * math.sqrt(residual)
+        asked.append(("item_sums", current, slopes, norm or math.inf, 0.2 * 0.8 ** (step - 1), 1.3, unit))
+        along, vectors, variance = spectrum(values[f"gramian {step}"], 2.0, 90.0, level)
+        factors = current[:, :-1].copy()
+        noisy = values[f"item sums {step}"] - variance * slopes[:, None] * factors
+        if step == 1 and start_of == "random":
+            guess = factors.copy()
+            guess[:, : 2 * features] = 0.0
+            noisy += slopes[:, None] * (guess @ (vectors * along) @ vectors.T)
+            factors -= guess
+        left = np.zeros((n, rank))
+        for item in range(n):
+            for k in range(rank):
+                slope = slopes[item] * along[k]
+                noise = (unit * 0.3) ** 2 + 0.3 * residual * slope
+                left[item, k] = 1 / (1 / prior[item, k] + slope**2 / noise)
+                factors[item] += left[item, k] * slope / noise * (noisy[item] @ vectors[:, k]) * vectors[:, k]
+        prior = np.minimum(left + 0.5 * 0.49, 0.49)
+        current = np.column_stack([factors, current[:, -1]])
+    assert found == pytest.approx(current) and last == pytest.approx(residual)
+    assert known.variance == pytest.approx(left @ vectors.T**2)
+    assert known.gramian == pytest.approx(values["gramian 3"] / 90)
+    assert known.gramian_variance == pytest.approx(packed_variance(2.0 / 90, rank, norm or 1.0, 1.3))
+    methods = [
+        (name, *each) for name, each in gate.asked if name in ("fit", "residual_variance", "item_sums")
+    ]
+    assert [each[0] for each in methods] == [each[0] for each in asked]
+    for one, other in zip(methods, asked):
+        assert one[1] == pytest.approx(other[1]), one[0]
+        for mine, wanted in zip(one[2:], other[2:], strict=True):
+            assert mine == (wanted if isinstance(wanted, SweepSettings) else pytest.approx(wanted)), one[0]
+    released = [(label, each) for label, each in gate.asked if label[-1] in "123" and "var" not in label]
+    assert released == [
+        each for k in "123" for each in ((f"gramian {k}", "its gramian"), (f"item sums {k}", "sums of it"))
+    ]
+
+
+def test_features_that_explain_biases_are_where_factors_start() -> None:
+    """Of length 0.3 together with the random ones; no learned factor, no start."""
+    rng, items = np.random.default_rng(6), np.random.default_rng(6).normal(size=(9, 3))
+    level, public = Level(3.2, 90.0, 1.3, 5.0, 0.02), rng.normal(size=(9, 2))
+    found = PrivateALS(rank=5, iterations=1)._start(None, items, level, public, None, 7)
+    drawn = np.random.default_rng(7).standard_normal((9, 3)) * 0.3 / math.sqrt(3)
+    expected = 0.3 / math.sqrt(3) * public / np.sqrt((public**2).mean(axis=0))
+    assert found[:, 2:4] == pytest.approx(expected) and found[:, 4] == pytest.approx(drawn[:, 2])
+    assert np.array_equal(found[:, [0, 1, 5]], items)
+    model = PrivateALS(rank=2, iterations=1)
+    assert np.array_equal(model._start(None, items, level, public[:, :0], None, 7), items)
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("n_users", [None, 50])
+def test_biases_and_popularity_are_the_first_factors(few, n_users, monkeypatch) -> None:
+    """As far as they are known; users' factors vary less where they have few ratings."""
+    ratings, rng = small(), np.random.default_rng(8)
+    sums = rng.uniform(9, 40, 12) if few else rng.uniform(90, 400, 12)
+    gate = Told({"item weights": sums, "level": np.zeros(2)}, {"item weights": 0.5, "level": 3.0})
+    gate.domain = ratings.domain
+    level = Level(3.4, 50.0, 1.3, 5.0, 0.02)
+    biases, variance, known = rng.normal(size=(12, 1)), rng.uniform(0.1, 1, 12), rng.uniform(0, 1, 12)
+    passed = {}
+
+    def learn_biases(self, users, items, level, popularity, slopes, scores, gate):
+        passed["biases"] = items, level, popularity
+        return biases, variance, known, True
+
+    def learn_factors(self, users, items, level, slopes, scores, public, gate, seed):
+        passed["factors"] = items, level, public, seed
+        return np.column_stack([items[:, :2], rng.normal(size=(12, 1)), items[:, 2]]), 0.6, None
+
+    monkeypatch.setattr(PrivateALS, "_level", lambda *_: level)
+    monkeypatch.setattr(PrivateALS, "_learn_biases", learn_biases)
+    monkeypatch.setattr(PrivateALS, "_learn_factors", learn_factors)
+    model = PrivateALS(rank=3, iterations=1, n_users=n_users)
+    found = model.train(gate, gate, 5)
+    weights, supported = item_weights(sums, 0.5)
+    share = min(1.0, weights.sum() / 50 / 8)
+    assert (share < 1) == few
+    zeros, told, popularity = passed["biases"]
+    assert zeros.shape == (12, 1) and not zeros.any() and zeros.dtype == np.float64
+    assert told == level._replace(user_variance=0.02 * share)
+    expected = standardised(np.log(weights), weights) * visible_part(sums, 0.5)
+    assert popularity == pytest.approx(expected)
+    items, told, public, seed = passed["factors"]
+    first = known * standardised(biases[:, 0], weights)
+    assert items == pytest.approx(np.column_stack([first, expected, biases[:, 0]])) and seed == 5
+    assert items.dtype == np.float64 and public.shape == (12, 0) and told.user_variance == 0.02 * share
+    assert found["supported"].tolist() == supported.tolist() and found["center"] == 3.4
+    numbers = found["state/numbers"]
+    counted_sd = max(3.0 if n_users is None else 0.0, 0.5)  # a hundredth of them, where they are declared
+    prior = (variance / np.maximum(1 - known, 1e-12)).mean()
+    assert numbers == pytest.approx([50.0, counted_sd**2, 1.3, 0.02 * share, 0.6, prior])
+    assert found["state/item_weights_variance"] == pytest.approx(np.full(12, 0.25))
+    [center, relative] = next(each for name, each in gate.asked if name == "weigh")
+    assert center == 3.4 and relative == pytest.approx((weights / weights.max()) ** -0.25)
+
+
+@pytest.mark.parametrize(
+    ("levels", "spreads", "sd"),
+    [
+        ((60.0, 90.0), (1.0, 0.4), (9.0, 2.0)),
+        ((60.0, 90.0), (1.0, 0.4), (1e4, 1e4)),  # all of it noise
+        ((30.0, 90.0), (0.0, 0.0), (1e-9, 1e-9)),
+        ((30.0, 90.0), (1e-9, 3.0), (1e-9, 1e-9)),  # users differ in their levels alone
+        ((0.0, 90.0), (7.0, 0.0), (1e-9, 1e-9)),  # or not at all
+        ((-700.0, 0.1), (0.2, 0.1), (9.0, 0.2)),
+    ],
+)
+@pytest.mark.parametrize("n_users", [None, 50, "labels"])
+def test_a_level_is_drawn_to_what_is_usual(levels, spreads, sd, n_users) -> None:
+    """In units of half the range; of labels the level is 0, and nobody asks for it."""
+    labels, domain = n_users == "labels", Domain(range(3), rating_range=(1, 7))
+    cls, n_users = (UserLevelOneBit, 50) if labels else (PrivateALS, n_users)
+    values = {"spreads": np.array(spreads) * 9 * 90.0}
+    if not labels:
+        values["level"] = np.array(levels if n_users is None else levels[:1])
+    gate = Told(values, {"level": sd[0], "spreads": sd[1]})
+    gate.domain = domain
+    found = cls(n_users=n_users, user_variance=0.3)._level(gate, gate)
+    n, center, unsure = float(n_users or max(levels[1], 1.0)), 0.0, 0.0
+    if not labels:
+        known = 1 / (1 + (sd[0] / n) ** 2)
+        center, unsure = known * min(max(levels[0] / n, -3.0), 3.0) / 3, 1 - known
+    within, offsets = values["spreads"] / (n * 9)
+    noise = sd[1] / n
+    within = min(max(likely_variance(within, noise, 0.25, 0.6), 1 / 400), 1.0)
+    offsets = likely_variance(offsets - center**2, noise, 0.08, 0.8) + unsure
+    ridge = min(max(within / offsets, 0.2), 300.0)
+    level = 0.0 if labels else 4 + 3 * center
+    wanted = (level, n, 3 * math.sqrt(within), ridge, 0.3 * 9 * within)
+    assert tuple(found) == pytest.approx(wanted)

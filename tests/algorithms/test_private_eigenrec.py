@@ -465,3 +465,32 @@ def test_a_row_leaves_room_for_what_rounding_may_add() -> None:
         lost = math.sqrt(rank) * (step * np.sqrt(counts) + along * np.linalg.norm(first))
         wanted = (1 - 2.0**-22) * np.maximum(1 - lost, 0.0)
         assert users._room(rank, step, along) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("weight", [400.0, 1e4])
+def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
+    """And what is summed of them is exact. Oracle: integers, user by user."""
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec(rank=3, learned_items=20)
+    known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    scale, first, learned = known.scale, known.first, known.learned
+    rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
+    cells = [(user, int(item), 1.0) for user, items in enumerate(rows) for item in items]
+    users = model.users(Ratings.from_any(tuple(map(list, zip(*cells))), UNIT))
+    users.scale(scale, first)
+    step, grid = 2.0**-13, 2.0 ** (math.ceil(math.log2(first.max())) - 5)
+    total, square = np.zeros((n, n), dtype=object), first @ first
+    for items in rows:
+        row = np.zeros(n)
+        row[items] = scale[items]
+        row /= np.linalg.norm(row)
+        along = row @ first
+        length = max(math.sqrt(max(1 - along**2 / square, 0.0)), 1 / 4)
+        room = 1 - step / 2 * math.sqrt(len(items)) - step / grid / 2 * math.sqrt(square)
+        room *= (1 - 2.0**-22) * min(1.0, 2 * length)
+        own = np.floor(room * row / length / step + 0.5).astype(int)
+        taken = math.floor(room * along / (length * square) / (step / grid) + 0.5)
+        own = own - np.rint(first / grid).astype(int) * taken
+        total += np.outer(own, own).astype(object)
+    found = users.item_matrix(learned, signed(1.0))
+    expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
+    assert (found._take() / step**2).astype(int).tolist() == expected.tolist()

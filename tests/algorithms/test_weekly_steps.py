@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ItemBias, PrivateALS, PrivateEigenRec
+from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -276,3 +276,58 @@ def test_item_biases_are_shrunk_by_what_is_known_of_their_noise() -> None:
     assert found["state/item_sums_variance"] == pytest.approx(np.full(ITEMS, variance))
     assert found["state/item_weights_variance"] == pytest.approx(np.full(ITEMS, (sd / 0.7) ** 2))
     assert found["state/level_variance"] == pytest.approx([(sd * half / 0.1) ** 2, (sd / 0.1) ** 2])
+
+
+@pytest.mark.parametrize("model", [ItemBias(clip=0.5, prior_sd=0.3), Popular()], ids=lambda model: model.name)
+def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
+    """Two new items begin with what is usual; each part is measured with the noise of its own unit."""
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    first = model.fit(DATA, accountant)
+    position = np.r_[-1, -1, np.arange(2, ITEMS)]
+    last, rng = dict(model.moved(_moved(first, DATA.domain, False), position)), np.random.default_rng(3)
+    assert last["state/item_seen"].tolist() == [0.0] * 2 + [1.0] * (ITEMS - 2)
+    half, names = DATA.domain.half_width, ["item_weights"]
+    sd = {"item biases": 0.8, "item weights": 0.6}
+    parts, units = [rng.uniform(1, 9, ITEMS)], [np.ones(ITEMS)]
+    if model.name == "item-bias":
+        names = ["item_sums", "item_weights", "level"]
+        parts = [rng.normal(size=ITEMS), *parts, np.array([4.0, 130.0])]
+        units = [np.full(ITEMS, 0.5 * half), np.full(ITEMS, 1 / 0.7), np.array([half / 0.1, 1 / 0.1])]
+
+    class Gate(Told):
+        def release(self, label, bounded):
+            assert bounded.entry_scale is not None and len(bounded._take()) == sum(map(len, parts))
+            return np.concatenate(parts)
+
+        def noise_sd(self, label):
+            return sd[label]
+
+    found, noise = model.go_on(model.users(DATA), Gate({}), last), 0.8 if len(parts) > 1 else 0.6
+    for name, part, unit in zip(names, parts, units):
+        before = Tracked.of(last, name)
+        before = before.with_new(last["state/item_seen"] > 0) if name != "level" else before
+        now = before.measured(part, (noise * unit) ** 2, grows=True)
+        wanted = now.to_arrays(name)
+        for key, array in wanted.items():
+            assert found[key] == pytest.approx(array), key
+        if model.name == "popular":
+            assert found["item_bias"] == pytest.approx(now.mean) and found["center"] == 0
+    assert found["state/item_seen"].tolist() == [1.0] * ITEMS and found["item_factors"].shape == (ITEMS, 0)
+
+
+def test_item_biases_are_served_beside_a_users_own_mean() -> None:
+    """Shrunk as by three ratings of none, or as many as are set; the global mean and the counts are not."""
+    rng = np.random.default_rng(4)
+    arrays = {"center": np.float64(3.1), "item_bias": rng.normal(size=ITEMS)}
+    arrays["item_factors"] = np.zeros((ITEMS, 0))
+    for ridge in (3.0, 1.25):
+        model = ItemBias(user_regularization=ridge)
+        state = model.fold_in(arrays, DATA)
+        for row, offset in zip(DATA.matrix.toarray().astype(np.float64), state.offset):
+            seen = np.flatnonzero(row)
+            left = row[seen] - 3.1 - arrays["item_bias"][seen]
+            assert offset == pytest.approx(left.sum() / (len(seen) + ridge))
+        assert state.factors.shape == (DATA.n_users, 0)
+    for model in (Popular(), GlobalMean()):
+        state = model.fold_in(arrays, DATA)
+        assert not state.offset.any() and state.factors.shape == (DATA.n_users, 0)
