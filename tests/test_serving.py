@@ -119,6 +119,7 @@ def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeyp
             same([(item, value) for who, item, _, value in rows if who == user], lists)
             assert [rank for who, _, rank, _ in rows if who == user] == list(range(1, len(lists) + 1))
         columns = np.concatenate([columns for columns, _ in model.top_columns(ROWS, **options)])
+        assert columns.shape == (len(USERS), min(options.get("n", 10), N_ITEMS))
         found = [[ITEMS[place] for place in row if place >= 0] for row in columns]
         assert found == [[item for item, _ in wanted[user]] for user in ROWS.users]
 
@@ -157,6 +158,8 @@ def test_users_are_served_a_bounded_number_of_scores_at_a_time(monkeypatch) -> N
     monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", 3 * N_ITEMS - 1)
     sizes = [len(columns) for columns, _ in served().top_columns(ROWS)]
     assert sizes == [2, 2, 1]
+    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", 1)
+    assert [len(columns) for columns, _ in served().top_columns(ROWS)] == [1] * 5
 
 
 def test_a_model_of_lists_recommends_in_place_of_the_other() -> None:
@@ -290,3 +293,6 @@ def test_directions_that_stand_out_of_noise() -> None:
         with pytest.raises(InputError, match="learned nothing of people's tastes"):
             model.similar_items("i1")
     assert served(arrays={"directions": np.int64(1)}).similar_items("i1")
+    nothing = served(arrays={"directions": np.int64(1), "item_factors": np.zeros((N_ITEMS, RANK))})
+    with pytest.raises(InputError, match="Too few users like item 'i1'"):
+        nothing.similar_items("i1")

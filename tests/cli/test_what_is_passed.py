@@ -12,7 +12,7 @@ import pytest
 import hushrec
 from hushrec import Accountant, Budget, Domain, InputError, Ratings, Season
 from hushrec.batch import PRIVATE_TABLE
-from hushrec.cli import show_plan
+from hushrec.cli import show_model, show_plan
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
 from hushrec.evaluation import runs, tuning
@@ -242,6 +242,20 @@ def test_predict(files, run):
         (wanted,) = model.predict(history, [item])
         assert row["prediction"] == pytest.approx(float(wanted))
         assert row["note"] == ("" if known else NEWCOMER)
+
+
+def test_whoever_waits_for_kernels_is_told(call, files):
+    """Before any of the work, by every command that takes long the first time."""
+    promise = [*PROMISE[:4], *files.domain, "--model", "item-bias"]
+    for line in (
+        ["train", files.train, *promise, "--out", "m.hush"],
+        ["tune", files.train, *promise, "--try", "clip=0.3,0.5", "--out", "m.hush"],
+        ["evaluate", files.model, files.train, files.test],
+        ["recommend", files.model, files.train, "--all-users", "--out", "lists.private.csv"],
+        ["compare", files.ratings, *files.domain, "--delta", "1e-6", "--epsilons", "2", "--out-dir", "c"],
+    ):
+        call(show_model, "first_use", *line)
+    assert not os.listdir(".")
 
 
 def test_no_ratings_are_predicted_by_a_model_of_likes(files, run):

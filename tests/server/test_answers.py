@@ -476,6 +476,9 @@ def test_counts_of_all_workers_are_exact_and_added_up() -> None:
     assert float(found['hushrec_request_seconds_sum{route="/v1/recommend"}']) == pytest.approx(4.0202)
     assert (found["hushrec_models_exchanged_total"], found["hushrec_models_refused_total"]) == ("3", "10")
     assert found['hushrec_model_info{model="films",digest="abc"}'] == "1"
+    bucket = 'hushrec_request_seconds_bucket{route="/healthz",le="'
+    told = [name.removeprefix(bucket).rstrip('"}') for name in found if name.startswith(bucket)]
+    assert told == ["0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "1.0", "+Inf"]
     kinds = {"requests_total": "counter", "request_seconds": "histogram", "model_info": "gauge"}
     kinds |= dict.fromkeys(("models_exchanged_total", "models_refused_total"), "counter")
     assert sorted(line for line in text if line.startswith("#")) == sorted(

@@ -206,6 +206,8 @@ def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None
             assert len(waited) < 9
             if len(waited) == 1:
                 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+                signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+                assert self.is_set()
                 shutil.copy(files["both"], path)
             if len(waited) == 2:
                 path.write_bytes(b"no model")
@@ -500,9 +502,8 @@ def test_a_smaller_file(files, tmp_path) -> None:
 class Ended:
     """A process that is no more, or one that never ends by itself."""
 
-    exitcode = -9
-
     def __init__(self, alive: bool) -> None:
+        self.exitcode = None if alive else -9
         self.sentinel, self.alive, self.told = os.open(os.devnull, os.O_RDONLY), alive, []
 
     def is_alive(self) -> bool:
