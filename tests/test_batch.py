@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushrec import Accountant, Budget, InputError, PrivateALS, Ratings, batch, realistic, write_lists
+from hushrec.data import store as data_store
 from hushrec.kernels import threads
 
 ROWS = realistic(300, 40, 4000, seed=0)
@@ -22,6 +23,7 @@ def rows_of(table: pa.Table) -> list:
 @pytest.mark.parametrize("kind", ["ratings", "store"])
 def test_parts_hold_what_a_batch_holds(tmp_path, monkeypatch, kind) -> None:
     monkeypatch.setattr(batch, "_USERS_PER_PART", 70)
+    monkeypatch.setattr(data_store, "BLOCK_RATINGS", 200)  # several blocks a partition
     history = ROWS if kind == "ratings" else Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=5)
     some, not_these = list(ROWS.domain.items[:20]), list(ROWS.domain.items[3:9])
     for number, options in enumerate(
