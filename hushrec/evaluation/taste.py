@@ -150,7 +150,7 @@ def _expected(model: Any, domain: Domain) -> int:
     """Directions that settings let expect; of a model of ratings, one if it looks for any."""
     if model.scores != "likes":
         return int(model.rank > 0 and model.iterations > 0)
-    return max(round(_LEARNED * min(model.rank, domain.n_items - 1) - _LESS), 0)
+    return round(_LEARNED * min(model.rank, domain.n_items - 1) - _LESS)
 
 
 def _looks_from(cls: type[Estimator[Any]], budget: Budget, domain: Domain) -> float:

@@ -215,17 +215,20 @@ FIVE = ["a::i0::3::9", "a::i1::7::9", "b::i0", "b::i0::4::8", 'c::"i1"::2::8']
 
 
 def test_files_without_a_header_count_from_their_first_line(tmp_path: Path) -> None:
-    """Names of no columns are told, and a quotation mark is a letter."""
-    forms = {"r.dat": FIVE, "u.data": [line.replace("::", "\t") for line in FIVE]}
+    """Names of no columns are told, and a quotation mark is a letter; the first line may be a bad one."""
+    lines = ["x::i0", *FIVE]
+    forms = {"r.dat": lines, "u.data": [line.replace("::", "\t") for line in lines]}
     for name, lines in forms.items():
         found = Ratings.check(written(tmp_path, lines, name), DOMAIN, columns={"time": True})
         reasons = {each.why: each.first for each in found.dropped}
-        assert (found.counted, found.columns, found.rows, found.usable) == ("line", {}, 5, 2)
+        assert (found.counted, found.columns, found.rows, found.usable) == ("line", {}, 6, 2)
         assert reasons == {
-            "the line has another number of fields than the first": (3,),
-            "the item is not in the catalogue": (5,),
-            "the rating is not from 1 to 5": (2,),
+            "the line has another number of fields than the first": (1, 4),
+            "the item is not in the catalogue": (6,),
+            "the rating is not from 1 to 5": (3,),
         }
+    found = Ratings.check(written(tmp_path, ["user,item,rating", "a,i0", "a,i1,3"]), DOMAIN)
+    assert [(each.count, each.first) for each in found.dropped] == [(1, (2,))]
 
 
 def test_sources_that_are_no_one_file_of_text_count_rows(tmp_path: Path) -> None:

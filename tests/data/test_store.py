@@ -77,7 +77,7 @@ def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, kind, rows) 
     options = {"columns": columns, "format": kind}
     found = Ratings.prepare(path, tmp_path / "s", DOMAIN, partitions=2, **options)
     assert_same(found, Ratings.read(path, DOMAIN, **options))
-    assert found.ratings().times is not None
+    assert found.ratings().times is not None and found.splits == ()
 
 
 # ---------------------------------------------------------------------- the rows of the in-memory door
@@ -562,7 +562,7 @@ def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
         marks = rows.by_position, rows.hand_picked
         assert (made.by_position, made.hand_picked) == marks
         several = made.blocks()
-        assert len(several) >= 3
+        assert len(several) >= 3 and made.splits == ()
         for found in (
             several[0](),
             made.ratings(),

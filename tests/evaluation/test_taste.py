@@ -211,6 +211,14 @@ def test_the_ways_to_taste_are_those_of_the_rule(share, kind, looks_from, rank, 
     assert module._ways(model, SimpleNamespace(mu=0.0), DOMAIN) == {}
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.7, ["users"]), (1.4, [])])
+@pytest.mark.parametrize("epsilon", [0.1, 20.0])
+def test_no_more_than_a_billion_users_are_advised(epsilon: float, part: float, told, monkeypatch) -> None:
+    budget = Budget(epsilon, 1e-6)
+    monkeypatch.setattr(module, "_looks_from", lambda *_: part * 1e9 * budget.mu / 1.3)
+    assert list(module._ways(PrivateEigenRec(rank=0), budget, LIKES)) == told
+
+
 def test_directions_that_are_expected() -> None:
     """Three tenths of the rank, which is below the number of items, less a half; of ratings, one if any."""
     three, many = Domain(range(3), likes=True), Domain(range(900), likes=True)
