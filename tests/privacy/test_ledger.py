@@ -456,9 +456,33 @@ def test_files_that_are_no_ledger(path, tmp_path):
     for wrong in ("empty", "text", "other.sqlite", ".", "empty/below", "nul\0byte"):
         with pytest.raises(LedgerError):
             Ledger(tmp_path / wrong)
+    with pytest.raises(LedgerError, match="is not a ledger, or was cut short"):
+        Ledger(tmp_path / "other.sqlite")
     for wrong in (None, 1):
         with pytest.raises(InputError):
             Ledger(wrong)
+
+
+def test_an_open_ledger_that_becomes_an_older_one_is_refused(path):
+    ledger = Ledger(path)
+    ledger.charge("d", "run", share(0.1))
+    change(path, "PRAGMA user_version = 3")
+    with pytest.raises(LedgerError, match="has schema 3"):
+        ledger.charge("d", "run", share(0.1))
+
+
+def test_where_a_new_ledger_gets_its_name_by_renaming(path, monkeypatch):
+    """As on Windows, where nobody is overwritten by that."""
+
+    class Windows:
+        name = "nt"
+
+        def __getattr__(self, attribute):
+            return getattr(os, attribute)
+
+    monkeypatch.setattr(ledger_file, "os", Windows())
+    Ledger(path).charge("d", "run", share(0.1))
+    assert Ledger(path).summary("d", 1e-6).charges == 1 and list(path.parent.iterdir()) == [path]
 
 
 def test_truncated_anywhere(path, tmp_path, no_noise, record_property):

@@ -99,6 +99,12 @@ def test_lines_are_filled_and_begin_below_each_other(tmp_path):
         assert not any(word.endswith("-") for word in statement.text().split())
 
 
+def test_a_paragraph_is_not_indented_and_no_word_is_broken():
+    assert module._wrapped("x " * 38 + "add-remove " + "y " * 20) == [
+        " ".join("x" * 38), "add-remove " + " ".join("y" * 20)
+    ]  # fmt: skip
+
+
 def test_what_is_not_said_is_not_taken_for_granted():
     statement = Accountant(Budget(1.0, 1e-6)).statement(notes=("One note.", "Another one."))
     text = " ".join(statement.text().split())
