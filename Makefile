@@ -18,7 +18,7 @@ ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines golden test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.PHONY: demo test check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
 
 demo: $(VENV)/.run
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
@@ -42,10 +42,6 @@ lines: $(VENV)/.test
 # the browser's client and the demo page, in headless Chromium; ROOM=3 allows so many times the targets of time
 test-web:
 	@ROOM=$(ROOM) bash web/test.sh
-
-# scaffolding of the redesign: the same bytes as another commit
-golden: $(VENV)/.test
-	$(BIN)/python -m benchmarks.golden $(BASE)
 
 test-full: $(VENV)/.test
 	$(PYTEST) -m "full or not full"
