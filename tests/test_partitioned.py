@@ -260,3 +260,19 @@ def test_blocks_are_answered_together_where_items_are_many(
     else:
         assert max(seen) <= max(sizes)
     assert answer_all(make, [], Question((), Call("count", (), {}), 8)) is None
+
+
+@pytest.mark.parametrize("model", [Popular(), DPALS()], ids=lambda model: model.name)
+def test_a_byte_that_changed_is_found_before_anything_is_asked(model, tmp_path, monkeypatch) -> None:
+    """Also where the file can still be read, and where a training holds the store whole."""
+    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    store = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
+    path = store.partitions()[1].path
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setattr(type(model), "users", lambda *_: pytest.fail("somebody was asked"))
+    accountant = Accountant(Budget(1, 1e-6))
+    with pytest.raises(InputError, match="part-00001.arrow"):
+        model.fit(store, accountant)
+    assert not accountant.releases

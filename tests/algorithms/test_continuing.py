@@ -455,7 +455,9 @@ def test_bad_input_spends_nothing(tmp_path):
     without = Billboard(
         estimator=first.estimator, domain=first.domain, arrays=dict(first.arrays), privacy=first.privacy
     )
-    with pytest.raises(InputError, match="holds no state to go on from"):
+    with pytest.raises(
+        InputError, match="holds no state to go on from; train the season's first model anew[.]$"
+    ):
         without.continue_training(WEEKS[1], accountant)
     assert ledger.summary("default", 1e-6).charges == spent
     second = first.continue_training(WEEKS[1], accountant)

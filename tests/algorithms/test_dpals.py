@@ -202,3 +202,18 @@ def test_what_enters_the_statistics_and_where_likes_begin() -> None:
     ):
         labels = [each.label for each in DPALS(**settings).plan(budget, domain).releases]
         assert ("item weights" in labels) == weighed
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "weights"])
+def test_what_enters_the_statistics_is_taken_from_a_users_own_mean(sampling: str) -> None:
+    """Of all her ratings, whichever of them are sampled; the middle is taken off elsewhere."""
+    ratings = small()
+    for center in ("user", "middle"):
+        users = DPALS(center=center, sampling=sampling, max_ratings_per_user=3).users(ratings)
+        users.sample(2)
+        found = users._rows.matrix
+        assert np.diff(found.indptr).tolist() == [7 if sampling == "weights" else 3] * ratings.n_users
+        for row, begin, stop in zip(ratings.matrix.toarray(), found.indptr, found.indptr[1:]):
+            mean = row[row > 0].mean() if center == "user" else 0.0
+            wanted = row[found.indices[begin:stop]] - mean
+            assert found.data[begin:stop] == pytest.approx(wanted, abs=1e-6)
