@@ -177,3 +177,11 @@ def test_what_is_known_is_kept_in_float64() -> None:
     still = Tracked(TRUTH, variance, no_evidence() - 1e9 * (DRIFTS > 0)).measured(released, 0.1)
     assert still.variance == pytest.approx(1 / (1 / variance + 1 / noise), rel=1e-14)
     assert still.mean == pytest.approx((TRUTH / variance + released / noise) * still.variance, rel=1e-14)
+
+
+def test_what_is_known_without_doubt_and_does_not_drift_stays() -> None:
+    """Where no drift is likely at all and nothing has noise, nothing is divided by nothing."""
+    sure = Tracked(np.array([0.0, 2.0]), np.zeros(2), no_evidence() - 1e9 * (DRIFTS > 0))
+    with np.errstate(all="raise", under="ignore"):
+        found = sure.measured(np.array([0.0, 2.0]), 0.0)
+    assert found.mean.tolist() == [0.0, 2.0] and found.variance.tolist() == [0.0, 0.0]
