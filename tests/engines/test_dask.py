@@ -613,3 +613,17 @@ def test_freed_memory_is_kept_for_the_next_block(monkeypatch) -> None:
     monkeypatch.setattr(engine.ctypes, "CDLL", lambda name: library)
     engine._keep_memory.__wrapped__()
     assert said == [(-1, 2**28), (-3, 2**25)]
+
+
+@pytest.mark.parametrize(("comes", "waited"), [(3, 2), (30, 9)])
+def test_workers_are_waited_for_while_there_is_patience(comes, waited, monkeypatch) -> None:
+    """A tenth of a second at a time, by a clock that cannot be set."""
+    dask_engine, _ = of()
+    dask_engine._patience, now, asked = 0.85, [50.0], []
+    monkeypatch.setattr(
+        dask_engine, "_workers", lambda: asked.append(now[0]) or ["a"] * (len(asked) >= comes)
+    )
+    monkeypatch.setattr(engine.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(engine.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    assert dask_engine._somebody() == (comes == 3)
+    assert now[0] == pytest.approx(50 + 0.1 * waited)
