@@ -69,6 +69,9 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     assert model.domain.n_items == 18 and model.recommend({model.domain.items[0]: 5}, n=2)
     shown = json.loads(done("season", "show", *shop.ledger, "--json"))
     assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
+    for more in ([], ["--delta", "1e-4"]):  # the last run's line is what all cost
+        charged = json.loads(done("ledger", "show", *shop.ledger, "--json", *more))
+        assert charged["history"][-1]["epsilon"] == pytest.approx(charged["epsilon"], rel=1e-9)
     assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
 
 
@@ -195,6 +198,8 @@ def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypa
     found = json.loads(done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop", "--json"))
     mu = math.sqrt(sum(budget.mu**2 for budget in budgets))
     assert found["promised_together"] == pytest.approx({"epsilon": epsilon_of(mu, 1e-5), "delta": 1e-5})
+    text = done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop")
+    assert text.count("part of mu^2") == 3 and "All 3 seasons together" in text
 
 
 def test_a_closed_data_set_has_nothing_left_to_say(tmp_path, monkeypatch):

@@ -75,6 +75,21 @@ def test_what_runs_cost_so_far():
     ]
 
 
+def test_each_season_and_each_kind_of_week_has_its_line():
+    """Parts of mu squared add up to all of it; the weeks after the first share what it leaves."""
+    lines = season_show.planned(Season(Budget(5, 1e-6), 11, 0.25))
+    mu = Budget(5, 1e-6).mu
+    rows = [line.split() for line in lines[2:4]]
+    assert lines[0] == "" and lines[1].split() == ["part", "of", "mu^2", "mu", "noise", "alone"]
+    for row, part in zip(rows, (0.25, 0.075)):
+        at = row.index(f"{part:.3%}")
+        wanted = [f"{mu * math.sqrt(part):.4g}", f"{1 / (mu * math.sqrt(part)):.4g}"]
+        assert row[at + 1 : at + 3] == wanted
+        epsilon = float(row[-1])
+        assert delta_of(epsilon, mu * math.sqrt(part)) == pytest.approx(1e-6, rel=0.2)
+    assert lines[4] == "" and lines[5].startswith("noise: standard deviation of a week's noise")
+
+
 def test_seasons_together_cost_more_than_one():
     """Oracle: the squares of mu add up, and the Gaussian law."""
     budgets = [Budget(2, 1e-6), Budget(3, 1e-5)]

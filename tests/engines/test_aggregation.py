@@ -620,3 +620,67 @@ def test_a_step_is_for_those_who_took_part_in_the_one_before_when_that_is_over()
     with pytest.raises(Refusal):  # there was none
         one._step("masked", 1, "n1")
     assert one._step("masked", 0, "n1").expected == {"n1", "n2"}
+
+
+def test_as_many_shares_as_were_agreed_open_a_secret():
+    """The threshold is enough, one share less is not; shares of others are none of it."""
+    serving = server.AggregationServer(agreed())
+    names, threshold = [f"n{node}" for node in range(1, N_NODES)], serving.agreement.graph.threshold
+    serving._neighbours = {"n0": names}
+    shares = dict(zip(names, server.masks.split(bytes([7]) * 32, len(names), threshold)))
+
+    def told(count):
+        return {
+            name: Unmasking(name, bytes(32), {"n0": share} if place < count else {"n8": share}, {})
+            for place, (name, share) in enumerate(shares.items())
+        }
+
+    for count in (threshold, threshold + 1):
+        assert serving._secret("n0", "seeds", told(count)) == bytes([7]) * 32
+    with pytest.raises(HushrecError, match="Too few neighbours"):
+        serving._secret("n0", "seeds", told(threshold - 1))
+
+
+@pytest.mark.parametrize(("heard", "since", "ends"), [(None, None, 10), (6, None, 16), (6, 3, 13)])
+def test_a_training_is_given_up_when_nothing_was_heard_for_too_long(heard, since, ends, monkeypatch):
+    """From the last message on, or from when the step began; the clock is this test's."""
+    serving, clock = server.AggregationServer(agreed(), patience=10.0, enrolment=99.0), [0.0]
+    serving._neighbours = {"n0": ["n1"]}
+    monkeypatch.setattr(server.time, "monotonic", lambda: clock[0])
+
+    def passes(seconds):
+        clock[0] += 1.0
+        if clock[0] == heard and serving._neighbours:
+            serving._last = clock[0]
+
+    serving._lock.wait = passes
+    with serving._lock, pytest.raises(Refusal, match="Too few nodes are left; the training has") as gone:
+        serving._wait(lambda: False, math.inf, since)
+    assert (clock[0], gone.value.status) == (ends, 410)
+    serving._trouble, serving._neighbours, clock[0], serving._last = "", {}, 0.0, -math.inf
+    with serving._lock, pytest.raises(Refusal, match="Not all nodes have enrolled in time"):
+        serving._wait(lambda: False, math.inf)
+    assert clock[0] == 99.0
+    serving._trouble, clock[0] = "", 0.0
+    with serving._lock, pytest.raises(Refusal, match="send the same again") as later:
+        serving._wait(lambda: False, 4.0)
+    assert (clock[0], later.value.status) == (4.0, 202)
+
+
+def test_a_step_that_is_over_takes_no_more():
+    """Whoever comes later is told so; what was sent already may be sent again, and nothing else may."""
+    serving = server.AggregationServer(agreed(), hold=0.0)
+    one, two = (Prepared(name, bytes([number]) * 32, "state", {}) for number, name in enumerate(("n0", "n1")))
+    first, awaited = server._Step({"n0"}, 1), server._Step({"n0", "n1"}, 1)
+    serving._steps = {("prepared", 0): first, ("prepared", 1): awaited}
+    assert serving._gather("prepared", 0, one) == {"n0": one} and first.closed
+    assert serving._gather("prepared", 0, one) == {"n0": one}
+    with pytest.raises(Refusal, match="goes on without this node") as late:
+        serving._gather("prepared", 0, two)
+    with pytest.raises(Refusal, match="another message in this step") as changed:
+        serving._gather("prepared", 0, replace(one, state="other"))
+    assert first.sent == {"n0": one} and late.value.status == changed.value.status == 409
+    with pytest.raises(Refusal, match="Other nodes are awaited") as waits:
+        serving._gather("prepared", 1, one)
+    assert waits.value.status == 202 and not awaited.closed
+    assert serving._gather("prepared", 1, two) == {"n0": one, "n1": two}

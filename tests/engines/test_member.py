@@ -19,8 +19,8 @@ from hushrec.engines.secure.messages import (
     Sum,
     Survivors,
 )
-from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Budget
+from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.privacy import Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
 
 client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
@@ -240,3 +240,47 @@ def test_a_server_of_another_agreement_or_with_other_neighbours_is_refused(agree
         else:
             with pytest.raises(HushrecError, match="another number of neighbours"):
                 enrol(agreement, lie)
+
+
+def test_a_budget_without_room_for_all_releases_is_refused_before_the_first(tmp_path):
+    others = {name: masks.public_part(bytes([7]) * 32) for name in NAMES[1:]}
+    told = Neighbours(SESSION, UNSIGNED.fingerprint, tuple(others), others)
+    for number, (epsilon, fits) in enumerate(((4.9, False), (5.1, True))):
+        ledger = Ledger(tmp_path / f"{number}.sqlite")
+        ledger.open_dataset("default", Budget(epsilon, 1e-6, failure=1e-9))
+        node = client.Member(Lies(Enrolment=told), UNSIGNED, "n0", SeededNoise(0), ledger)
+        if fits:
+            node.enrol()
+        else:
+            with pytest.raises(BudgetError):
+                node.enrol()
+        assert ledger.summary("default").charges == 0
+
+
+def asked_to_mask(keys=None, signatures=None):
+    """What a node sends after it was told the fresh keys of its neighbours."""
+    names = SIGNED.neighbours["n0"]
+    fresh = {name: masks.public_part(bytes([40 + place]) * 32) for place, name in enumerate(names)}
+    signed = {name: words(name, "prepared", INDEX, name, key.hex()) for name, key in fresh.items()}
+    shares = {name: masks.seal(bytes(32), INDEX, name, "n0", bytes(64)) for name in names}
+    connection = Lies(Prepared=Envelopes(fresh | (keys or {}), shares, signed | (signatures or {})))
+    node = member(SIGNED, connection)
+    node._sealing = dict.fromkeys(names, bytes(32))
+    with pytest.raises((HushrecError, KeyError)) as stopped:  # there is no answer to masked sums
+        node._add(INDEX, "sums", np.zeros(2, np.uint64), np.ones(2), np.ones(2))
+    return str(stopped.value), [type(message) for message in connection.sent]
+
+
+def test_a_mask_is_shared_with_keys_alone_that_neighbours_signed():
+    """A server that put keys of its own in their place could take every mask off."""
+    said, sent = asked_to_mask()
+    assert "Masked" in said and sent == [Prepared, Masked]
+    own = masks.public_part(bytes([99]) * 32)
+    for keys, signatures in (
+        ({NEIGHBOUR: own}, {}),
+        ({}, {NEIGHBOUR: b""}),
+        ({NEIGHBOUR: own}, {NEIGHBOUR: words(OTHER, "prepared", INDEX, NEIGHBOUR, own.hex())}),
+        ({NEIGHBOUR: own}, {NEIGHBOUR: words(NEIGHBOUR, "prepared", INDEX + 1, NEIGHBOUR, own.hex())}),
+    ):
+        said, sent = asked_to_mask(keys, signatures)
+        assert f"'{NEIGHBOUR}' is not signed by it" in said and sent == [Prepared]

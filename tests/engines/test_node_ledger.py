@@ -1,5 +1,6 @@
 """A node's own ledger and keys: nothing a server says makes a node's users pay more than the node allows."""
 
+import os
 import threading
 from dataclasses import replace
 
@@ -308,6 +309,14 @@ def test_only_registered_nodes_enrol():
         message = client.Enrolment(name, AGREED.fingerprint, bytes(32), who.sign(*words))
         with pytest.raises(Refusal, match="not signed"):
             aggregation.answer("POST", ["enrolment"], used, message.to_json())
+
+
+def test_an_identity_is_on_the_disk_before_it_is_registered(tmp_path, monkeypatch):
+    """All of it, when the disk is asked to keep it."""
+    kept = []
+    monkeypatch.setattr(identity.os, "fsync", lambda file: kept.append(os.fstat(file).st_size))
+    identity.Identity.of_file(tmp_path / "key")
+    assert kept == [32]
 
 
 def test_an_identity_is_kept_in_a_file(tmp_path):

@@ -100,7 +100,7 @@ def test_what_the_statement_says():
 
 def test_published_noise_by_hand():
     """2 c L sqrt(2 ln(2/delta)) / epsilon with c = sqrt(2 ln(1.25/delta)), at two points."""
-    for epsilon, delta, norm in ((0.5, 1e-3, 2.0), (0.1, 0.25, 30.0)):
+    for epsilon, delta, norm in ((0.5, 1e-3, 2.0), (0.9, 0.75, 30.0)):
         wanted = 4 * norm * math.sqrt(math.log(1.25 / delta) * math.log(2 / delta)) / epsilon
         assert masking.published_noise_sd(epsilon, delta, norm) == pytest.approx(wanted, rel=1e-12)
 

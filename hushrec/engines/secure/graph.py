@@ -99,10 +99,10 @@ def circle(nodes: Sequence[str], degree: int) -> dict[str, list[str]]:
 
 def _threshold(n_nodes: int, dropouts: int, degree: int) -> int:
     """Largest number of neighbours that every node keeps, but for a chance of CORRECTNESS."""
-    for lost in range(min(dropouts, degree) + 1):
-        if n_nodes * _at_least(lost + 1, n_nodes - 1, dropouts, degree) <= CORRECTNESS:
-            return degree - lost
-    return degree - min(dropouts, degree)
+    lost = 0  # no more than drop out can be lost, so this ends
+    while n_nodes * _at_least(lost + 1, n_nodes - 1, dropouts, degree) > CORRECTNESS:
+        lost += 1
+    return degree - lost
 
 
 def _at_least(least: int, population: int, marked: int, drawn: int) -> float:
