@@ -131,7 +131,8 @@ CELLS: dict[str, list[Any]] = {
 def dictionary(cells: list[Any]) -> pa.ChunkedArray:
     """In two chunks whose dictionaries repeat a value, hold a null and one that no row uses."""
     values = [*dict.fromkeys(reversed([cell for cell in cells if cell is not None]))]
-    values = [*values, *values[:1], None] if values else values
+    unused = {int: 99, str: "unused", float: 99.5, bytes: b"unused"}
+    values = [unused[type(values[0])], *values, *values[:1], None] if values else values
     kind = pa.array(values).type
     if pa.types.is_null(kind):
         return pa.chunked_array([pa.array(cells, pa.string()).dictionary_encode()])
@@ -143,7 +144,28 @@ def dictionary(cells: list[Any]) -> pa.ChunkedArray:
     )
 
 
+class Stream:
+    """A column of a library that we do not know."""
+
+    def __init__(self, cells: list[Any]) -> None:
+        self.column = pa.chunked_array([cells], pa.array(cells).type)
+
+    def __arrow_c_stream__(self, schema: Any = None) -> Any:
+        return self.column.__arrow_c_stream__(schema)
+
+
+class Exported(Stream):
+    """One that has no chunks."""
+
+    __arrow_c_stream__ = property()
+
+    def __arrow_c_array__(self, schema: Any = None) -> Any:
+        return self.column.combine_chunks().__arrow_c_array__(schema)
+
+
 FORMS: dict[str, Any] = {
+    "stream": Stream,
+    "exported": Exported,
     "list": list,
     "range": lambda cells: range(10, -3, -2),
     "objects": lambda cells: np.array([*cells, None], object)[:-1],
