@@ -1,8 +1,12 @@
 """What a plan prints is what its JSON holds, line by line; a question that has no answer is refused."""
 
 import json
+import math
 
 import pytest
+
+from hushrec import Budget, Domain
+from hushrec.cli import compare, tune
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
 RANGE = ["--rating-range", "1", "5"]
@@ -73,7 +77,7 @@ def test_a_plan_without_privacy_says_so_in_its_first_line(run):
         ([*SIZES[2:], *RANGE], "both is tuned to the number of users: say for how many"),
         ([*SIZES[2:]], "both is tuned to the number of users"),
         ([*SIZES[2:], "--model", "item-bias"], "The error depends on the number of users: say for how many"),
-        ([*SIZES, *RANGE, "--plot", "p.png"], "--plot draws a season; pass --season too"),
+        ([*SIZES, *RANGE, "--plot", "p.png"], "--season too, for example --season 52.\n"),
         ([*SIZES, "--spread", "1"], "--spread is in ratings: declare their range too"),
         ([*SIZES, "--model", "dpals"], "Expected errors are known for both, private-als and item-bias"),
         ([*SIZES, "--model", "private-als", "--rank", "3"], "Expected errors are known for both"),
@@ -115,8 +119,8 @@ def test_shares_and_ways_that_are_none_are_refused(run, files):
     tune += files.domain
     for line, words in (
         ([*compare, "--holdout", "0"], "--holdout 0 is out of range; pass a share between 0 and 1"),
-        ([*compare, "--holdout", "1"], "--holdout 1 is out of range; pass a share between 0 and 1"),
-        ([*compare, "--folds", "3"], "--folds is for public data"),
+        ([*compare, "--holdout", "1"], "pass a share between 0 and 1, for example 0.2.\n"),
+        ([*compare, "--folds", "3"], "or one part to test on by --holdout.\n"),
         ([*tune, files.ratings, "--generated", "9"], "Pass RATINGS or --generated USERS, not both"),
         (tune, "Pass RATINGS, or --generated USERS to try"),
         ([*tune, "--generated", "9", "--out", "m.hush"], "Nothing is trained for keeps"),
@@ -126,3 +130,27 @@ def test_shares_and_ways_that_are_none_are_refused(run, files):
         refused = run(*line)
         assert refused.exit_code == 2 and words in refused.stderr, refused.stderr
     assert not run.ledger.exists() and not any(run.folder.iterdir())
+
+
+def test_each_run_of_a_comparison_is_told(capsys):
+    say = compare._say_run(Budget(1.0, 1e-6))
+    say("als", math.inf, 0)
+    say("item-bias", 3.0, 1)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "training als without privacy, draw 1",
+        f"training item-bias under {Budget(3.0, 1e-6)}, draw 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n_items", "cap", "each"), [(3, 9, 1), (80, 9, 9), (80, 99, 20), (500, 10_000, 100)]
+)
+def test_generated_ratings_are_a_quarter_of_the_catalogue_at_most(n_items, cap, each, monkeypatch):
+    """And no more than 100 a user, than may count, or fewer than one."""
+    asked, made = [], tune.realistic
+    monkeypatch.setattr(tune, "realistic", lambda *given, **more: asked.append(given) or made(*given, **more))
+    domain = Domain(range(n_items), (2.0, 7.0), max_ratings_per_user=cap)
+    rows = tune._generated(40, domain, 3)
+    assert asked == [(40, n_items, 40 * each)] and rows.n_users == 40 and rows.domain == domain
+    assert rows.matrix.data.min() >= 2 and rows.matrix.data.max() <= 7

@@ -196,8 +196,8 @@ def test_the_same_message_is_the_same_bytes():
     entries = json.loads(messages[0].to_json())
     assert list(entries) == sorted(entries) and list(entries["seeds"]) == ["x", "y", "z"]
     assert messages[0].fingerprint() == hashlib.sha256(messages[0].to_json()).hexdigest()
-    with pytest.raises(ValueError):
-        Task("ab", (np.eye(3),), float("nan"), 1, True).to_json()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        Task("ab", (np.eye(3),), float("inf"), 1, True).to_json()
 
 
 PAIRS = [("y", 1), ("x", 2), ("z", 3)]
