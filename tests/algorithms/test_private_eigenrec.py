@@ -13,8 +13,9 @@ from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.taste import taste
+from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, signed
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.twins import run, small
 
 UNIT = Domain(range(25), rating_range=(0, 1))
@@ -494,3 +495,25 @@ def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> No
     found = users.item_matrix(learned, signed(1.0))
     expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
     assert (found._take() / step**2).astype(int).tolist() == expected.tolist()
+
+
+def test_what_a_round_gives_to_weights_is_judged_by_those_that_are_known_by_then(monkeypatch) -> None:
+    """Those that were released first, until a round releases them again: then the mean of both."""
+    asked, noise = [], RecordingNoise(SeededNoise(3))
+
+    def part(taste, weights, weights_sd) -> float:
+        asked.append((weights.copy(), weights_sd))
+        return 0.3
+
+    monkeypatch.setattr(PrivateEigenRec, "_part_of_weights", staticmethod(part))
+    ratings, budget = likes_of_groups(90, 16, 2, 3), Budget(20.0, 1e-5)
+    model = PrivateEigenRec(rank=2, iterations=3, weight_exponent=-0.4, support=5.0, learned_items=15)
+    gate = LocalGate(Accountant(budget, noise=noise), model.plan(budget, ratings.domain))
+    found = model.train(model.users(ratings), gate, 4)
+    released = next(call.output for call in noise.calls if call.label == "item weights")
+    first, last = asked
+    assert np.array_equal(first[0], released) and first[1] == gate.noise_sd("item weights")
+    again = gate.noise_sd("item sums 3") / math.sqrt(0.3)
+    assert last[1] == pytest.approx((first[1] ** -2 + again**-2) ** -0.5)
+    assert np.array_equal(last[0], found["state/item_weights"]) and not np.array_equal(last[0], released)
+    assert found["state/item_weights_variance"] == pytest.approx(np.full(16, last[1] ** 2))

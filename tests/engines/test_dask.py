@@ -627,3 +627,9 @@ def test_workers_are_waited_for_while_there_is_patience(comes, waited, monkeypat
     monkeypatch.setattr(engine.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     assert dask_engine._somebody() == (comes == 3)
     assert now[0] == pytest.approx(50 + 0.1 * waited)
+
+
+def test_rows_that_workers_could_not_reach_are_refused_by_their_kind() -> None:
+    dask_engine, _ = of()
+    with pytest.raises(InputError, match="or hushrec prepare[.]$"), dask_engine.asking(Users, ["alice"]):
+        pytest.fail("asked of rows in memory")
