@@ -99,7 +99,7 @@ def migrate(connection: sqlite3.Connection) -> bool:
         connection.execute(f"DROP TABLE {table}")
     create(connection)
     for name, unit, relation, epsilon, delta, closed in datasets:
-        failure = math.fsum(row[9] for row in charges if row[1] == name) if delta is not None else 0.0
+        failure = math.fsum(row[9] for row in charges if row[1] == name)
         entry = (name, unit, relation, epsilon, delta, min(failure, delta or 0.0), closed)
         connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", entry)
     for row in charges:

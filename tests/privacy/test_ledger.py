@@ -167,7 +167,7 @@ def test_a_numbered_release_is_charged_once(path):
     assert ledger.charged("d", "run", 3) and not ledger.charged("d", "run", 5)
 
 
-def older(path):
+def older(path, failure=1e-7):
     """A ledger of schema 3, written by the statements of the version that had it."""
 
     def digest(row):
@@ -189,7 +189,7 @@ def older(path):
     """)
     connection.executemany("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?)", datasets)
     previous = "0" * 64
-    costs = [("plain", 0.3, None, 0.0), ("tuned", 0.5, 2.0, 1e-7), ("plain", 0.4, None, 0.0)]
+    costs = [("plain", 0.3, None, 0.0), ("tuned", 0.5, 2.0, failure), ("plain", 0.4, None, 3e-7)]
     for number, (dataset, *cost) in enumerate(costs, 1):
         unit = ("user", "add-remove" if dataset == "plain" else "replace")
         row = [number, dataset, "run", "2026-11-22", "a", "Gaussian()", 1.0, *cost, *unit, previous]
@@ -209,6 +209,15 @@ def test_a_ledger_of_schema_3_is_brought_up_to_date(path):
     assert tuned.epsilon == 2.0
     ledger.charge("plain", "run", share(0.1))
     assert Ledger(path).summary("plain", 1e-6).charges == 3
+    with sqlite3.connect(path) as connection:
+        reserved = connection.execute("SELECT name, failure FROM datasets ORDER BY name").fetchall()
+    connection.close()
+    assert reserved == [("plain", 0.0), ("tuned", 1e-7)]
+
+
+def test_what_an_older_ledger_reserves_is_no_more_than_delta(path):
+    older(path, failure=2e-6)
+    assert Ledger(path).summary("tuned").budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-6)
 
 
 @pytest.mark.parametrize(
