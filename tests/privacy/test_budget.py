@@ -263,6 +263,9 @@ def test_a_chance_of_failure_is_taken_off_delta_first():
     with pytest.raises(BudgetError, match="no Gaussian noise fits"):
         Budget(1.0, 1e-6, failure=1e-6).share(0.5)
     assert str(Budget(1.0, 1e-6, failure=1e-7)).endswith("add-remove), 1e-07 of delta reserved for failures")
+    assert str(Budget(1.0, 1e-6)) == "epsilon = 1 at delta = 1e-06 (unit: user, relation: add-remove)"
+    for wrong in (1.1e-6, -1e-9, math.nan, None, "1e-7"):
+        assert "failure" in refused(Budget, 1.0, 1e-6, failure=wrong)
 
 
 def test_a_plan_in_words():
