@@ -237,3 +237,9 @@ def test_what_a_user_who_is_replaced_moves() -> None:
     for model, sensitivities in wanted.items():
         found = [each.sensitivity for each in model.plan(budget, RATINGS.domain).releases]
         assert found == pytest.approx(sensitivities), model.name
+
+
+def test_sums_are_said_to_be_exact_where_they_are() -> None:
+    """Of a private training of a model whose contributions are in fixed point."""
+    assert fit().privacy.exact_arithmetic is True
+    assert fit(accountant=Accountant(Budget(math.inf, 1e-6))).privacy.exact_arithmetic is False
