@@ -525,6 +525,7 @@ def test_split_wants_one_way(run, files, tmp_path):
     for how in ((), ("--test-share", "0.2", "--leave-out", "1")):
         refused = run("split", files.ratings, *files.domain, "--out-dir", tmp_path / "parts", *how)
         assert refused.exit_code == 2 and "only one of --test-share" in refused.stderr
+        assert refused.stderr.endswith(" --from.\n")
     timed = run(
         "split", files.ratings, *files.domain, "--out-dir", tmp_path / "parts", "--from", "2024-01-01"
     )

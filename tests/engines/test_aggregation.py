@@ -30,7 +30,7 @@ from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
-from hushrec.privacy import Accountant, Bounded, Budget, Laplace, Plan, mu_of
+from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Laplace, Plan, Release, mu_of, positive
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.users import Users
 from tests.algorithms.cases import CASES, hostile_data, ratings_of
@@ -511,6 +511,8 @@ def test_the_neighbour_graph_is_paid_for():
     [
         {"n_nodes": 2},
         {"dropouts": 0.5},
+        {"dropouts": 0.7},
+        {"dropouts": -0.1},
         {"colluding": -1},
         {"colluding": 5},
         {"nodes_per_user": 0},
@@ -684,3 +686,23 @@ def test_a_step_that_is_over_takes_no_more():
         serving._gather("prepared", 1, one)
     assert waits.value.status == 202 and not awaited.closed
     assert serving._gather("prepared", 1, two) == {"n0": one, "n1": two}
+
+
+@pytest.mark.parametrize("coarse", [2.0**-4, 2.0**-40])
+def test_integers_and_noise_are_on_one_grid(coarse):
+    """A step is at most 2^-20 of a node's noise and divides that of the sums; squares of noise add up."""
+    release = Release("sums", Gaussian(3.0), 2.0, "user", "add-remove")
+    values, asked = np.array([[1.0, -2.5], [0.75, 8.0]]), []
+
+    def total(index, label, integers, noise_sd, steps):
+        asked.append((index, label, integers.view(np.int64), noise_sd, steps))
+        return integers * np.uint64(5)
+
+    plan = Plan(Budget(5.0, 1e-6), [replace(release, label="first"), release])
+    found = SecureGate(plan, 4, total).release("sums", Bounded(values, positive(1.0), scale=2.0, step=coarse))
+    ((index, label, integers, noise_sd, steps),) = asked
+    share = 6.0 / 2 / 2.0  # of four honest nodes, before the scale
+    np.testing.assert_allclose(noise_sd * steps, share, rtol=1e-12)
+    np.testing.assert_array_equal(integers * steps, values.ravel())
+    assert (index, label, set(steps)) == (1, "sums", {min(coarse, 2.0**-20)})
+    np.testing.assert_array_equal(found, 5 * values)
