@@ -177,6 +177,9 @@ FORMS: dict[str, Any] = {
     "pandas objects": lambda cells: pd.Series(cells, dtype=object),
     "pandas category": lambda cells: pd.Series(cells, dtype=object).astype("category"),
     "pandas arrow": lambda cells: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(cells))),
+    "pandas chunks": lambda cells: pd.Series(
+        pd.arrays.ArrowExtensionArray(pa.chunked_array([cells[:3], cells[3:]], pa.array(cells).type))
+    ),
 }
 GUESSED = ("objects", "pandas")
 
@@ -200,6 +203,22 @@ def test_a_column_is_its_cells_one_after_the_other(name: str, form: str, part: i
         wanted = [texts.index(text) if text in texts else -1 for text in map(canonical_text, [*cells, "no"])]
         assert lookup([*cells, "no"], found.texts).tolist() == wanted
     assert encode_ids(found) is found
+
+
+def test_ids_have_a_type_where_it_was_fixed_before_their_cells() -> None:
+    """In Arrow, polars and ranges; a type that was chosen by the ids at hand would tell of all of them."""
+    words = [" b", "a", "b"]
+    fixed = [pa.array(words), pa.chunked_array([words]), pl.Series(words), range(3), Stream(words)]
+    guessed = [
+        words,
+        tuple(words),
+        np.array(words),
+        pd.Series(words),
+        pd.Series(words, dtype="category"),
+        [1, 2],
+    ]
+    assert [type(encode_ids(column).values) for column in guessed] == [np.ndarray] * len(guessed)
+    assert all(isinstance(encode_ids(column).values, pa.Array) for column in fixed)
 
 
 def test_columns_one_below_another_are_one_column() -> None:
