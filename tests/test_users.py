@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
@@ -21,6 +22,7 @@ from hushrec.users import (
     less_user_means,
     likes,
     norms,
+    outer_product_sum,
     ridge_on_items,
 )
 
@@ -435,3 +437,17 @@ def test_bounds_of_levels_and_spreads_are_attained() -> None:
         mine, theirs = ask(one), ask(other)
         moved = np.linalg.norm((mine._take() - theirs._take()) * np.asarray(mine.entry_scale))
         assert moved == pytest.approx(mine.sensitivity(relation)) and moved <= mine.sensitivity(relation)
+
+
+@pytest.mark.parametrize("bound", [0.9, 1.0, 1.7])
+def test_outer_products_of_rows_are_integers_of_the_step_that_they_declare(bound: float) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(40, 6)) * (rng.random((40, 6)) < 0.6)
+    rows *= bound * rng.uniform(0, 1, (40, 1)) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    found, step = outer_product_sum(sp.csr_array(rows), bound), steps_of(bound, 14)
+    integers = np.trunc(rows / step).astype(np.int64)
+    assert found.step == step**2
+    assert (found._take() / step**2 == (integers.T @ integers)[np.tril_indices(6)]).all()
+    assert found.sensitivity("add-remove") == pytest.approx(bound**2)
+    assert found.sensitivity("replace") == pytest.approx(math.sqrt(2) * bound**2)
+    assert found.weight.tolist() == [1.0 if a == b else math.sqrt(2) for a in range(6) for b in range(a + 1)]

@@ -248,6 +248,11 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     before, own = float(last["state/pairs_precision"]), 1 / 0.16
     assert found["state/pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
     assert found["state/pairs_precision"] == pytest.approx(before + own)
+    # without noise a week's matrix is all that counts
+    gate = Told({"number of users": count, "item weights": np.zeros(ITEMS), LABEL: np.full_like(pairs, 2.0)})
+    gate.private = False
+    found = model.go_on(gate, gate, dict(last) | {"state/pairs_precision": np.float64(0.0)})
+    assert (found["state/pairs"] == 2.0).all() and found["state/pairs_precision"] == 0.0
 
 
 def test_item_biases_are_shrunk_by_what_is_known_of_their_noise() -> None:
