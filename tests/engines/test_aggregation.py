@@ -689,20 +689,22 @@ def test_a_step_that_is_over_takes_no_more():
 
 
 @pytest.mark.parametrize("coarse", [2.0**-4, 2.0**-40])
-def test_integers_and_noise_are_on_one_grid(coarse):
+@pytest.mark.parametrize("multiplier", [3.0, 0.0])
+def test_integers_and_noise_are_on_one_grid(coarse, multiplier):
     """A step is at most 2^-20 of a node's noise and divides that of the sums; squares of noise add up."""
-    release = Release("sums", Gaussian(3.0), 2.0, "user", "add-remove")
+    release = Release("sums", Gaussian(multiplier), 2.0, "user", "add-remove")
     values, asked = np.array([[1.0, -2.5], [0.75, 8.0]]), []
 
     def total(index, label, integers, noise_sd, steps):
         asked.append((index, label, integers.view(np.int64), noise_sd, steps))
         return integers * np.uint64(5)
 
-    plan = Plan(Budget(5.0, 1e-6), [replace(release, label="first"), release])
+    budget = Budget(5.0 if multiplier else math.inf, 1e-6)
+    plan = Plan(budget, [replace(release, label="first"), release])
     found = SecureGate(plan, 4, total).release("sums", Bounded(values, positive(1.0), scale=2.0, step=coarse))
     ((index, label, integers, noise_sd, steps),) = asked
-    share = 6.0 / 2 / 2.0  # of four honest nodes, before the scale
+    share = 2.0 * multiplier / 2 / 2.0  # of four honest nodes, before the scale
     np.testing.assert_allclose(noise_sd * steps, share, rtol=1e-12)
     np.testing.assert_array_equal(integers * steps, values.ravel())
-    assert (index, label, set(steps)) == (1, "sums", {min(coarse, 2.0**-20)})
+    assert (index, label, set(steps)) == (1, "sums", {min(coarse, 2.0**-20) if multiplier else coarse})
     np.testing.assert_array_equal(found, 5 * values)

@@ -153,6 +153,19 @@ def test_no_two_lists_of_nodes_have_a_quorum(nodes, colluding):
     assert 2 * made.quorum - colluding > nodes >= 2 * (made.quorum - 1) - colluding
 
 
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[-1]])
+def test_each_registered_name_and_key_is_looked_at(name):
+    keys = dict(SIGNED.keys)
+    with pytest.raises(InputError, match=f"What node '{name}' registered has 63 bytes and not 64"):
+        agreed(keys | {name: keys[name][:-1]})
+    with pytest.raises(InputError, match="1 to 200 printable characters"):
+        agreed({f"a{chr(10)}b" if each == name else each: key for each, key in keys.items()})
+    other = next(each for each in NAMES if each != name)
+    for wrong in (keys | {name: keys[other]}, {each: key for each, key in keys.items() if each != name}):
+        with pytest.raises(InputError, match="keys must hold 5 nodes with a key of its own each"):
+            agreed(wrong)
+
+
 def test_two_nodes_are_too_few():
     """Each would learn the other's sums from the total and its own."""
     with pytest.raises(InputError, match="at least 3 nodes"):
