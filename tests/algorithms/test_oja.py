@@ -283,3 +283,15 @@ def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="do not fit together"):
         private_pca(rows, accountant, row_clip=1.0)
     assert not accountant.releases
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_charged_is_the_clip_squared(method: str, relation: str) -> None:
+    """For a row that is replaced, by a root of 2 more where several vectors are multiplied at once."""
+    accountant = Accountant(Budget(1.0, 1e-6, relation=relation))
+    private_pca(np.ones((3, 5)), accountant, row_clip=1.5, **METHODS[method])
+    more = math.sqrt(2) if (method, relation) == ("power", "replace") else 1.0
+    assert [each.sensitivity for each in accountant.releases] == pytest.approx(
+        [2.25 * more] * len(accountant.releases)
+    )
