@@ -109,6 +109,7 @@ def test_the_margins_are_those_that_are_declared():
     assert exact_delta(mu * (1 + 1.5e-12), 1.0) <= 1e-300 <= exact_delta(mu * (1 + 2.5e-12), 1.0)
     epsilon = epsilon_of(0.03, 1e-300)
     assert exact_delta(0.03, epsilon * (1 - 0.8e-12)) <= 1e-300 <= exact_delta(0.03, epsilon * (1 - 1.5e-12))
+    assert mu_of_pure(1.5e308) == pytest.approx(math.sqrt(8) * math.sqrt(1.5e308))
     for epsilon in (1e300, 1.5e308):  # finite, so no word for no privacy
         assert 1.5e-12 < 1 - mu_of(epsilon, 1e-6) / 1e4 < 2.5e-12
 

@@ -293,6 +293,7 @@ def test_a_bounded_value_keeps_what_is_declared():
     assert list(bounded.weight) == [1.0, 1 / 3] and list(bounded.entry_scale) == [3.0, 1.0]
     with pytest.raises(ValueError, match="read-only"):
         bounded.weight[0] = 5.0
+    assert (bounded.sensitivity("add-remove"), bounded.sensitivity("replace")) == (3.0, 6.0)
     alone = together([bounded])
     assert list(alone.entry_scale) == [3.0, 1.0] and alone.unit == "user"
     assert alone.bound == Bound(3.0, 6.0) and alone.scale == 1.0

@@ -408,6 +408,7 @@ def test_a_choice_without_privacy_and_one_that_costs_nothing():
     assert (exact.mean_runs, exact.shape, exact.delta) == (10.0, 1.0, 1e-6)
     assert selection_epsilon(1e-3, 0.9, 1.5, 0.0) == 0.0
     one = RepeatAndSelect(1.0, 1e-6, 10)
+    assert one.mu == pytest.approx(-2 * stats.norm.ppf(1 / (1 + math.exp(one.epsilon))))
     assert one.noise_sd(3.0) == pytest.approx(3 / mu_of(1.0, 1e-6)) and one.failure == 1e-6
 
 
