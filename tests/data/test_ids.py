@@ -221,6 +221,13 @@ def test_ids_have_a_type_where_it_was_fixed_before_their_cells() -> None:
     assert all(isinstance(encode_ids(column).values, pa.Array) for column in fixed)
 
 
+def test_values_of_a_dictionary_that_no_row_holds_are_no_ids() -> None:
+    places = pa.array([2, 3, None, 2, 1], pa.int32())
+    column = pa.DictionaryArray.from_arrays(places, pa.array(["unused", "a", "b", "a"]))
+    found = encode_ids(column)
+    assert found.codes.tolist() == [0, 1, -1, 0, 1] and found.texts.to_pylist() == ["b", "a"]
+
+
 def test_columns_one_below_another_are_one_column() -> None:
     parts = [["b", "a", None, "b"], [" a", "c"], [], [7, "c", 7.0, None]]
     for kinds in ((0, 1), (2, 0, 3), (0, 1, 2, 3), (3,), (2,)):
