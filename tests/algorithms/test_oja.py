@@ -250,6 +250,7 @@ def test_what_rows_add_to_products_and_squares() -> None:
     assert square._take() == pytest.approx([((clipped @ basis[:, 0]) ** 2).sum()], abs=30 * step)
     for each in (found, square):
         assert each.step == step and (each._take() / step == np.rint(each._take() / step)).all()
+    assert (found._take() / step % 2).any()  # and of no larger step
     assert square.sensitivity("replace") == pytest.approx(bound**2)
 
 

@@ -297,3 +297,11 @@ def test_numbers_before_1970_are_rounded_down_whatever_the_column() -> None:
         nearest = int(float(cell)) if float(cell) <= 2.0**62 else NO_TIME
         assert encode_times(pa.array([cell])).tolist() == [nearest] == [parse_time(cell)]
     assert encode_times(pa.array([7, 2**64 - 1], pa.uint64())).tolist() == [7, NO_TIME]
+
+
+def test_the_furthest_times_that_are_counted() -> None:
+    """Up to 2^62 seconds either way."""
+    last = 2**62 // 60
+    minutes = np.array([-last - 1, -last, last, last + 1]).astype("M8[m]")
+    assert encode_times(minutes).tolist() == [NO_TIME, -60 * last, 60 * last, NO_TIME]
+    assert [parse_time(2.0**62), parse_time(2.0**62 + 1024)] == [2**62, NO_TIME]

@@ -544,3 +544,10 @@ def test_what_a_book_of_seasons_refuses_in_words(ledger):
     with pytest.raises(BudgetError, match="was run already"):
         ledger.check_week(accountant.week, _plan(SEASON).releases)
     ledger.check_week(accountant.week, _plan(SEASON).releases, made=1)
+
+
+def test_a_season_is_found_by_its_name(ledger):
+    ledger.open_season("default", replace(SEASON, name="2", weeks=3), add_up=True)
+    assert [ledger.season("default", name).season.weeks for name in (SEASON.name, "2")] == [4, 3]
+    with pytest.raises(InputError, match="no season"):
+        ledger.season("default", "3")
