@@ -3,6 +3,8 @@
     python -m tests.mutants.driver 60            # or: make mutants MUTANTS=1000
     python -m tests.mutants.driver 60 --write    # the table of what has been run into docs/mutants.md
     python -m tests.mutants.driver 60 --seed 1 --only "privacy/season.*" --tests "season|continuing"
+    python -m tests.mutants.driver 1000 --limit 600      # those that ran out of time, again
+    python -m tests.mutants.driver 1000 --again COMMIT   # those that the tests of that commit did not kill
 
 The committed tree is taken, never the files being edited. A mutant lives in a copy of it that is made anew
 for each one, with the machine code that numba keeps beside its sources: copied from a clean run, less the
@@ -24,10 +26,11 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.driver_map import enter, record
+from tests.mutants.driver_map import calm_hypothesis, enter, record
 from tests.mutants.operators import Site, mutated, sites
 
 ROOT = Path(__file__).parents[2]
@@ -141,18 +144,14 @@ def make_map(home: Path, processes: int, tests: str = "") -> None:
     files = [str(p.relative_to(tree)) for p in sorted((tree / "tests").rglob("test_*.py"))]
     wanted = [f for f in files if re.search(tests, f) and not NO_KILLERS.search(f)]
     wanted = [f for f in wanted if not map_of(home, f).exists()]
-    for start in range(0, len(wanted), processes):
-        batch = wanted[start : start + processes]
-        print(f"recording {', '.join(batch)}", flush=True)
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.mutants.driver", "--record", file, "--commit", home.name],
-                env={**os.environ, "PYTHONPATH": f"{tree}:{ROOT}"}, stdout=subprocess.DEVNULL,
-            )
-            for file in batch
-        ]  # fmt: skip
-        for process in running:
-            process.wait()
+
+    def one(file: str) -> None:
+        print(f"recording {file}", flush=True)
+        again = [sys.executable, "-m", "tests.mutants.driver", "--record", file, "--commit", home.name]
+        subprocess.run(again, env={**os.environ, "PYTHONPATH": f"{tree}:{ROOT}"}, stdout=subprocess.DEVNULL)
+
+    with ThreadPoolExecutor(processes) as pool:
+        list(pool.map(one, wanted))
 
 
 def map_of(home: Path, file: str) -> Path:
@@ -198,7 +197,7 @@ class Map:
         return found
 
     def tests(self, site: Site) -> list[str]:
-        """The tests that run a mutant, quickest first."""
+        """The tests that run a mutant: quickest first, those of its file before as quick ones of others."""
         source = (self.tree / site.path).read_text(encoding="utf-8")
         lines, begin = self.lines[site.path], site.line
         if site.compiled:
@@ -212,7 +211,9 @@ class Map:
                 found = set().union(*(lines[n] for n in range(site.first + 2, site.last + 1)))
         file = f"[{site.path.removeprefix('hushrec/')}]"
         found |= {name for name in self.seconds if name.startswith(READERS) and name.endswith(file)}
-        return sorted(found, key=lambda name: (self.seconds[name], name))
+        own = re.compile(rf"^[^:]*{Path(site.path).stem}")
+        cost = {name: (self.seconds[name] + 0.05) * (1 if own.match(name) else 3) for name in found}
+        return sorted(found, key=lambda name: (cost[name], name))
 
     def _naming(self, name: str, path: str) -> set[str]:
         """The tests that run a line in which a constant or field is named, or kernels of its file."""
@@ -262,7 +263,6 @@ class Chosen:
 
 def run_tests(slot: Path, tests: list[str], out: Path) -> None:
     """In a fork of the worker, which has imported numpy, numba and pytest: run, write the verdict, leave."""
-    import hypothesis
     import pytest
 
     os.setsid()
@@ -271,9 +271,7 @@ def run_tests(slot: Path, tests: list[str], out: Path) -> None:
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     enter(slot)
-    calm = list(hypothesis.HealthCheck)
-    hypothesis.settings.register_profile("mutants", deadline=None, suppress_health_check=calm, database=None)
-    hypothesis.settings.load_profile("mutants")
+    calm_hypothesis()
     chosen = Chosen(tests)
     # a socket that one test left open must not fail another
     without = ("cacheprovider", "xdist", "unraisableexception", "threadexception")
@@ -313,13 +311,45 @@ def verdict(slot: Path, tests: list[str], limit: float) -> dict[str, Any]:
     return {"status": "survived"}
 
 
+def to_run(home: Path, options: argparse.Namespace) -> list[tuple[int, Site]]:
+    """Places and mutants of the sample that have no result yet, or ran out of less time than there is now."""
+    tree = home / "pristine"
+    done = {
+        result["key"]
+        for result in results(home, options.seed)
+        if result["status"] != "unresolved" or result.get("limit", 0) >= options.limit
+    }
+    if not options.again:
+        order = list(enumerate(sample(tree, options.seed, options.mutants, options.only)))
+    else:
+        left = [r for r in results(home.parent / options.again, options.seed) if alive(r)]
+        found = named(tree, [result["key"] for result in left])
+        order = [(r["index"], found[r["key"]]) for r in left if r["key"] in found]
+    return [(index, site) for index, site in order if key(site, tree) not in done]
+
+
+def named(tree: Path, keys: list[str]) -> dict[str, Site]:
+    """Those of these mutants that the code of a tree still has."""
+    files = [tree / file for file in sorted({name.split(" ")[0] for name in keys})]
+    sources = {str(p.relative_to(tree)): p.read_text(encoding="utf-8") for p in files if p.exists()}
+    found = {key(site, tree): site for path, source in sources.items() for site in sites(path, source)}
+    return {name: found[name] for name in keys if name in found}
+
+
+def alive(result: dict[str, Any]) -> bool:
+    return result["status"] in ("survived", "unresolved")
+
+
 def plant(home: Path, slot: Path, site: Site, importers: set[str]) -> None:
-    """A fresh copy of the library with one mutant, less the machine code that may hold what it changes."""
+    """A fresh copy of the library with one mutant, less the machine code that may hold what it changes.
+
+    Of a function that is not compiled no other module's machine code holds anything.
+    """
     shutil.rmtree(slot / "hushrec", ignore_errors=True)
     shutil.copytree(home / "pristine" / "hushrec", slot / "hushrec")
     path = slot / site.path
     path.write_text(mutated(path.read_text(encoding="utf-8"), site), encoding="utf-8")
-    for module in importers:
+    for module in importers if site.compiled or not site.last else ():
         folder = (slot / module.replace(".", "/")).parent / "__pycache__"
         for index in folder.glob(f"{module.split('.')[-1]}.*.nbi"):
             index.unlink()
@@ -335,20 +365,18 @@ def work(home: Path, number: int, options: argparse.Namespace) -> None:
     import pytest  # noqa: F401
     import scipy.sparse  # noqa: F401
 
-    order, known = sample(home / "pristine", options.seed, options.mutants, options.only), Map(home)
+    order, known = to_run(home, options), Map(home)
     slot = home / f"slot-{number}"
     if not slot.exists():
         shutil.copytree(home / "pristine", slot)
-    done = {result["key"] for result in results(home, options.seed)}
-    for index in range(number, len(order), options.processes):
-        site, start = order[index], time.monotonic()
-        if key(site, home / "pristine") in done:
-            continue
-        tests = known.tests(site)
+    for index, site in order[number :: options.processes]:
+        start, tests = time.monotonic(), known.tests(site)
         plant(home, slot, site, known.importers(site.path))
         result = {"index": index, "operator": site.operator, "room": room(site.path)}
         result |= {"key": key(site, home / "pristine"), "line": site.line, "tests": len(tests)}
-        result |= verdict(slot, tests, options.limit)
+        result |= verdict(slot, tests, options.limit * (2 if site.compiled else 1))
+        if result["status"] == "unresolved":
+            result["limit"] = options.limit  # a longer one runs it again
         result["seconds"] = round(time.monotonic() - start, 1)
         with (home / f"results-{options.seed}-{number}.jsonl").open("a") as file:
             file.write(json.dumps(result) + "\n")
@@ -358,11 +386,19 @@ def work(home: Path, number: int, options: argparse.Namespace) -> None:
 # results
 
 
-def results(home: Path, seed: int) -> list[dict[str, Any]]:
-    """What has been run at a commit, in the order of the sample; equivalents marked."""
+def results(home: Path, seed: int, earlier: str = "") -> list[dict[str, Any]]:
+    """What has been run at a commit, in the order of the sample; equivalents marked.
+
+    With those of an earlier one; of what it left alive, what is no longer in the code is gone.
+    """
     reasons = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
     assert set(reasons.values()) <= set(REASONS), "a reason of driver_equivalent.json is not on the list"
     found = {}
+    if earlier:
+        found = {result["key"]: result for result in results(home.parent / earlier, seed)}
+        left = [name for name, result in found.items() if alive(result)]
+        for name in set(left) - set(named(home / "pristine", left)):
+            found[name] |= {"status": "gone"}
     for path in home.glob(f"results-{seed}-*.jsonl"):
         for line in path.read_text().splitlines():
             result = json.loads(line)
@@ -372,14 +408,15 @@ def results(home: Path, seed: int) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda result: result["index"])
 
 
-def table(home: Path, seed: int) -> str:
+def table(home: Path, seed: int, earlier: str = "") -> str:
     """Counts by operator and by room, and every mutant that was not killed."""
-    done = results(home, seed)
-    kinds = ("killed", "survived", "unresolved", "equivalent")
+    done = results(home, seed, earlier)
+    kinds = ("killed", "survived", "unresolved", "equivalent", *(("gone",) if earlier else ()))
     count = Counter(result["status"] for result in done)
     files = [p for p in (home / "pristine" / "tests").rglob("test_*.py") if not NO_KILLERS.search(str(p))]
     recorded = len(list((home / "map").glob("*.json")))
-    judged = max(len(done) - count["equivalent"], 1)
+    judged = max(len(done) - count["equivalent"] - count["gone"], 1)
+    before = [result for result in results(home.parent / earlier, seed) if alive(result)] if earlier else []
     text = [
         MARK,
         f"Commit {home.name}, seed {seed}, {len(done)} mutants of the sample: "
@@ -388,8 +425,15 @@ def table(home: Path, seed: int) -> str:
         " them, `make mutants MUTANTS=1000` the long form. A time-out is unresolved."
         f" Tests of {recorded} of {len(files)} files were recorded and could kill.\n",
     ]
+    if earlier:
+        first = len(done) - count["equivalent"]
+        text.append(
+            f"At first sight, by the tests of commit {earlier}, {1 - len(before) / first:.1%} of the {first}"
+            f" that are not equivalent were killed. The other {len(before)} were run again at {home.name}, by"
+            " tests that were written for them; of those that are gone the code was simplified.\n"
+        )
     for column in ("operator", "room"):
-        text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * 6 + "|"]
+        text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * (2 + len(kinds)) + "|"]
         for name in sorted({result[column] for result in done}):
             of = Counter(result["status"] for result in done if result[column] == name)
             text.append(f"| {name} | {of.total()} | " + " | ".join(str(of[kind]) for kind in kinds) + " |")
@@ -402,6 +446,11 @@ def table(home: Path, seed: int) -> str:
     return "\n".join(text) + "\n"
 
 
+def short(commit: str) -> str:
+    rev = ["git", "rev-parse", "--short=9", commit]
+    return subprocess.run(rev, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("mutants", type=int, nargs="?", default=60)
@@ -411,12 +460,12 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60, help="seconds for one mutant, on a quiet machine")
     parser.add_argument("--only", default="", help="pattern of the files of hushrec/ that are changed")
     parser.add_argument("--tests", default="", help="pattern of the files of tests that may kill")
+    parser.add_argument("--again", default="", help="commit: run what its tests left alive")
     parser.add_argument("--write", action="store_true", help="the table into docs/mutants.md, nothing is run")
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--record", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rev = ["git", "rev-parse", "--short=9", options.commit]
-    commit = subprocess.run(rev, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    options.again, commit = options.again and short(options.again), short(options.commit)
     home = ROOT / "bench-output" / "mutants" / commit
     if options.record:
         record(home / "pristine", [options.record], map_of(home, options.record))
@@ -424,14 +473,14 @@ def main() -> None:
         work(home, options.slot, options)
     elif options.write:
         text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0]
-        DOCUMENT.write_text(text + table(home, options.seed), encoding="utf-8")
+        DOCUMENT.write_text(text + table(home, options.seed, options.again), encoding="utf-8")
     else:
         make_map(home, options.processes, options.tests)
         again = [sys.executable, "-m", "tests.mutants.driver", *sys.argv[1:], "--commit", commit]
         workers = [subprocess.Popen([*again, "--slot", str(n)]) for n in range(options.processes)]
         for worker in workers:
             worker.wait()
-        print(table(home, options.seed))
+        print(table(home, options.seed, options.again))
 
 
 if __name__ == "__main__":

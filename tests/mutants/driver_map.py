@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import coverage
+import hypothesis
 import pytest
 
 _RC = "[run]\nsource = {source}\ndata_file = {data}\nparallel = true\ncontext = ${{PYTEST_CURRENT_TEST}}\n"
@@ -116,8 +117,16 @@ def enter(tree: Path) -> None:
     os.chdir(tree)
 
 
+def calm_hypothesis() -> None:
+    """No test fails for being slower than usual."""
+    calm = list(hypothesis.HealthCheck)
+    hypothesis.settings.register_profile("mutants", deadline=None, suppress_health_check=calm, database=None)
+    hypothesis.settings.load_profile("mutants")
+
+
 def record(tree: Path, files: list[str], out: Path) -> None:
     """Run files of tests in a tree and write what they run; for a process of its own."""
     enter(tree)
+    calm_hypothesis()
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={out.with_suffix('.tmp')}"]
     pytest.main([*options, *files], plugins=[Recorder(tree, out)])

@@ -87,7 +87,7 @@ class _Finder(ast.NodeVisitor):
         begin, end = span or self._span(node)
         names = [getattr(node, "name", "") for node in self.scope]
         decorators = [d for outer in self.scope for d in getattr(outer, "decorator_list", [])]
-        compiled = any(re.search("compiled|inner", ast.unparse(decorator)) for decorator in decorators)
+        compiled = any(re.search("compiled|inner|njit", ast.unparse(decorator)) for decorator in decorators)
         inner = self.scope[-1] if self.scope else None
         lines = (inner.lineno - 1, inner.end_lineno) if isinstance(inner, ast.FunctionDef) else (0, 0)
         path, line = ".".join(names) or "<module>", node.lineno  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """The driver of sampled mutants: what its operators find, which tests it takes, what it says of them."""
 
+import argparse
 import ast
 import json
 import os
@@ -77,6 +78,12 @@ def test_no_other_operators_and_no_docstring_changed():
         ast.parse(mutated(SOURCE, site))
 
 
+@pytest.mark.parametrize("decorator", ["simd.compiled", "simd.inner", "njit(cache=True)", "cache"])
+def test_what_is_compiled_is_known_by_its_decorator(decorator):
+    [site] = sites("a.py", f"@{decorator}\ndef f(a):\n    return a\n")
+    assert site.compiled == (decorator != "cache")
+
+
 def test_the_sample_is_a_function_of_the_seed_and_grows_at_its_end():
     ten = driver.sample(driver.ROOT, 0, 10)
     assert driver.sample(driver.ROOT, 0, 30)[:10] == ten != driver.sample(driver.ROOT, 1, 10)
@@ -119,6 +126,38 @@ def test_a_mutant_is_run_by_the_tests_that_cover_it(home):
     outcome = driver.verdict(slot, known.tests(clip), 60)
     assert outcome["status"] == "killed" and outcome["killer"].endswith("test_above")
     assert driver.verdict(slot, [t for t in known.tests(clip) if "below" in t], 60)["status"] == "survived"
+
+
+def result_of(key, status, **more):
+    return json.dumps({"key": key, "status": status, "index": 0, "operator": "a", "room": "b"} | more)
+
+
+def test_a_second_run_takes_what_ran_out_of_time_and_what_an_earlier_commit_left(home, monkeypatch):
+    """Of another commit only what its tests left alive, where the code still has it."""
+    later = home.parent / "later"
+    driver.shutil.copytree(home, later)
+    path = "hushrec/privacy/sums.py"
+    found = sites(path, (home / "pristine" / path).read_text())
+    names = [driver.key(site, home / "pristine") for site in found]
+    assert len(names) == 5
+    lines = [
+        result_of(names[0], "killed"),
+        result_of(names[1], "survived"),
+        result_of(names[2], "unresolved", limit=60),
+        result_of(f"{path} of_before: a -> b", "survived"),
+    ]
+    (home / "results-3-0.jsonl").write_text("\n".join(lines))
+    options = argparse.Namespace(seed=3, mutants=9, only="", limit=60, again="")
+    monkeypatch.setattr(driver, "sample", lambda *_: found)
+    assert [index for index, _ in driver.to_run(home, options)] == [3, 4]
+    options.limit = 61
+    assert [index for index, _ in driver.to_run(home, options)] == [2, 3, 4]
+    options.again = home.name
+    assert {site for _, site in driver.to_run(later, options)} == set(found[1:3])
+    (later / "results-3-0.jsonl").write_text(result_of(names[1], "killed"))
+    status = {result["key"]: result["status"] for result in driver.results(later, 3, home.name)}
+    assert list(status.values()) == ["killed", "killed", "unresolved", "gone"]
+    assert "25.0% of the 4 that are not equivalent" in " ".join(driver.table(later, 3, home.name).split())
 
 
 def test_reasons_of_equivalents_are_on_the_list():
