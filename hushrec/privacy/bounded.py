@@ -206,7 +206,7 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     Parameters
     ----------
     parts : sequence of Bounded
-        One-dimensional, not streamed; each in units of its own scale.
+        One-dimensional, not streamed, of one unit; each in units of its own scale.
     bound : Bound, optional
         Of all of them in these units, where it is less than that of parts which move independently.
 
@@ -218,6 +218,8 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     >>> round(both.sensitivity("add-remove"), 3)
     1.414
     """
+    if len({part.unit for part in parts}) != 1:
+        raise InputError("Parts of one release need one unit, all user or all rating.")
     values = [part._take() for part in parts]
     scales = [np.broadcast_to(part.entry_scale, value.shape) for part, value in zip(parts, values)]
     steps = [np.broadcast_to(part.step, value.shape) for part, value in zip(parts, values)]

@@ -129,7 +129,7 @@ def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random
     from hushrec.privacy.sampler import GRID_BITS, add_noise
 
     value = np.asarray(value)
-    dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.float64
+    dtype = np.float32 if value.dtype == np.float32 else np.float64
     result = np.array(value, dtype=dtype, order="C")
     amount = np.asarray(amount, dtype=np.float64)
     if not np.all((amount >= 0) & (amount < np.inf)):

@@ -302,6 +302,11 @@ def test_a_bounded_value_keeps_what_is_declared():
     assert both.unit == "rating" and both.bound == Bound(math.hypot(4.0, 1.5), 5.0)
     assert list(both.entry_scale) == [2.0, 1.0, 1.0] and list(both.step) == [0.0, 0.25, 0.25]
     assert together([rating], signed(0.5)).bound == signed(0.5)
+    user = Bounded([1.0], counted(1.0))
+    for parts in ([rating, user], [user, rating], []):
+        with pytest.raises(InputError, match="need one unit"):
+            together(parts)
+    assert together([rating, rating.times(2.0)]).unit == "rating"  # what was refused is not used up
 
 
 def test_noise_too_small_for_a_float_is_refused():
