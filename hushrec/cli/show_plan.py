@@ -106,7 +106,7 @@ def planned_dict(planned: Plan) -> dict[str, Any]:
         "planned_mu": planned.mu,
         "releases": [
             {**release.to_dict(), "share": share}
-            for release, share in zip(planned.releases, _shares(planned), strict=True)
+            for release, share in zip(planned.releases, _shares(planned))
         ],
     }
 
@@ -120,7 +120,7 @@ def plan_table(planned: Plan) -> str:
             *map(show.short, (release.sensitivity, release.noise_sd, release.mu)),
             "-" if math.isnan(share) else f"{share:.1%}",
         )
-        for release, share in zip(planned.releases, _shares(planned), strict=True)
+        for release, share in zip(planned.releases, _shares(planned))
     ]
     header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
     budget = planned.budget

@@ -410,7 +410,7 @@ def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        pairs = zip(plain_values(values), texts.to_pylist(), strict=True)
+        pairs = zip(plain_values(values), texts.to_pylist())
         return pa.array([text if isinstance(cell, bytes) else cell for cell, text in pairs], values.type)
     return values
 

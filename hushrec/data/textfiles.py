@@ -186,5 +186,5 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
                 continue
         if len(fields) == n_fields:
             rows.append([fields[position] for position in wanted])
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in wanted]
+    columns = list(zip(*rows)) if rows else [() for _ in wanted]
     return [pa.array(column, pa.binary()).dictionary_encode() for column in columns]

@@ -48,7 +48,7 @@ def join_times(parts: Sequence[np.ndarray | None], lengths: Sequence[int]) -> np
     """Times one below another; `NO_TIME` for those who have none, None where nobody has any."""
     if all(part is None for part in parts):
         return None
-    pairs = zip(parts, lengths, strict=True)
+    pairs = zip(parts, lengths)
     return np.concatenate([np.full(length, NO_TIME) if part is None else part for part, length in pairs])
 
 

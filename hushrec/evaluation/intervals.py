@@ -42,9 +42,7 @@ def estimates(
     """Figures by name, each with its interval."""
     values = figures(np.ones(n_users))
     low, high = bootstrap_interval(values, figures, n_users, resamples, seed)
-    return {
-        name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high, strict=True)
-    }
+    return {name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high)}
 
 
 def bootstrap_interval(

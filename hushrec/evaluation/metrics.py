@@ -312,7 +312,7 @@ def _over_partitions(
     if billboard.scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
     parts = engine.each(_measured_there, (history, targets), (billboard, k, relevant_from))
-    error_sums, ranks, lists, raters, users, n_ratings, n_known = zip(*parts, strict=True)
+    error_sums, ranks, lists, raters, users, n_ratings, n_known = zip(*parts)
     return _Measured(
         np.concatenate(error_sums),
         np.concatenate(ranks),

@@ -47,6 +47,7 @@ def done(*words):
 def test_four_weeks_of_a_shop(shop, tmp_path):
     opened = json.loads(done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger, "--json"))
     assert [row["part"] for row in opened["plan"]] == [0.5, pytest.approx(1 / 6)]
+    assert opened["promised_together"] is None
     done(
         "train",
         "ratings.parquet",
@@ -193,11 +194,14 @@ def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     budgets = [Budget(2.0, 1e-6), Budget(1.0, 1e-7), Budget(1.0, 1e-5)]
     ledger = Ledger("ledger.sqlite")
-    for number, budget in enumerate(budgets):
+    for number, budget in enumerate(budgets[:2]):
         ledger.open_season("shop", Season(budget, 4, name=str(number + 1)), add_up=True)
+    last = ["--epsilon", "1", "--delta", "1e-5", "--weeks", "4", "--add-up", "--json"]
+    opened = json.loads(done("season", "open", "--ledger", "ledger.sqlite", "--dataset", "shop", *last))
     found = json.loads(done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop", "--json"))
     mu = math.sqrt(sum(budget.mu**2 for budget in budgets))
-    assert found["promised_together"] == pytest.approx({"epsilon": epsilon_of(mu, 1e-5), "delta": 1e-5})
+    for told in (opened, found):
+        assert told["promised_together"] == pytest.approx({"epsilon": epsilon_of(mu, 1e-5), "delta": 1e-5})
     text = done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop")
     assert text.count("part of mu^2") == 3 and "All 3 seasons together" in text
 

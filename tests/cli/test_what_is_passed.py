@@ -244,12 +244,15 @@ def test_predict(files, run):
         assert row["note"] == ("" if known else NEWCOMER)
 
 
-def test_whoever_waits_for_kernels_is_told(call, files):
+def test_whoever_waits_for_kernels_is_told(call, files, run):
     """Before any of the work, by every command that takes long the first time."""
     promise = [*PROMISE[:4], *files.domain, "--model", "item-bias"]
+    assert run("season", "open", *PROMISE[:4], "--weeks", "3").exit_code == 0
+    assert run("train", files.train, *promise, "--season", "1", "--out", "../0.hush").exit_code == 0
     for line in (
         ["train", files.train, *promise, "--out", "m.hush"],
         ["tune", files.train, *promise, "--try", "clip=0.3,0.5", "--out", "m.hush"],
+        ["retrain", "../0.hush", files.train, "--out", "m.hush"],
         ["evaluate", files.model, files.train, files.test],
         ["recommend", files.model, files.train, "--all-users", "--out", "lists.private.csv"],
         ["compare", files.ratings, *files.domain, "--delta", "1e-6", "--epsilons", "2", "--out-dir", "c"],

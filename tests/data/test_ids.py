@@ -205,6 +205,24 @@ def test_a_column_is_its_cells_one_after_the_other(name: str, form: str, part: i
     assert encode_ids(found) is found
 
 
+@pytest.mark.parametrize(
+    "column",
+    [pd.period_range("2020-01", periods=3, freq="M"), pd.interval_range(0.0, 3.0),
+     pd.date_range("2020-01-01", periods=3, tz="Asia/Tokyo")],
+    ids=["periods", "intervals", "moments"],
+)  # fmt: skip
+def test_cells_of_a_type_that_pandas_guesses_are_the_users_that_they_are_among_others(column: Any) -> None:
+    cells = list(column)
+    for guessed in (column.to_series(), pd.Series([cells[0], None, *cells[1:]], dtype=column.dtype)):
+        objects = [None if pd.isna(cell) else cell for cell in guessed]
+        for form in (guessed, guessed.astype("category")):
+            found = encode_ids(form)
+            codes, texts, _ = twin(objects, exact=False)
+            assert (found.codes.tolist(), found.texts.to_pylist()) == (codes, texts)
+        mixed = encode_ids([*objects, "not of their type"])
+        assert mixed.codes.tolist()[:-1] == codes and mixed.texts.to_pylist() == [*texts, "not of their type"]
+
+
 def test_ids_have_a_type_where_it_was_fixed_before_their_cells() -> None:
     """In Arrow, polars and ranges; a type that was chosen by the ids at hand would tell of all of them."""
     words = [" b", "a", "b"]

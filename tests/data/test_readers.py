@@ -131,6 +131,12 @@ class TestJester:
         )
         assert list(as_dictionary(Ratings.read(path, self.domain, format="jester"))) == ["3", "6"]
 
+    def test_no_rating_is_none_in_a_range_that_holds_its_mark_too(self, tmp_path):
+        path = tmp_path / "jester-data-5.csv"
+        path.write_text("\n".join([self.line({1: 98.5, 2: -99, 3: 100}), self.line({})]))
+        wide = Domain(range(1, 101), rating_range=(-100, 200))
+        assert as_dictionary(Ratings.read(path, wide)) == {"1": {0: 98.5, 1: -99.0, 2: 100.0}}
+
     def test_semicolons_and_a_mark(self, tmp_path):
         path = tmp_path / "jester-data-2.csv"
         path.write_bytes(b"\xef\xbb\xbf" + self.line({7: 1}).replace(",", ";").encode())

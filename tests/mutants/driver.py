@@ -207,8 +207,8 @@ class Map:
         else:
             end = begin + source.encode()[site.begin : site.end].decode().count("\n")
             found = set().union(*(lines[n] for n in range(begin, end + 1)))
-            if not found:
-                found = set().union(*(lines[n] for n in range(site.first + 2, site.last + 1)))
+            if not found or begin < body_at(source, site.first + 1):  # a default is used in the body
+                found |= set().union(*(lines[n] for n in range(site.first + 2, site.last + 1)))
         file = f"[{site.path.removeprefix('hushrec/')}]"
         found |= {name for name in self.seconds if name.startswith(READERS) and name.endswith(file)}
         own = re.compile(rf"^[^:]*{Path(site.path).stem}")
@@ -227,6 +227,12 @@ class Map:
 
 def module_of(path: Path, tree: Path) -> str:
     return str(path.relative_to(tree).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+
+
+def body_at(source: str, line: int) -> int:
+    """The line on which the body of the function that is defined on a line begins; 0 where none is."""
+    found = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.lineno == line)
+    return next((function.body[0].lineno for function in found), 0)
 
 
 def name_given_at(source: str, line: int) -> str:

@@ -99,11 +99,12 @@ def home(tmp_path):
     for package in ("hushrec", "hushrec/privacy", "tests"):
         (tree / package / "__init__.py").write_text("")
     (tree / "hushrec/privacy/sums.py").write_text(
-        "def capped(a):\n    return min(a, 2)\n\n\ndef none():\n    return 0\n"
+        "def capped(\n    a, *,\n    most=2,\n):\n    return min(a, most)\n\n\ndef none():\n    return 0\n"
     )
-    lines = ["from hushrec.privacy.sums import capped", "def test_below():", "    assert capped(1) == 1"]
+    lines = ["import importlib", "from hushrec.privacy import sums", "def test_again():"]
+    lines += ["    importlib.reload(sums)", "def test_below():", "    assert sums.capped(1) == 1"]
     (tree / "tests/test_sums.py").write_text(
-        "\n".join([*lines, "def test_above():", "    assert capped(5) == 2"])
+        "\n".join([*lines, "def test_above():", "    assert sums.capped(5) == 2"])
     )
     (tmp_path / "map").mkdir()
     code = (
@@ -121,6 +122,8 @@ def test_a_mutant_is_run_by_the_tests_that_cover_it(home):
     clip = next(site for site in found if site.operator == "clip dropped")
     unreached = next(site for site in found if site.function == "none")
     assert len(known.tests(clip)) == 2 and known.tests(unreached) == []
+    default = next(site for site in found if site.line == 3)  # importing runs its line, a call uses it
+    assert len(known.tests(default)) == 3
     driver.shutil.copytree(home / "pristine", slot)
     driver.plant(home, slot, clip, known.importers(clip.path))
     outcome = driver.verdict(slot, known.tests(clip), 60)
