@@ -70,7 +70,7 @@ def learned(
         gained = part * np.asarray(usual)
         # a drift that went unnoticed has left as much unknown as the filter would settle at with it
         settled = np.sqrt(gained**2 / 4 + gained / told) - gained / 2
-        total = np.maximum(slope**2 * (np.maximum(variance, settled) + gained) + noise, 1e-300)
+        total = np.maximum(slope**2 * (np.maximum(variance, settled) + gained) + noise, 1e-250)
         fit[place] = -0.5 * (np.log(total) + surprise**2 / total).sum()
     return _REMEMBERED * evidence + _TEMPER * (fit - fit.max())
 
@@ -135,7 +135,7 @@ class Tracked(NamedTuple):
         if grows:
             factor = _growth(mean, released, variance + noise)
             mean, variance = factor * mean, factor**2 * variance
-        usual = max(float((mean**2).mean()), 1e-300)
+        usual = max(float((mean**2).mean()), 1e-200)  # so that what was nothing can become something
         one = np.ones_like(released)
         evidence = learned(self.evidence, released - mean, one, variance, noise, usual)
         variance = variance + drift(evidence) * usual
@@ -161,6 +161,6 @@ def counted_again(users: Users, gate: Gate, counts: Array, weights: Tracked) -> 
 def _growth(mean: Array, released: Array, variance: Array) -> float:
     """Posterior mean of the factor by which a statistic grew since last week; 1 is expected."""
     precision = _USUAL_GROWTH**-2.0
-    weight = mean / np.maximum(variance, 1e-300)
+    weight = mean / np.maximum(variance, 1e-200)
     factor = (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))
     return min(max(factor, 0.1), 10.0) if math.isfinite(factor) else 1.0

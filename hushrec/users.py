@@ -249,7 +249,7 @@ class FittedUsers(Users):
         lengths = norms(factors if users.rank else ones)
         shrink = ones[:, 0] if math.isinf(user_norm) else clip_factor(lengths, user_norm) ** 2
         if math.isinf(clip):
-            weighted = self._clipped_residuals(items, clip, 0.0)
+            weighted = self._clipped_residuals(items, math.inf, 0.0)
             sums = weighted.T @ (shrink[:, None] * (factors if users.rank else ones))
         else:
             sums, shrink = added_residuals(

@@ -199,7 +199,7 @@ def users_uncertainty(factors: Array, weights: Array, share: float, level: Level
     values, vectors = np.linalg.eigh((factors * (weights / weights.sum())[:, None]).T @ factors)
     relative = np.maximum(values, 0.0) / level.ridge(residual).regularization
     shares = (1 / (1 + _COUNTS[:, None] * relative)).mean(axis=1)
-    count = np.interp(-np.clip(share, 0.0, 1.0), -shares, _COUNTS)
+    count = np.interp(-share, -shares, _COUNTS)  # at the ends where it is beyond them
     return np.asarray((vectors * (level.user_variance / (1 + count * relative))) @ vectors.T)
 
 

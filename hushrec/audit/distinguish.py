@@ -252,7 +252,7 @@ def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
         return np.asarray((output - (value + other) / 2) * (value - other) / amount**2)
     if call.kind == "laplace":
         return np.asarray((np.abs(output - other) - np.abs(output - value)) / amount)
-    agree = (output == value).astype(np.float64) - (output == other)
+    agree = 1.0 * (output == value) - (output == other)
     return np.asarray(agree * np.log((1 - amount) / amount))
 
 

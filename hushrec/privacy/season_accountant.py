@@ -115,8 +115,7 @@ class SeasonAccountant(Accountant):
     def remaining_fraction(self) -> float:
         """Part of the season's mu squared that is left of this week's slice."""
         season, week = self.week.season, self.week.number
-        if week >= season.weeks:
-            season.check_week(week, ())
+        season.check_week(week, ())
         left = season.fraction(week) - (Plan(self.budget, self.own).mu / self.budget.mu) ** 2
         return max(0.0, left)
 

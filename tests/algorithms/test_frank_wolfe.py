@@ -127,6 +127,22 @@ def test_line_search_never_gets_worse_and_keeps_the_nuclear_norm() -> None:
     assert np.all(np.diff(losses) < 0)
 
 
+def test_the_line_search_matches_a_dense_twin() -> None:
+    """Steps that are best among all, towards a matrix of that nuclear norm in rating units."""
+    ratings = small()
+    estimator = FrankWolfe(nuclear_norm=12.0, iterations=5, line_search=True, center="middle")
+    target, seen = ratings.matrix.toarray().astype(np.float64), ratings.matrix.toarray() != 0
+    iterate, k = np.zeros_like(target), 12.0 * ratings.domain.half_width
+    for _ in range(5):
+        residuals = np.where(seen, iterate - target, 0)
+        left, _, right = np.linalg.svd(residuals)
+        toward = -k * np.outer(left[:, 0], right[0]) - iterate
+        step = -(residuals * toward).sum() / np.square(toward[seen]).sum()
+        assert 0 < step < 1
+        iterate += step * toward
+    np.testing.assert_allclose(completed(exact(estimator, ratings), ratings), iterate, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("iterations", [5, 20])
 def test_the_floor_of_fixed_steps_at_the_true_nuclear_norm(iterations: int) -> None:
     """The iterate is the target times 1 - (1 - 1/T)^T, on a rank-one matrix seen whole."""

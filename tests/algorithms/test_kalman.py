@@ -90,6 +90,21 @@ def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:
     assert found - found[0] == pytest.approx((np.array(expected) - expected[0]) / 2)
 
 
+def test_a_drift_that_went_unnoticed_has_left_unknown_what_the_filter_settles_at() -> None:
+    """Oracle: the filter with that drift, run until its variance stays as it is."""
+    slope, noise, usual, surprise = np.array([0.5, 2.0]), np.array([3.0, 0.1]), 4.0, np.array([1.0, -0.3])
+    expected = []
+    for part in DRIFTS:
+        settled = np.ones(2)
+        for _ in range(10_000 if part else 0):
+            before = settled + part * usual
+            settled = before * noise / (slope**2 * before + noise)
+        total = slope**2 * (settled + part * usual if part else 0 * slope) + noise
+        expected.append(norm.logpdf(surprise, scale=np.sqrt(total)).sum() / 2)
+    found = learned(np.zeros(len(DRIFTS)), surprise, slope, np.zeros(2), noise, usual)  # all seemed known
+    assert found - found[0] == pytest.approx(np.array(expected) - expected[0], rel=1e-6)
+
+
 def test_growth_is_bounded_and_known_in_proportion() -> None:
     first = Tracked.first(TRUTH, 1e-9)
     for factor, taken in ((1e3, 10.0), (-5.0, 0.1)):
@@ -155,6 +170,14 @@ def test_what_is_nothing_and_has_no_noise_stays_nothing() -> None:
             assert (
                 not found.mean.any() and found.variance.max() < 1e-290 and np.isfinite(found.evidence).all()
             )
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("size", [1.0, 1e9])
+def test_what_was_nothing_becomes_what_is_released_without_noise(size: float, grows: bool) -> None:
+    found = Tracked.first(np.zeros(40), 0.0).measured(size * TRUTH, 0.0, grows=grows)
+    assert found.mean == pytest.approx(size * TRUTH) and 0 < drift(found.evidence) < 1
+    assert found.measured(TRUTH, 0.0, grows=grows).mean == pytest.approx(TRUTH)
 
 
 def test_what_is_known_before_any_week() -> None:

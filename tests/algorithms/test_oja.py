@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from benchmarks.matrices import jtt18_matrix
 from hushrec.data import Domain, split_ratings
-from hushrec.errors import InputError
+from hushrec.errors import BudgetError, InputError
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe, private_pca
 from hushrec.papers.frank_wolfe.eigensolvers import (
     CovarianceSolver,
@@ -20,7 +20,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
     orthonormal,
     random_block,
 )
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.algorithms.completion import small
 
@@ -296,3 +296,14 @@ def test_what_is_charged_is_the_clip_squared(method: str, relation: str) -> None
     assert [each.sensitivity for each in accountant.releases] == pytest.approx(
         [2.25 * more] * len(accountant.releases)
     )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_components_that_a_ledger_has_no_room_for_cost_nothing(method: str, tmp_path) -> None:
+    """Not even their first products, for which it has."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("d", Budget(0.9, 1e-6))
+    accountant = Accountant(Budget(1.0, 1e-6), ledger=ledger, dataset="d")
+    with pytest.raises(BudgetError):
+        private_pca(np.ones((3, 5)), accountant, row_clip=1.0, **METHODS[method])
+    assert not accountant.releases and ledger.summary("d").charges == 0

@@ -491,6 +491,18 @@ def test_a_user_with_several_nodes_is_covered(estimator, nodes):
     assert billboard.privacy.releases == agreement.plan.releases
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_a_user_with_several_nodes_is_charged_for_all_of_them(nodes):
+    """The noise of a release is as it was; the sensitivity that it is stated for is that of all her nodes."""
+    alone, several = agreed(), agreed(nodes_per_user=nodes)
+    plans = (agreement.releases for agreement in (alone.plan, several.sent, several.plan))
+    for one, sent, more in zip(*plans, strict=True):
+        sds = [each.sensitivity * each.mechanism.noise_multiplier for each in (one, sent, more)]
+        assert more.sensitivity == pytest.approx(nodes * one.sensitivity) and more.label == one.label
+        assert sds == pytest.approx([sds[0], nodes * sds[0], nodes * sds[0]])
+    assert several.plan.mu == pytest.approx(alone.plan.mu)
+
+
 def test_the_neighbour_graph_is_paid_for():
     """Killed: noise for all of delta, and 2^-39 that no statement names; a delta that is smaller."""
     agreement = agreed()

@@ -20,6 +20,7 @@ from hushrec.engines.secure.messages import (
     Survivors,
 )
 from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.network.messages import Refusal
 from hushrec.privacy import Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
 
@@ -135,6 +136,25 @@ def state_after(*totals, steps=1.0):
     with pytest.raises(KeyError):  # there is no answer
         node._add(len(totals), "sums", np.zeros(1, np.uint64), np.ones(1), np.full(1, steps))
     return connection.sent[0].state
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 408, 410, 500, 503])
+def test_who_is_refused_and_not_late_asks_for_no_total(status, monkeypatch):
+    """Another refusal ends the node; to be late alone is mended by what the others got."""
+    node = member(UNSIGNED, connection := Lies())
+    connection.get = lambda *_, **__: Sum(np.array([7], np.uint64))
+    one = np.zeros(1, np.uint64), np.ones(1), np.ones(1)
+
+    def refusing(answer):
+        def add(*_):
+            raise Refusal(answer, "No.")
+
+        monkeypatch.setattr(client.Member, "_add", add)
+        return node.total(0, "sums", *one)
+
+    assert refusing(client.LATE).tolist() == [7]
+    with pytest.raises(Refusal, match="No[.]"):
+        refusing(status)
 
 
 def test_masks_cancel_among_nodes_alone_that_were_told_the_same():

@@ -145,6 +145,8 @@ def test_sizes_at_their_edges():
             (bytes(size), {}, {}),
             (bytes(32), {"b": bytes(size)}, {}),
             (bytes(32), {}, {"b": bytes(size)}),
+            (bytes(32), {"b": bytes(32), "c": bytes(size)}, {}),
+            (bytes(32), {"b": bytes(32)}, {"c": bytes(32), "d": bytes(size)}),
         ):
             with pytest.raises(InputError, match="has 32 bytes"):
                 Unmasking("a", *parts)

@@ -159,7 +159,7 @@ def test_integers_of_a_large_sd():
             assert stats.chisquare(np.bincount(draws & 15)).pvalue > ALARM
     assert not SystemNoise().rounded_gaussian(np.zeros(5), "a").any()
     assert np.abs(SystemNoise().rounded_gaussian(np.array([2.0**40]), "a")) < 2**44
-    for wrong in (-1.0, math.nan, math.inf, 2.0**41):
+    for wrong in (-1.0, -1e-300, math.nan, math.inf, 2.0**41, math.nextafter(2.0**40, math.inf)):
         with pytest.raises(InputError, match="sd must be"):
             SystemNoise().rounded_gaussian(np.array([1.0, wrong]), "a")
 

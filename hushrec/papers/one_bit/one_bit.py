@@ -558,7 +558,7 @@ def split_matrix(matrix: Array) -> tuple[Array, Array]:
         return split_matrix(matrix.T)[::-1]
     values, vectors = np.linalg.eigh(matrix @ matrix.T)  # many times faster than singular vectors
     singular = np.sqrt(np.maximum(values, 0.0))
-    kept = singular > _NEGLIGIBLE * max(singular[-1], 1e-300)
+    kept = singular > _NEGLIGIBLE * singular[-1]
     root, left = np.sqrt(singular[kept]), vectors[:, kept]
     users, items = left * root, matrix.T @ left / root
     return np.pad(users, ((0, 0), (0, 1))), np.pad(items, ((0, 0), (0, 1)))
