@@ -1,0 +1,41 @@
+"""Kernels write nothing beyond the scratch memory that they are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushrec.kernels import least_squares, residuals, simd, threads
+from hushrec.papers.dpals.projection import project_psd
+from tests.kernels.test_least_squares import problem
+
+GUARD, CANARY = 512, 12345.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [1, 3, 4, 8, 15, 16, 17])
+def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
+    given, aligned = [], simd.aligned
+
+    def guarded(dtype, *counts):
+        """Each array in a larger one; the guards are of whole cache lines."""
+        memories = [aligned(dtype, count + 2 * GUARD)[0] for count in counts]
+        for memory in memories:
+            memory[:GUARD] = memory[len(memory) - GUARD :] = CANARY
+        given.extend(memories)
+        return [memory[GUARD : len(memory) - GUARD] for memory in memories]
+
+    monkeypatch.setattr(simd, "aligned", guarded)
+    (indptr, indices, values), factors, extras = problem(rank, rank, dtype)
+    matrix, n_rows = (indptr, indices, values), len(indptr) - 1
+    with threads.limit(1):
+        gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
+        least_squares.ridge_solve(gram, rhs, 0.5)
+        least_squares.solve_rows(*matrix, factors, 0.5)
+        project_psd(gram - gram.mean(axis=0))
+        residuals.added_residuals(*matrix, np.ones((n_rows, rank), dtype), factors, bound=1.0, step=2.0**-20)
+        residuals.residual_norms(*matrix, np.ones((n_rows, rank), dtype), factors)
+        residuals.row_products(factors, factors.T)
+    assert len(given) > 20
+    for memory in given:
+        assert (memory[:GUARD] == CANARY).all() and (memory[len(memory) - GUARD :] == CANARY).all()
