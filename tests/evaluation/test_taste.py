@@ -219,6 +219,19 @@ def test_no_more_than_a_billion_users_are_advised(epsilon: float, part: float, t
     assert list(module._ways(PrivateEigenRec(rank=0), budget, LIKES)) == told
 
 
+def test_what_is_just_enough_is_advised(monkeypatch) -> None:
+    """A billion users and epsilon 50 are the most that is; lists do from 1.3 times what they look for."""
+    model = SimpleNamespace(rank=0, iterations=0, n_users=13, scores="ratings")
+    for mu, looks_from, epsilon, told in (
+        (1.0, 10.0, 50.0, {"users": 13, "epsilon": 50.0, "for": "lists"}),
+        (1.0, 10.001, 50.001, {"users": 14}),
+        (1.3e-8, 10.0, 50.001, {"users": 10**9}),
+    ):
+        monkeypatch.setattr(module, "_looks_from", lambda *_, found=looks_from: found)
+        monkeypatch.setattr(module, "epsilon_of", lambda *_, found=epsilon: found)
+        assert module._ways(model, SimpleNamespace(mu=mu, delta=1e-6), DOMAIN) == told
+
+
 def test_directions_that_are_expected() -> None:
     """Three tenths of the rank, which is below the number of items, less a half; of ratings, one if any."""
     three, many = Domain(range(3), likes=True), Domain(range(900), likes=True)
