@@ -288,6 +288,9 @@ def test_memory_is_in_proportion_to_the_file(change, memory_map: bool, tmp_path)
         tracemalloc.stop()
 
 
+NO_SIZES = (-1, 1.0, True, "1", None)
+
+
 def exchange(arrays: dict, stored: dict) -> None:
     bias, factors = arrays["serve/item_bias"], arrays["serve/item_factors"]
     bias["data_offsets"], factors["data_offsets"] = factors["data_offsets"], bias["data_offsets"]
@@ -348,6 +351,10 @@ def drop_items(arrays: dict, stored: dict) -> None:
         (lambda arrays, stored: stored["sections"]["serve"].update(model="magic"), "magic"),
         (lambda arrays, stored: stored["sections"]["serve"]["settings"].update(rank=-1), "rank"),
         (lambda arrays, stored: stored.update(version=3), "version 3"),
+        *(
+            (lambda arrays, stored, n=n: arrays["serve/center"].update(shape=[n]), "no shape")
+            for n in NO_SIZES
+        ),
         (lambda arrays, stored: stored["domain"].update(declared="yes"), "declared"),
         (lambda arrays, stored: stored["domain"].update(rating_range=[5, 1]), "range"),
     ],
@@ -583,6 +590,8 @@ def swap(header: dict) -> None:
         (lambda header: header["domain"].update(items=header["domain"]["items"][:20]), "fit the catalogue"),
         (lambda header: header["domain"].update(items=[{"uuid": "zz"}]), "hexadecimal"),
         (lambda header: header["domain"].pop("items"), "catalogue"),
+        (lambda header: header.update(version=2), "format version 2"),
+        *((lambda header, n=n: header["arrays"][1].update(shape=[n]), "no shape") for n in NO_SIZES),
     ],
 )
 def test_forged_files_of_version_1_are_refused(change, words, tmp_path) -> None:
