@@ -627,6 +627,14 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch) -> None:
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["model.hush"]
 
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained.save(path)
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["model.hush"]
+
 
 def test_a_power_cut_leaves_the_old_model_or_the_new_one(tmp_path, monkeypatch) -> None:
     """The octets are on the disk before they have the name, and the name before anything else is done."""

@@ -403,6 +403,11 @@ def test_ledger(run, files):
     assert "epsilon = 1 at delta = 1e-06" in text and str(run.ledger) in text
     assert "what is left of it is epsilon = " in text
     assert run("ledger", "open", "--dataset", "shop", "--epsilon", "9", "--delta", "1e-6").exit_code == 1
+    at = parsed(run("ledger", "show", "--dataset", "shop", "--delta", "1e-4", "--json"))
+    assert at["delta"] == 1e-4 and at["epsilon"] < 1
+    for delta in ("2", "0"):
+        wrong = run("ledger", "show", "--dataset", "shop", "--delta", delta)
+        assert wrong.exit_code == 2 and "delta" in wrong.stderr and wrong.stdout == ""
     missing = run("ledger", "show", "--dataset", "other")
     assert missing.exit_code == 2 and "it has 'shop'." in missing.stderr
     assert run("ledger", "close", "--dataset", "shop").exit_code == 0

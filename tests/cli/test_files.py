@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hushrec.cli import files
 from hushrec.cli.files import (
     file_names,
     output_file,
@@ -49,6 +50,16 @@ def test_a_file_is_new_or_may_be_replaced(here) -> None:
     ):
         with pytest.raises(InputError, match=words):
             output_file(path, inputs, replace)
+
+
+def test_an_installation_without_the_page_says_so(here, monkeypatch) -> None:
+    monkeypatch.setattr(files, "__file__", str(here / "cli" / "files.py"))
+    for part in ("cli", "web"):
+        (here / part).mkdir()
+    with pytest.raises(InputError, match="^This installation of hushrec has no page; install a released"):
+        files.page_folder()
+    (here / "web" / "index.html").write_text("")
+    assert files.page_folder() == here / "web"
 
 
 def test_a_folder_is_new_empty_or_may_be_written_into() -> None:

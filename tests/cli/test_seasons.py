@@ -206,6 +206,26 @@ def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypa
     assert text.count("part of mu^2") == 3 and "All 3 seasons together" in text
 
 
+def test_a_season_is_closed_by_name_where_several_are_open(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shop = ("--ledger", "ledger.sqlite", "--dataset", "shop")
+    promise = ("--epsilon", "1", "--delta", "1e-6", "--weeks", "2", "--add-up")
+    of_ratings = call("season", "open", *shop, *promise, "--unit", "rating")
+    assert of_ratings.exit_code == 2 and "leave --unit out" in of_ratings.stderr
+    for number in range(3):
+        opened = json.loads(done("season", "open", *shop, *promise, "--json"))
+        assert (opened["name"], opened["closed"]) == (str(number + 1), False)
+    for still, words in ((3, ["--name", "2"]), (2, ["--name", "3"]), (1, []), (0, None)):
+        if still != 1:
+            refused = call("season", "close", *shop)
+            said = f'Data set "shop" has {still} open seasons; pass --name.'
+            assert refused.exit_code == 2 and said in " ".join(refused.stderr.split())
+        if words is not None:
+            closed = json.loads(done("season", "close", *shop, *words, "--json"))
+            assert closed["closed"] and closed["name"] == (words or ["1"])[-1]
+            assert Path(closed["ledger"]).name == "ledger.sqlite"
+
+
 def test_a_closed_data_set_has_nothing_left_to_say(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shop = ("--ledger", "ledger.sqlite", "--dataset", "shop")

@@ -8,7 +8,7 @@ import pytest
 
 from hushrec.data import Domain, Ratings
 from hushrec.data.catalogue import pack, unpack
-from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER, HOW_TO_DECLARE, _no_list
+from hushrec.data.domain import DEFAULT_MAX_RATINGS_PER_USER, HOW_TO_DECLARE, _check_catalogue, _no_list
 from hushrec.errors import InputError
 
 RANGE = (1.0, 5.0)
@@ -308,6 +308,18 @@ def test_a_catalogue_is_refused_by_number_and_never_by_an_id(items, says) -> Non
     with pytest.raises(InputError) as refused:
         Domain(items, RANGE)
     assert str(refused.value).startswith(says)
+
+
+def test_more_items_than_there_are_numbers_of_columns_are_refused() -> None:
+    class Many(tuple):
+        def __len__(self) -> int:
+            return number
+
+    number = 2**31 - 1
+    assert len(_check_catalogue(Many("ab"))) == 2
+    number = 2**31
+    with pytest.raises(InputError, match=r"must hold fewer than 2\*\*31 ids"):
+        _check_catalogue(Many("ab"))
 
 
 def test_large_numbers_of_items_are_observed_as_they_are() -> None:

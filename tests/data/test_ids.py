@@ -223,6 +223,13 @@ def test_cells_of_a_type_that_pandas_guesses_are_the_users_that_they_are_among_o
         assert mixed.codes.tolist()[:-1] == codes and mixed.texts.to_pylist() == [*texts, "not of their type"]
 
 
+def test_cells_of_a_type_that_arrow_does_not_know_are_read_one_by_one() -> None:
+    for cells in ([7, 0, 7, 2], ["b", "a", "b", None], [2.5, None, 2.5, 3.0]):
+        found = encode_ids(pd.Series(pd.arrays.SparseArray(cells)))
+        codes, texts, _ = twin(cells, exact=False)
+        assert (found.codes.tolist(), found.texts.to_pylist()) == (codes, texts)
+
+
 def test_ids_have_a_type_where_it_was_fixed_before_their_cells() -> None:
     """In Arrow, polars and ranges; a type that was chosen by the ids at hand would tell of all of them."""
     words = [" b", "a", "b"]

@@ -525,6 +525,10 @@ class TestWhatIsRefused:
         with pytest.raises(InputError):
             Ratings.from_any(source, CATALOGUE)
 
+    def test_a_stream_that_is_no_table(self):
+        with pytest.raises(InputError, match="^An Arrow table is needed, not ChunkedArray.$"):
+            Ratings.from_any(pa.chunked_array([[1, 2]]), CATALOGUE)
+
     def test_columns_of_different_length(self):
         with pytest.raises(InputError, match="same number"):
             Ratings.from_any((["u"], ["1", "2"], [1.0]), CATALOGUE)

@@ -421,6 +421,14 @@ def test_fields_against_the_csv_module(monkeypatch, block, quoted):
         assert found == [(row[0], row[2]) for row in reference_fields(data, 3, ",", quoted)], data
 
 
+def test_a_line_that_the_csv_module_refuses_is_skipped_and_no_other_row_taken_twice():
+    before = csv.field_size_limit(4)
+    try:
+        assert rows_of(b'"a",b,c"\nd,"longer",f"\ng,"h",i"\n') == [(b"a", b"b", b'c"'), (b"g", b"h", b'i"')]
+    finally:
+        csv.field_size_limit(before)
+
+
 def test_a_line_without_end_is_skipped(tmp_path):
     path = tmp_path / "r.csv"
     with path.open("wb") as file:
