@@ -420,6 +420,26 @@ def test_another_agreement_is_refused():
         client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0", ledger=None)
 
 
+@pytest.mark.parametrize(
+    ("node", "token"), [("n0", ""), ("n0", "u" * 32), ("n0", "t" * 31), ("ghost", ""), ("ghost", "t" * 32)]
+)
+@pytest.mark.parametrize("page", ["prepared", "masked", "unmasking", "total"])
+def test_no_page_is_for_a_node_without_its_own_token(page, node, token):
+    aggregation = server.AggregationServer(agreed(), quiet=0.0, patience=0.0, hold=0.0)
+    aggregation._tokens = {"n0": "t" * 32, "n1": "u" * 32}
+    messages = {
+        "prepared": Prepared(node, bytes(32), "", {}),
+        "masked": Masked(node, np.zeros(1, np.uint64)),
+        "unmasking": Unmasking(node, bytes(32), {}, {}),
+    }
+    with pytest.raises(Refusal, match="not that of this node") as refused:
+        if page == "total":
+            aggregation.answer("GET", ["total", "0", node], token, b"")
+        else:
+            aggregation.answer("POST", [page, "0"], token, messages[page].to_json())
+    assert refused.value.status == 403 and not aggregation._steps and not aggregation._present
+
+
 def test_nobody_enrols_without_a_token_of_his_own():
     agreement = agreed()
     aggregation = server.AggregationServer(agreement)
@@ -564,6 +584,15 @@ def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
     refused(agreed(seed=-1), PARTS[0], "seed=-1")
     monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", 3)
     refused(agreed(), PARTS[0], "exact for up to 3 users")
+
+
+def test_a_node_refuses_rows_before_it_enrols():
+    """There is no connection that it could say anything over."""
+    picked = RATINGS.where(RATINGS.matrix.data > 2)
+    other = realistic(10, 20, 100, seed=0)
+    for rows, words in ((picked, "a rule of your own"), (other, "another domain")):
+        with pytest.raises(InputError, match=words):
+            client.take_part(None, agreed(), rows, node="n0", ledger=None)
 
 
 def with_features(features):

@@ -121,6 +121,12 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("windows")
+def test_no_journal_stays_open_for_a_lock_that_there_is_not(tmp_path):
+    (tmp_path / "journal").write_bytes(b"")
+    assert journal._locked(tmp_path / "journal").closed
+
+
+@pytest.mark.usefixtures("windows")
 def test_a_store(tmp_path):
     for _ in range(2):
         store = preparing.prepare(
