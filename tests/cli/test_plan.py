@@ -6,7 +6,8 @@ import math
 import pytest
 
 from hushrec import Budget, Domain
-from hushrec.cli import compare, tune
+from hushrec.cli import compare, show_plan, tune
+from hushrec.evaluation.expected_loss import expected_loss
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
 RANGE = ["--rating-range", "1", "5"]
@@ -64,6 +65,55 @@ def test_with_a_spread_nothing_is_said_of_what_is_not_known(run):
     assert told["expected"]["spread"] == 1.1
     few, _ = asked(run, "--users", "10", *SIZES[2:], *RANGE)
     assert "Nothing of this size was simulated" in few
+
+
+@pytest.mark.parametrize("ranged", [True, False])
+def test_a_season_in_words_is_that_in_numbers(ranged, run, monkeypatch):
+    """Errors of the budget that is spent by a week, in ratings where their range is declared."""
+    line = [
+        *SIZES,
+        "--ratings-per-user",
+        "31",
+        "--season",
+        "9",
+        "--first-share",
+        "0.3",
+        "--model",
+        "private-als",
+    ]
+    line += [*RANGE, "--spread", "1.2"] if ranged else []
+    text, told = asked(run, *line)
+    budget, found, unit = Budget(1.0, 1e-6), told["season"], 4 if ranged else 1
+
+    def loss(part):
+        spent = budget.part(part)
+        return expected_loss(spent, 1000, 2000, 31.0, spread=0.3 if ranged else None).private_als
+
+    wanted = [("from scratch every week", found["from_scratch"], 1 / 9)]
+    wanted += [("once in week 0, never again", found["never_again"], 1.0)]
+    wanted += [(f"week {n}", each, 0.3 + 0.7 * n / 8) for n, each in enumerate(found["weeks"])]
+    assert [each["week"] for each in found["weeks"]] == list(range(9))
+    heading = "RMSE" if ranged else "RMSE in rating ranges"
+    lines = text.splitlines()
+    assert f"Expected {heading} over 9 weeks for one budget, while nothing changes" in lines
+    for name, each, part in wanted:
+        numbers = [each[end] for end in ("value", "low", "high")]
+        assert numbers == pytest.approx([getattr(loss(part), end) for end in ("value", "low", "high")])
+        value, low, high = (f"{unit * number:.3f}" for number in numbers)
+        assert f"  {name:<30}{value:>8}   ({low} to {high})" in lines
+    drawn = []
+    monkeypatch.setattr(show_plan, "draw", lambda *given: drawn.append(given))
+    assert f"{text.strip()}\n\nPlot: s.svg" in run("plan", *line, "--plot", "s.svg").stdout
+    ((losses, path, scale, label),) = drawn
+    assert (str(path), scale, label) == ("s.svg", unit, heading)
+    assert [each.value for each in losses.ours] == [each["value"] for each in found["weeks"]]
+
+
+def test_a_plot_of_a_season_has_every_week(run, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(show_plan, "draw", lambda loss, *more: drawn.append(loss.weeks))
+    assert "Plot: s.svg" in run("plan", *SIZES, "--season", "60", "--plot", "s.svg").stdout
+    assert drawn == [tuple(range(60))]
 
 
 def test_a_plan_without_privacy_says_so_in_its_first_line(run):
