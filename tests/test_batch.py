@@ -1,6 +1,7 @@
 """Lists of all users in parts: those of a batch, written whole, marked private."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,7 @@ class Engine:
         return [function(n, [part], public) for n, part in enumerate(store.partitions())]
 
 
-def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path) -> None:
+def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path, monkeypatch) -> None:
     store = Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
     engine = Engine()
     files = write_lists(MODEL, store, tmp_path / "lists", 4, engine=engine)
@@ -101,9 +102,14 @@ def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path) -> None:
     assert sorted(os.listdir(tmp_path / "lists")) == names
     wanted = MODEL.recommend_batch(ROWS, 4)
     assert rows_of(pa.concat_tables([pq.read_table(file) for file in files])) == rows_of(wanted)
+    remove = Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda self, **more: (os.remove(self), remove(self, **more)))
+    assert write_lists(MODEL, store, tmp_path / "again", 4, engine=engine)  # the workers remove theirs, too
+    assert sorted(os.listdir(tmp_path / "again")) == names
+    monkeypatch.undo()
     with pytest.raises(InputError, match="An engine works on a store"):
         write_lists(MODEL, ROWS, tmp_path / "other", engine=engine)
-    assert engine.asked == 1 and not (tmp_path / "other").exists()
+    assert engine.asked == 2 and not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("engine", [None, Engine()])

@@ -7,6 +7,7 @@ import pytest
 
 from hushrec import Budget, Domain
 from hushrec.cli import compare, show_plan, tune
+from hushrec.evaluation import tuning
 from hushrec.evaluation.expected_loss import expected_loss
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
@@ -191,6 +192,22 @@ def test_each_run_of_a_comparison_is_told(capsys):
         "training als without privacy, draw 1",
         f"training item-bias under {Budget(3.0, 1e-6)}, draw 2",
     ]
+
+
+def test_what_was_tried_is_told_best_first(capsys):
+    trials = [tuning.Trial({"rank": 4, "clip": 0.5}, 0.25), tuning.Trial({}, 1.5)]
+    budget = Budget(3.0, 1e-6)
+    for as_json in (False, True):
+        tune._list(trials, "als", budget, "public", as_json)
+    words, found = capsys.readouterr().out.split("\n{", 1)
+    assert words.splitlines() == [
+        f"als on public ratings, no budget spent, budget of each run: {budget}",
+        "    RMSE  (best first)",
+        "  0.2500  rank=4, clip=0.5",
+        "  1.5000  as planned",
+    ]
+    rows = [{"settings": {"rank": 4, "clip": 0.5}, "rmse": 0.25}, {"settings": {}, "rmse": 1.5}]
+    assert json.loads("{" + found) == {"model": "als", "epsilon": 3.0, "trials": rows}
 
 
 @pytest.mark.parametrize(
