@@ -10,10 +10,10 @@ from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, Private
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines import parts
-from hushrec.errors import InputError
+from hushrec.errors import BudgetError, InputError
 from hushrec.estimator import Round, plan_of, public_inputs
 from hushrec.partitioned import Streaming
-from hushrec.privacy import Accountant, Bound, Budget, Season, SeasonAccountant, counted, signed
+from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
 
 RATINGS = realistic(60, 12, 500, seed=1)
@@ -86,6 +86,19 @@ def test_a_seed_is_an_integer_from_0_up(seed) -> None:
     with pytest.raises(InputError, match=re.escape(f"seed={seed!r}") + ".*for example 0[.]$"):
         fit(seed=seed)
     assert fit(seed=np.int64(0)).privacy.private
+
+
+def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> None:
+    """Not even its first release, for which it has."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("d", Budget(0.9, 1e-6))
+    for estimator in (ItemBias(), PrivateALS(rank=2, iterations=1)):
+        accountant = Accountant(Budget(1.0, 1e-6), ledger=ledger, dataset="d")
+        with pytest.raises(BudgetError):
+            estimator.fit(realistic(20, 10, 100, seed=0), accountant)
+        with pytest.raises(BudgetError):
+            estimator.check(realistic(20, 10, 100, seed=0), accountant)
+        assert not accountant.releases and ledger.summary("d").charges == 0
 
 
 def test_no_more_users_than_a_sum_has_room_for(monkeypatch) -> None:

@@ -440,6 +440,16 @@ def test_no_page_is_for_a_node_without_its_own_token(page, node, token):
     assert refused.value.status == 403 and not aggregation._steps and not aggregation._present
 
 
+def test_a_name_is_that_of_the_token_that_took_it():
+    agreement = agreed()
+    aggregation = server.AggregationServer(agreement, quiet=0.0, patience=0.0, enrolment=0.0, hold=0.0)
+    aggregation._tokens["n0"] = "t" * 32
+    enrolment = Enrolment("n0", agreement.fingerprint, bytes(32)).to_json()
+    with pytest.raises(Refusal, match="not that of this node"):
+        aggregation.answer("POST", ["enrolment"], "x" * 32, enrolment)
+    assert aggregation._tokens == {"n0": "t" * 32}
+
+
 def test_nobody_enrols_without_a_token_of_his_own():
     agreement = agreed()
     aggregation = server.AggregationServer(agreement)

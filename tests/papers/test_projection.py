@@ -43,3 +43,11 @@ def test_threads_and_neighbours_do_not_change_a_projected_bit(dtype, monkeypatch
 def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
     packed = np.array([[0.0, 1.0, 0.0]])
     np.testing.assert_allclose(project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
+
+
+def test_what_is_no_packed_triangle_is_refused():
+    for wrong in (np.ones((2, 2)), np.ones((2, 4)), np.ones((0, 5)), np.ones((2, 9)), np.ones((2, 6), int)):
+        with pytest.raises(ValueError, match="packed triangle|float64 expected"):
+            project_psd(wrong)
+    for size in (1, 3, 6, 10):
+        assert project_psd(np.ones((2, size))).shape == (2, size)

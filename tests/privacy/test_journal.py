@@ -358,6 +358,13 @@ def begun(path, labels=("first", "second", "blocks"), size=3) -> None:
         raise Killed
 
 
+def test_a_value_that_was_not_drawn_to_its_end_leaves_no_file(path, monkeypatch):
+    """Of a training that ends with an error, and not only of the one that takes it up."""
+    monkeypatch.setattr(Journal, "keep", lambda *_: (_ for _ in ()).throw(Killed))
+    begun(path, labels=("first",))
+    assert [each.suffix for each in files(path)] == [".json"] and charges(path).total() == 1
+
+
 @pytest.mark.parametrize(
     "bounded, law, words",
     [
