@@ -24,7 +24,7 @@ from hushrec.engines.secure.messages import (
     Survivors,
     Unmasking,
 )
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.network.messages import Refusal, from_json
 from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection
@@ -361,6 +361,20 @@ def test_releases_whose_noise_does_not_add_are_refused():
 
     with pytest.raises(InputError, match="not Gaussian"):
         agreed(Pure())
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_releases_that_do_not_fit_the_budget_together_are_refused(nodes):
+    """Nodes without a ledger count nowhere else what is released."""
+
+    class Greedy(ItemBias):
+        def releases(self, budget, domain, fraction):
+            plan = super().releases(budget, domain, fraction)
+            less = [Gaussian(0.99 * one.mechanism.noise_multiplier) for one in plan.releases]
+            return Plan(budget, [replace(one, mechanism=law) for one, law in zip(plan.releases, less)])
+
+    with pytest.raises(BudgetError, match="past the budget"):
+        agreed(Greedy(), nodes_per_user=nodes)
 
 
 def test_noise_that_sums_have_no_room_for_is_refused():

@@ -363,6 +363,24 @@ def test_a_fork_cannot_spend_the_same_budget_again():
     assert results.get() == "refused"
 
 
+def test_in_another_process_nothing_is_charged_or_drawn(monkeypatch):
+    noise = RecordingNoise(SeededNoise(0))
+    accountant = Accountant(BUDGET, noise=noise)
+    stream = accountant.release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.1), "a")
+    next(stream)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: -1)  # as in a child
+        for spend in (
+            lambda: accountant.release(user(0.0), BUDGET.share(0.1), "b"),
+            lambda: accountant.release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.1), "c"),
+            lambda: accountant.select(RepeatAndSelect(0.1, 1e-9, 2.0), "d", lambda inner: (0, 1.0)),
+            lambda: next(stream),
+        ):
+            with pytest.raises(BudgetError, match="fork"):
+                spend()
+    assert [each.label for each in accountant.releases] == ["a"] and len(noise.calls) == 1
+
+
 def take_in_child(stream, results):
     try:
         next(stream)
