@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
@@ -122,6 +124,30 @@ def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeyp
         assert columns.shape == (len(USERS), min(options.get("n", 10), N_ITEMS))
         found = [[ITEMS[place] for place in row if place >= 0] for row in columns]
         assert found == [[item for item, _ in wanted[user]] for user in ROWS.users]
+
+
+FORMS_OF_ITEMS = {
+    "list": list, "tuple": tuple, "iterator": iter, "keys": lambda items: dict.fromkeys(items).keys(),
+    "octets": lambda items: [item.encode() for item in items], "numpy": np.array, "pandas": pd.Series,
+    "category": lambda items: pd.Series(items, dtype="category"), "index": pd.Index, "polars": pl.Series,
+    "arrow": pa.array, "dictionary": lambda items: pa.array(items).dictionary_encode(),
+    "binary": lambda items: pa.array([item.encode() for item in items]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS_OF_ITEMS)
+@pytest.mark.parametrize("short", [0, 4, 1000])
+def test_items_may_be_named_in_any_form(form: str, short: int, monkeypatch) -> None:
+    """As many as they are: places are looked up one by one or together."""
+    monkeypatch.setattr(serving, "_SHORT", short)
+    model, history, made = served(), HISTORIES["w"], FORMS_OF_ITEMS[form]
+    for some in (ITEMS[8:11], ITEMS[:5]):
+        same(model.recommend(history, items=made(some)), best(model, history, items=some))
+        same(model.recommend(history, exclude_items=made(some)), best(model, history, exclude_items=some))
+    with pytest.raises(
+        InputError, match="^Item .*other.* is not in the model's catalogue of 13 items; leave"
+    ):
+        model.recommend(history, items=made([ITEMS[0], "other", ITEMS[1]]))
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes"])

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from hushrec import Budget, Domain, Season
-from hushrec.cli import ledger_show, season_show, show, show_model, show_plan
+from hushrec.cli import ledger_show, season_show, show, show_model, show_plan, similar
 from hushrec.privacy.statement import PUBLIC_DATA
 
 
@@ -58,6 +58,27 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
         "items": [{key: row[key] for key in ("rank", "item", "score")} for row in rows],
         "taste": {"directions": 2},
     }
+
+
+def test_items_that_the_same_people_like(monkeypatch, capsys):
+    taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
+    monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
+    found = [("a", 0.75), (7, 0.125)]
+    board = SimpleNamespace(similar_items=lambda item, n: found[:n] if item == "tea" else [])
+    monkeypatch.setattr(similar, "load", {"m.hush": board}.__getitem__)
+    similar.similar("m.hush", "tea")
+    assert capsys.readouterr().out.split("\n") == [
+        "Liked by the same people as tea",
+        "rank  item  score",
+        "   1  a     0.750",
+        "   2  7     0.125",
+        "",
+        "Something of taste.",
+        "",
+    ]
+    similar.similar("m.hush", "tea", n=1, as_json=True)
+    items = [{"rank": 1, "item": "a", "score": 0.75}]
+    assert json.loads(capsys.readouterr().out) == {"item": "tea", "items": items, "taste": {"directions": 2}}
 
 
 def test_what_runs_cost_so_far():
