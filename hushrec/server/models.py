@@ -79,11 +79,11 @@ class Models:
                     log.warning("%s", warning)
 
 
-def _stamp(path: Path) -> _Stamp:
+def _stamp(path: Path) -> _Stamp | None:
     try:
         found = path.stat()
     except OSError:
-        return (0, 0, 0)
+        return None
     return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
