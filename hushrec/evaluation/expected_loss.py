@@ -200,7 +200,7 @@ def _of_taste(taste: str, mu: float, sizes: Array) -> dict[str, tuple[float, flo
     private = max(private, 0.0)
     if math.isinf(mu):
         private = private_error = 0.0
-    gain = max(mean - free, UNIT)
+    gain = mean - free
     return {
         "non_private": (free, free_error),
         "private_als": (free + private, math.hypot(free_error, private_error)),
