@@ -127,11 +127,12 @@ def test_it_matches_a_slow_twin() -> None:
     np.testing.assert_allclose(model.item_factors, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_user_whose_regression_overflows_contributes_finite_numbers() -> None:
+@pytest.mark.parametrize("size", [1e18, 1e25, 1e160, 1e300])
+def test_a_user_whose_regression_overflows_contributes_finite_numbers(size) -> None:
     """However large the released factors: a NaN would pass every clip and show in the sums."""
     users = FittedUsers(small())
     users.weigh(3.0, np.ones(12))
-    users.fit(np.full((12, 3), 1e25), SweepSettings(regularization=30.0, bias_regularization=8.0))
+    users.fit(np.full((12, 3), size), SweepSettings(regularization=30.0, bias_regularization=8.0))
     assert users._fitted.shape == (60, 3)
     assert np.isfinite(users._fitted).all()
 

@@ -197,7 +197,7 @@ class Map:
         return found
 
     def tests(self, site: Site) -> list[str]:
-        """The tests that run a mutant: quickest first, those of its file before as quick ones of others."""
+        """The tests that run a mutant: quickest first, of equally quick ones those of its file and folder."""
         source = (self.tree / site.path).read_text(encoding="utf-8")
         lines, begin = self.lines[site.path], site.line
         if site.compiled:
@@ -211,8 +211,9 @@ class Map:
                 found |= set().union(*(lines[n] for n in range(site.first + 2, site.last + 1)))
         file = f"[{site.path.removeprefix('hushrec/')}]"
         found |= {name for name in self.seconds if name.startswith(READERS) and name.endswith(file)}
-        own = re.compile(rf"^[^:]*{Path(site.path).stem}")
-        cost = {name: (self.seconds[name] + 0.05) * (1 if own.match(name) else 3) for name in found}
+        own, folder = re.compile(rf"^[^:]*{Path(site.path).stem}"), f"tests/{site.path.split('/')[1]}/"
+        far = {name: 1 if own.match(name) else 2 if name.startswith(folder) else 4 for name in found}
+        cost = {name: (self.seconds[name] + 0.05) * far[name] for name in found}
         return sorted(found, key=lambda name: (cost[name], name))
 
     def _naming(self, name: str, path: str) -> set[str]:
@@ -271,7 +272,7 @@ def run_tests(slot: Path, tests: list[str], out: Path) -> None:
     """In a fork of the worker, which has imported numpy, numba and pytest: run, write the verdict, leave."""
     import pytest
 
-    os.setsid()
+    os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     sys.dont_write_bytecode = True
