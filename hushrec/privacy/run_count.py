@@ -83,7 +83,7 @@ def _first_mass(gamma: Fraction, shape: Fraction, precision: int) -> tuple[int, 
         exp_minus(shape * ends[0], precision),
         exp_minus(shape * max(ends[1], Fraction(0)), precision),
     )
-    lower, upper = max(lower - precision, 0), upper + precision
+    lower, upper = lower - precision, upper + precision  # a bound below 0 has too few bits to be used
     if upper >= one:
         return 0, one
     scale = (1 - gamma) * shape * one
