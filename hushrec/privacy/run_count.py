@@ -79,10 +79,7 @@ def _first_mass(gamma: Fraction, shape: Fraction, precision: int) -> tuple[int, 
     ends = [Fraction(found + sign * error, one) for sign in (1, -1)]
     if shape == 0:
         return int((1 - gamma) * one / ends[0]), math.ceil((1 - gamma) * one / ends[1])
-    lower, upper = (
-        exp_minus(shape * ends[0], precision),
-        exp_minus(shape * max(ends[1], Fraction(0)), precision),
-    )
+    lower, upper = (exp_minus(shape * end, precision) for end in ends)
     lower, upper = lower - precision, upper + precision  # a bound below 0 has too few bits to be used
     if upper >= one:
         return 0, one
