@@ -114,6 +114,16 @@ def test_an_id_is_given_back_as_it_was_written_first(tmp_path) -> None:
     assert sorted(found.user_texts.to_pylist()) == ["a", "b", "c", "d"]
 
 
+def test_users_of_one_file_of_lines_are_their_numbers(tmp_path) -> None:
+    path, domain = tmp_path / "jester-data-1.csv", Domain(range(1, 101), (-10, 10))
+    lines = [["2", "3.5", "-9", *["99"] * 98], ["0", *["99"] * 100], ["1", *["99"] * 99, "8.25"]]
+    path.write_text("\n".join(map(",".join, lines)))
+    wanted = Ratings.read(path, domain)
+    assert wanted.users.tolist() == [1, 3] and wanted.n_ratings == 3
+    for number, source in enumerate((path, [path])):
+        assert_same(Ratings.prepare(source, tmp_path / f"s{number}", domain, partitions=2), wanted)
+
+
 def test_as_many_partitions_as_there_may_be_and_no_more(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(preparing, "_MOST_PARTITIONS", 3)
     assert len(Ratings.prepare(table(9), tmp_path / "s", DOMAIN, partitions=3).partitions()) == 3
