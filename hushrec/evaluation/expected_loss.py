@@ -214,7 +214,8 @@ def _of_taste(taste: str, mu: float, sizes: Array) -> dict[str, tuple[float, flo
 def _smooth(at: Array, places: Array, values: Array) -> tuple[Array, Array]:
     """Local linear regression (a Gaussian kernel), and the spread of the runs around it."""
     away = (places - at) / _WIDTHS
-    weight = np.exp(-0.5 * np.maximum((away**2).sum(axis=1) - (away**2).sum(axis=1).min(), 0.0))
+    squares = (away**2).sum(axis=1)
+    weight = np.exp(-0.5 * (squares - squares.min()))
     design = np.column_stack([np.ones(len(away)), away])
     weighted = design * weight[:, None]
     ridge = np.diag([0.0, 1.0, 1.0, 1.0]) * 0.01 * weight.sum()

@@ -193,6 +193,17 @@ def test_without_privacy_it_costs_nothing() -> None:
     assert private.cost.value > 0 and private.non_private == found.non_private
 
 
+def test_noise_never_helps() -> None:
+    """Nor where what is fitted to the runs falls below nothing."""
+    budget = Budget(epsilon_of(10.0, 1e-6), 1e-6)
+    for n_users, each in ((23_345, 300), (10**6, 150), (5000, 300)):
+        found = expected_loss(budget, n_users, 10_000, each)
+        assert found.cost.low >= 0 and found.kept.value <= 1
+        assert found.cost.value >= 0 and found.private_als.value >= found.non_private.value
+    found = expected_loss(budget, 23_345, 10_000, 300)
+    assert (found.cost.value, found.private_als.value) == (0, found.non_private.value)
+
+
 def fitted(at, runs, values):
     """A plane through the runs near a point, by least squares: a run counts by its distance, in widths of a
     quarter, 0.35 and half a power of ten from the nearest; slopes are drawn to 0. And what it leaves."""
