@@ -78,8 +78,9 @@ def test_what_judges_a_run_was_not_trained_on(monkeypatch):
 @pytest.mark.parametrize("model", ["item-bias", "private-als"])
 def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
     """A7: within a run, the releases fit its budget and use it up. Killed: no share left for the score."""
-    seen = []
-    select = Accountant.select
+    seen, checked = [], []
+    select, check = Accountant.select, tuning.check_run
+    monkeypatch.setattr(tuning, "check_run", lambda *args: checked.append(args[1]) or check(*args))
 
     def spy(self, mechanism, label, run):
         def watched(inner):
@@ -93,6 +94,8 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
     tune(RATINGS, model, [{}], Accountant(BUDGET), mean_runs=2)
     for inner in seen:
         assert inner.releases[-1].label == "score"
+        for asked in checked:  # whether the settings can be tried is a question of this budget
+            assert (asked.epsilon, asked.delta) == (inner.budget.epsilon, inner.budget.delta)
         assert inner.budget.mu * (1 - 1e-9) < inner.spent_mu <= inner.budget.mu * (1 + 1e-12)
         score = inner.releases[-1]
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
