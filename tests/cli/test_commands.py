@@ -246,7 +246,9 @@ def test_file_names_reach_the_disk(run, files, tmp_path):
 
 def test_report_reads_only_the_model(run, files):
     text = run("report", files.model).stdout
-    assert "PRIVACY STATEMENT" in text and "item-bias" in text and "40 items" in text
+    what = "User mean (free, each user computes her own) plus a private bias per item."
+    assert text.splitlines()[0] == f"Model:      item-bias: {what}"
+    assert "PRIVACY STATEMENT" in text and "40 items" in text
     plain = parsed(run("report", files.model, "--json"))
     assert plain["n_items"] == 40 and plain["rating_range"] == [1, 5]
     assert plain["privacy"]["releases"][0]["label"] == "item biases"

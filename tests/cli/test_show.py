@@ -60,6 +60,19 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
     }
 
 
+def test_what_a_model_is_in_the_words_of_its_class():
+    class Model:
+        """The ``fast`` one of
+        :class:`~hushrec.ALS` and :func:`best`, in two lines.
+
+        More of it.
+        """
+
+    assert show_model.summary(Model()) == "The fast one of ALS and best, in two lines."
+    Model.__doc__ = None
+    assert show_model.summary(Model()) == ""
+
+
 def test_items_that_the_same_people_like(monkeypatch, capsys):
     taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
     monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
