@@ -48,7 +48,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import added_residuals
-from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums
+from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
@@ -496,10 +496,9 @@ class LikingUsers(Users):
         matrix, step = self._ratings.matrix, spacing(_LONGEST_IN_MATRIX * CLIP_MARGIN, FACTOR_BITS)
         along_step = step / grid(self._first)
         room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / self._longer)
-        rows = sp.csr_array(matrix, dtype=np.float64, copy=True)
-        rows.data = np.repeat(room * self._user_weight, np.diff(rows.indptr)) * self._scale[rows.indices]
-        rows.data = truncated(rows.data + step / 2, step)
-        rows, first = at_columns(rows, learned), self._first[learned]
+        cells = np.repeat(room * self._user_weight, np.diff(matrix.indptr)) * self._scale[matrix.indices]
+        rows = at_columns(with_values(matrix, truncated(cells + step / 2, step)), learned)
+        first = self._first[learned]
         along = truncated(room * self._along + along_step / 2, along_step)
         sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
         both, square = rows.T @ along, float(along @ along)
