@@ -339,7 +339,7 @@ def _sign_metrics(
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
     """Per user: sum of squared errors, sum of absolute errors, number of ratings; shape (n_users, 3)."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    errors = predicted - actual.astype(np.float64)
+    errors = predicted - actual
     columns = [errors**2, np.abs(errors), np.ones_like(errors)]
     return np.column_stack([np.bincount(rows, weights=c, minlength=len(indptr) - 1) for c in columns])
 
