@@ -107,6 +107,17 @@ def test_scales_and_histogram() -> None:
     assert [count for *_, count in wide.histogram] == [100] * 10
 
 
+def test_bars_are_a_tenth_of_the_way_from_the_least_to_the_most() -> None:
+    """A rating on a border counts above it, the most in the last bar; float32 adds no rounding of its own."""
+    ratings = (0.1 + 0.7 * np.random.default_rng(0).random(300)).astype(np.float32)
+    low, high = float(ratings.min()), float(ratings.max())
+    bars = looking._histogram(ratings)
+    edges = [low + (high - low) * n / 10 for n in range(11)]
+    assert [edge for edge, *_ in bars] + [bars[-1][1]] == pytest.approx(edges, rel=1e-12)
+    counts = [sum(one <= value < two for value in ratings.tolist()) for one, two in zip(edges, edges[1:])]
+    assert [n for *_, n in bars] == [*counts[:-1], counts[-1] + 1]
+
+
 def test_likes_have_no_histogram(tmp_path: Path) -> None:
     likes = Domain(DOMAIN.items, likes=True)
     found = Ratings.check(written(tmp_path, ["user,item", "a,i0", "a,i1"]), likes, implicit=True)
