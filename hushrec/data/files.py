@@ -35,10 +35,10 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
     """The columns of a file, some rows at a time, in their order; each is read as if it were alone."""
     kind, empty = _checked_kind(file, columns, format), True
-    for chunk in _chunks(file, kind, columns, implicit):
+    for chunk in _chunks(file, kind, columns, implicit) if kind != "jester" else ():
         empty = False
         yield chunk
-    if empty:  # its columns are there all the same
+    if empty:  # its columns are there all the same; Jester's are read whole
         yield _read_file(file, columns, format, implicit)
 
 
@@ -46,9 +46,6 @@ def _chunks(file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Col
     with readable(file, kind):
         if kind == "parquet":
             yield from _parquet_chunks(file, columns, implicit)
-        elif kind == "jester":
-            with file.stream() as stream:
-                yield _read_jester(stream, implicit)
         else:
             with file.stream() as stream:
                 yield from _text_chunks(stream, file, kind, columns, implicit)

@@ -96,8 +96,6 @@ def _text_of(value: Any, exact: bool) -> str | None:
         text = format(value, "f")  # all digits, where normalize() would round to 28
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return "0" if text == "-0" else text
-    if isinstance(value, uuid.UUID):
-        return str(value)
     return None if isinstance(value, Iterable) else _text_of(str(value), exact)
 
 
