@@ -97,7 +97,8 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
         for asked in checked:  # whether the settings can be tried is a question of this budget
             assert (asked.epsilon, asked.delta) == (inner.budget.epsilon, inner.budget.delta)
         assert inner.budget.mu * (1 - 1e-9) < inner.spent_mu <= inner.budget.mu * (1 + 1e-12)
-        score = inner.releases[-1]
+        score = inner.releases[-1]  # of a sum and a number of users, which a user moves by 1 each
+        assert score.sensitivity == pytest.approx(2**0.5, rel=1e-12)
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
 
 
