@@ -98,7 +98,7 @@ class Size:
                 "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
                 " for example --rating-range 1 5."
             )
-        items = Domain.read_catalogue(self.catalogue) if self.catalogue else range(self.n_items or 0)
+        items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
         if self.rating_range is None and not likes:
             return None, len(items)
         cap = self.max_ratings_per_user

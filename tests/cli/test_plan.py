@@ -139,6 +139,7 @@ def test_a_plan_without_privacy_says_so_in_its_first_line(run):
         ([*SIZES, "--catalogue", "i.txt"], "Pass --catalogue or --items, not both"),
         (SIZES[:2] + SIZES[4:], "--items is missing: say how many items there are"),
         ([*SIZES[:2], *SIZES[4:], "--catalogue", "i.txt"], "--rating-range is missing: with a catalogue"),
+        ([*SIZES[:2], *SIZES[4:], *RANGE, "--catalogue", ""], "The catalogue '' cannot be read"),
     ],
 )
 def test_a_plan_of_what_is_not_known_is_refused(line, words, run):
