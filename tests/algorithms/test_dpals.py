@@ -217,3 +217,19 @@ def test_what_enters_the_statistics_is_taken_from_a_users_own_mean(sampling: str
             mean = row[row > 0].mean() if center == "user" else 0.0
             wanted = row[found.indices[begin:stop]] - mean
             assert found.data[begin:stop] == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize(("clipping", "terms"), [("rating", 2.0**-28), ("user", 2.0**-27)])
+def test_statistics_are_whole_steps_of_what_a_user_may_add(clipping: str, terms: float, monkeypatch) -> None:
+    """Of the powers of two above her factors' norm, 0.6, and above 1.5 * 0.6, or 1.5 where she is clipped."""
+    found, real = [], SampledUsers.item_statistics
+
+    def seen(self, clip: float, user_norm: float):
+        found.append(real(self, 1.5, 0.6).step)
+        return real(self, clip, user_norm)
+
+    monkeypatch.setattr(SampledUsers, "item_statistics", seen)
+    settings = {"max_ratings_per_user": 10, "user_norm": 0.5, "clip": 1.0, "regularization": 5.0}
+    model = DPALS(rank=2, iterations=1, clipping=clipping, **settings)
+    model.fit(small(), Accountant(Budget(1.0, 1e-6)))
+    assert found[0].tolist() == [2.0**-28] * 3 + [terms] * 2

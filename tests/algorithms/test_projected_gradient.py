@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
-from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient
+from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient, projected_gradient
 from hushrec.papers.frank_wolfe.projected_gradient import FullRows
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, small
@@ -134,3 +134,14 @@ def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> Non
     steps = found._take() / float(found.step)
     assert (steps == np.rint(steps)).all() and (steps % 2).any()
     assert float(found.step) == 4.0 ** (math.floor(math.log2(clip)) + 1 - 14)
+
+
+@pytest.mark.parametrize("block", [1, 4, 5, 9, 11])
+def test_rows_are_stepped_in_blocks_of_at_least_one(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one alone is longer than a block; together they are what all are at once."""
+    targets = sp.csr_array(np.random.default_rng(3).normal(size=(7, 5)))
+    whole = np.concatenate([rows for _, rows in FullRows(targets, 1.0, 0.5, 0.0).stepped()])
+    monkeypatch.setattr(projected_gradient, "_BLOCK", block)
+    found = list(FullRows(targets, 1.0, 0.5, 0.0).stepped())
+    assert len(found) == (4 if block > 9 else 7)
+    assert np.array_equal(np.concatenate([rows for _, rows in found]), whole)

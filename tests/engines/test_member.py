@@ -121,6 +121,20 @@ def test_each_lie_alone_is_refused(told, signed, words):
         ask(told, signed)
 
 
+@pytest.mark.parametrize("other", SIGNED.neighbours["n0"])
+def test_every_neighbour_is_looked_at(other):
+    """Each with whom it shares masks, and what each signed."""
+    honest, agreement = survivors(), quorum()
+    for told, signed, said in (
+        (survivors(met={other: bits(other, "n0")}), agreement, "shares no mask with a neighbour"),
+        (survivors(met={other: ""}), agreement, "shares no mask with a neighbour"),
+        (replace(honest, signatures=honest.signatures | {other: b""}), agreement, "is not signed by"),
+        (honest, Quorum(agreement.signatures | {other: b""}), "is not signed by"),
+    ):
+        with pytest.raises(HushrecError, match=said):
+            ask(told, signed)
+
+
 def state_after(*totals, steps=1.0):
     """What a node says of the past as it prepares its next release."""
     connection = Lies()

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -195,6 +196,23 @@ def test_the_start_is_that_of_one_piece() -> None:
         )
     ]
     assert found[0] == found[1] == found[2]
+
+
+def test_who_waits_is_woken_when_there_will_be_no_release() -> None:
+    budget = Budget(1, 1e-6)
+    plan = Plan(budget, [Release("sums", budget.share(1.0), 1.0, "user", "add-remove")])
+    meeting, given_up = parts.Meeting(LocalGate(Accountant(budget), plan), 2), threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(parts._GivenUp):
+            meeting.exchange(0, 0, parts.Step("sums", None, {}, np.zeros(1)))
+        given_up.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    while not meeting._given:
+        time.sleep(0.001)
+    meeting.give_up(HushrecError("no more"))
+    assert given_up.wait(10)
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 4])

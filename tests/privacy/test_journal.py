@@ -1,5 +1,6 @@
 """The journal: a training that is killed anywhere goes on without a draw or a charge too many."""
 
+import contextlib
 import json
 import math
 import os
@@ -483,6 +484,26 @@ def test_of_several_unfinished_trainings_the_last_goes_on(path):
     again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
     with again.training(None, model="same"):
         assert again.run == "8" * 32
+
+
+def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
+    """Whatever it trained before, and after."""
+
+    def release(accountant):
+        value = Bounded(np.zeros(2), counted(1.0))
+        return [accountant.release(value, Gaussian(1000.0), label).tolist() for label in "a"]
+
+    accountant, told, unfinished = Accountant(BUDGET, ledger=Ledger(path)), {}, (0, 1, 4)
+    for number in range(6):
+        with contextlib.suppress(KeyError), accountant.training(None, model=number):
+            told[number] = release(accountant)
+            if number in unfinished:
+                raise KeyError
+    for number in unfinished:
+        again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
+        with again.training(None, model=number):
+            assert release(again) == told[number]
+    assert charges(path) == {"a": 6}
 
 
 def test_a_training_that_has_finished_is_not_found_whatever_is_left_of_it(path, monkeypatch):
