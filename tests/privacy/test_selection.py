@@ -439,3 +439,20 @@ def test_the_second_order_is_at_least_one(run_mu, mean_runs, shape):
     renyi = orders * run_mu**2 / 2 + constant + math.log(mean_runs) / (orders - 1)
     converted = renyi + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     assert selection_epsilon(run_mu, delta, mean_runs, shape) == pytest.approx(converted.min(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("mean_runs", "shape"), LAWS)
+@pytest.mark.parametrize(("run_epsilon", "delta"), [(0.3, 1e-6), (1.0, 1e-9), (4.0, 1e-3)])
+def test_the_price_is_at_the_delta_that_is_declared(run_epsilon, delta, mean_runs, shape):
+    """Of runs whose mu is that of the Gaussian mechanism at (run_epsilon, delta), in SciPy's terms."""
+
+    def excess(mu):
+        ends = [stats.norm.cdf(-run_epsilon / mu + sign * mu / 2) for sign in (1, -1)]
+        return ends[0] - math.exp(run_epsilon) * ends[1] - delta
+
+    mu, best = brentq(excess, 1e-2, 10.0, xtol=1e-14), RepeatAndSelect(run_epsilon, delta, mean_runs, shape)
+    assert best.run_mu == pytest.approx(mu, rel=1e-6) and best.failure == delta
+    assert best.epsilon == pytest.approx(selection_epsilon(mu, delta, mean_runs, shape), rel=1e-5)
+    assert best.noise_sd(3.0) == pytest.approx(3.0 / mu, rel=1e-6)
+    pure = 2 * stats.norm.isf(1 / (1 + math.exp(best.epsilon)))
+    assert best.mu == pytest.approx(pure, rel=1e-6)
