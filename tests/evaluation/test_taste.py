@@ -225,6 +225,7 @@ def test_what_is_just_enough_is_advised(monkeypatch) -> None:
     for mu, looks_from, epsilon, told in (
         (1.0, 10.0, 50.0, {"users": 13, "epsilon": 50.0, "for": "lists"}),
         (1.0, 10.001, 50.001, {"users": 14}),
+        (1.0, 2.5, 50.001, {"users": 4, "for": "lists"}),
         (1.3e-8, 10.0, 50.001, {"users": 10**9}),
     ):
         monkeypatch.setattr(module, "_looks_from", lambda *_, found=looks_from: found)
