@@ -79,15 +79,17 @@ def test_popular():
     assert model.arrays["center"] == 0
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3])
+@pytest.mark.parametrize("share", [None, 0.3])
 def test_the_number_of_users_that_is_planned_with(share):
-    """For a share of mu squared, rounded, and at least 1 where noise makes it less."""
+    """For a share of mu squared, 0.01 unless given, rounded, and at least 1 where noise makes it less."""
     source = RecordingNoise(SeededNoise(3))
     accountant = Accountant(BUDGET, noise=source)
-    found = release_user_count(RATINGS, accountant, share)
+    found = release_user_count(RATINGS, accountant, *([share] if share else []))
     [call], [release] = source.calls, accountant.releases
     assert call.value.tolist() == [60.0] and found == round(float(call.output[0]))
-    assert release.sensitivity == 1 and release.noise_sd == pytest.approx(1 / math.sqrt(share * MU_SQUARED))
+    assert release.sensitivity == 1 and release.noise_sd == pytest.approx(
+        1 / math.sqrt((share or 0.01) * MU_SQUARED)
+    )
     nobody = RATINGS.rows(slice(0, 0), keyed=True)
     few = [release_user_count(nobody, Accountant(Budget(0.1, 1e-6), noise=SeededNoise(n))) for n in range(9)]
     assert min(few) == 1 < max(few)
