@@ -459,3 +459,9 @@ def test_no_value_is_shown_where_it_has_no_bound(value):
     with pytest.raises(InputError, match="must be a Bounded") as caught:
         Accountant(Budget(1.0, 1e-6)).release(value, Gaussian(1.0), "sum")
     assert "12345" not in str(caught.value)
+
+
+def test_steps_and_weights_are_kept_in_float64():
+    """To the last digit, and where a float32 would be 0."""
+    bounded = user([0.0, 0.0], weight=[0.1, 1 / 3], step=[2.0**-200, 1.0])
+    assert bounded.weight.tolist() == [0.1, 1 / 3] and bounded.step.tolist() == [2.0**-200, 1.0]
