@@ -486,6 +486,16 @@ def test_of_several_unfinished_trainings_the_last_goes_on(path):
         assert again.run == "8" * 32
 
 
+def test_a_journal_that_cannot_be_brought_to_the_disk_says_why(path, monkeypatch):
+    def failing(folder):
+        raise OSError(5, "the disk is gone")
+
+    monkeypatch.setattr("hushrec.privacy.journal.sync_folder", failing)
+    with pytest.raises(LedgerError, match="nothing was charged.*the disk is gone"):
+        toy(path)
+    assert not charges(path)
+
+
 def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
     """Whatever it trained before, and after."""
 
