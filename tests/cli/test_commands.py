@@ -412,7 +412,8 @@ def test_ledger(run, files):
         assert wrong.exit_code == 2 and "delta" in wrong.stderr and wrong.stdout == ""
     missing = run("ledger", "show", "--dataset", "other")
     assert missing.exit_code == 2 and "it has 'shop'." in missing.stderr
-    assert run("ledger", "close", "--dataset", "shop").exit_code == 0
+    closed = run("ledger", "close", "--dataset", "shop")
+    assert closed.exit_code == 0 and "shop" in closed.stdout and f"Ledger: {run.ledger}" in closed.stdout
     text = run("ledger", "show", "--dataset", "shop").stdout
     assert "closed" in text and "what is left" not in text
 

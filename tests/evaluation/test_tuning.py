@@ -102,6 +102,19 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
 
 
+def test_ten_runs_are_made_on_average_where_nothing_is_said(monkeypatch):
+    asked = []
+
+    def within(*given):
+        asked.append(given)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr(tuning.RepeatAndSelect, "within", within)
+    with pytest.raises(InputError, match="that is enough"):
+        tune(RATINGS, "item-bias", [{}], Accountant(BUDGET))
+    assert asked == [(BUDGET, 10.0, 1.0)]
+
+
 def test_the_statement_has_the_notes_of_the_model():
     domain = replace(RATINGS.domain, item_features=np.ones((60, 3)))
     model = tune(replace(RATINGS, domain=domain), "private-als", [{}], Accountant(BUDGET), mean_runs=1.5)
