@@ -325,6 +325,21 @@ def test_noise_has_no_weight_in_the_scores() -> None:
     assert np.abs(taste).mean() < 0.5 * np.abs(model.item_bias).mean()
 
 
+def test_where_noise_is_more_than_any_weight_it_is_the_unit_of_the_scores() -> None:
+    domain, budget = Domain(range(2), rating_range=(0, 1)), Budget(1.0, 1e-6)
+    nobody = Ratings.from_any(([], [], None), domain, implicit=True)
+    for seed in range(40):
+        source = RecordingNoise(SeededNoise(seed))
+        accountant = Accountant(budget, noise=source)
+        model = PrivateEigenRec(rank=0).fit(nobody, accountant)
+        released, [charged] = source.calls[-1].output, accountant.releases
+        if min(released) < 0 < max(released) < charged.noise_sd:
+            expected = np.where(released > 0, 1.0, released / charged.noise_sd)
+            np.testing.assert_allclose(model.item_bias, expected, rtol=1e-6)
+            return
+    pytest.fail("noise was never below its deviation")
+
+
 @pytest.mark.parametrize("n_items", [1, 2, 3])
 def test_tiny_catalogues(n_items: int) -> None:
     domain = Domain(items=range(n_items), rating_range=(0, 1))
