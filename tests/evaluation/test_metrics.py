@@ -127,6 +127,21 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     assert (f"{len(known):,} of them are in the history, too" in result.text()) == bool(known)
 
 
+def test_figures_do_not_depend_on_the_blocks_of_users(monkeypatch):
+    """Lists of many users come in blocks; here of one, two and one users."""
+    rng = np.random.default_rng(0)
+    history, test = table(random_cells(rng, 4)), table(random_cells(rng, 4))
+    whole = evaluate(board(), history, test, k=3, resamples=20, metrics=METRICS)
+    listed = Billboard.top_columns
+
+    def in_blocks(self, *args, **options):
+        for columns, scores in listed(self, *args, **options):
+            yield from zip(np.split(columns, [1, 3]), np.split(scores, [1, 3]))
+
+    monkeypatch.setattr(Billboard, "top_columns", in_blocks)
+    assert evaluate(board(), history, test, k=3, resamples=20, metrics=METRICS).metrics == whole.metrics
+
+
 def test_recall_divides_by_the_reachable_number():
     # DPALS: hits / min(k, number of test items); the item-bias order is i0, i1, i2, ...
     billboard = Billboard(
