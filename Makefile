@@ -61,8 +61,8 @@ trust: $(VENV)/.test
 trust-full: $(VENV)/.test
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
-# sampled mutants of the committed code, about ten minutes; MUTANTS=1000 is the long form, hours, and goes on where
-# it was cut off; the first run at a commit records which test runs which line
+# 60 sampled mutants of the committed code, three minutes after a quarter of an hour that records, once a commit,
+# which test runs which line; MUTANTS=1000 is the long form, an hour more, and goes on where it was cut off
 mutants: $(VENV)/.test
 	$(BIN)/python -m tests.mutants.driver $(MUTANTS)
 

@@ -26,7 +26,6 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +144,38 @@ def make_map(home: Path, processes: int, tests: str = "") -> None:
     wanted = [f for f in files if re.search(tests, f) and not NO_KILLERS.search(f)]
     wanted = [f for f in wanted if not map_of(home, f).exists()]
 
-    def one(file: str) -> None:
+    import_heavy()
+    running: set[int] = set()
+    for file in wanted:
+        if len(running) == processes:
+            running.discard(os.wait()[0])
         print(f"recording {file}", flush=True)
-        again = [sys.executable, "-m", "tests.mutants.driver", "--record", file, "--commit", home.name]
-        subprocess.run(again, env={**os.environ, "PYTHONPATH": f"{tree}:{ROOT}"}, stdout=subprocess.DEVNULL)
+        child = os.fork()
+        if not child:
+            try:
+                silence()
+                record(tree, [file], map_of(home, file))
+            finally:
+                os._exit(0)
+        running.add(child)
+    while running:
+        running.discard(os.wait()[0])
 
-    with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(one, wanted))
+
+def import_heavy() -> None:
+    """What most tests import, once for all forks of this process."""
+    import hypothesis  # noqa: F401
+    import mpmath  # noqa: F401
+    import numba  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import pytest  # noqa: F401
+    import scipy.sparse  # noqa: F401
+
+
+def silence() -> None:
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def map_of(home: Path, file: str) -> Path:
@@ -273,8 +297,7 @@ def run_tests(slot: Path, tests: list[str], out: Path) -> None:
     import pytest
 
     os.setpgid(0, 0)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    silence()
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     enter(slot)
@@ -364,14 +387,7 @@ def plant(home: Path, slot: Path, site: Site, importers: set[str]) -> None:
 
 def work(home: Path, number: int, options: argparse.Namespace) -> None:
     """Every n-th mutant of the sample, in a tree of this worker's own."""
-    import hypothesis  # noqa: F401
-    import mpmath  # noqa: F401
-    import numba  # noqa: F401
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import pytest  # noqa: F401
-    import scipy.sparse  # noqa: F401
-
+    import_heavy()
     order, known = to_run(home, options), Map(home)
     slot = home / f"slot-{number}"
     if not slot.exists():
@@ -470,13 +486,10 @@ def main() -> None:
     parser.add_argument("--again", default="", help="commit: run what its tests left alive")
     parser.add_argument("--write", action="store_true", help="the table into docs/mutants.md, nothing is run")
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--record", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.again, commit = options.again and short(options.again), short(options.commit)
     home = ROOT / "bench-output" / "mutants" / commit
-    if options.record:
-        record(home / "pristine", [options.record], map_of(home, options.record))
-    elif options.slot is not None:
+    if options.slot is not None:
         work(home, options.slot, options)
     elif options.write:
         text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0]
