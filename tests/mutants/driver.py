@@ -1,10 +1,11 @@
 """Mutants that nobody chose: sampled with a seed, run against the tests that cover them, kept by commit.
 
     python -m tests.mutants.driver 60            # or: make mutants MUTANTS=1000
-    python -m tests.mutants.driver 60 --write    # the table of what has been run into docs/mutants.md
+    python -m tests.mutants.driver --write 0     # the table of seed 0 at this commit into docs/mutants.md
     python -m tests.mutants.driver 60 --seed 1 --only "privacy/season.*" --tests "season|continuing"
     python -m tests.mutants.driver 1000 --limit 600      # those that ran out of time, again
     python -m tests.mutants.driver 1000 --again COMMIT   # those that the tests of that commit did not kill
+    python -m tests.mutants.driver --write 0:COMMIT 1    # with what that commit's tests killed; another seed
 
 The committed tree is taken, never the files being edited. A mutant lives in a copy of it that is made anew
 for each one, with the machine code that numba keeps beside its sources: copied from a clean run, less the
@@ -29,6 +30,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import binomtest
+
 from tests.mutants.driver_map import calm_hypothesis, enter, record
 from tests.mutants.operators import Site, mutated, sites
 
@@ -36,6 +39,11 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "mutants.md"
 EQUIVALENT = Path(__file__).with_name("driver_equivalent.json")
 MARK = "\n## Mutants that nobody chose\n"
+HOW = """
+Sampled by `tests/mutants/driver.py`, which knows no test: `make mutants` runs 60 of seed 0, and
+`make mutants MUTANTS=1000` the long form. Each table was written by it. A time-out is unresolved. Equivalent
+is what no test could show, for a reason from a fixed list.
+"""
 ROOMS = {  # files of hushrec/
     "privacy": r"privacy/(?!testing).*",
     "users and gates": r"(users|gate|estimator|partitioned|continuing|kalman"
@@ -440,20 +448,20 @@ def table(home: Path, seed: int, earlier: str = "") -> str:
     recorded = len(list((home / "map").glob("*.json")))
     judged = max(len(done) - count["equivalent"] - count["gone"], 1)
     before = [result for result in results(home.parent / earlier, seed) if alive(result)] if earlier else []
+    sure = binomtest(count["killed"], judged).proportion_ci(0.95)
     text = [
-        MARK,
-        f"Commit {home.name}, seed {seed}, {len(done)} mutants of the sample: "
-        + ", ".join(f"{count[kind]} {kind}" for kind in kinds)
-        + f"; {count['killed'] / judged:.1%} of those not equivalent are killed. `make mutants` runs 60 of"
-        " them, `make mutants MUTANTS=1000` the long form. A time-out is unresolved."
-        f" Tests of {recorded} of {len(files)} files were recorded and could kill.\n",
+        f"\n### Seed {seed}, commit {home.name}\n",
+        f"{len(done)} mutants, " + ", ".join(f"{count[kind]} {kind}" for kind in kinds) + ":"
+        f" {count['killed'] / judged:.1%} of the {judged} others are killed (95% interval {sure.low:.1%} to"
+        f" {sure.high:.1%}). Tests of {recorded} of {len(files)} files were recorded and could kill.\n",
     ]
     if earlier:
         first = len(done) - count["equivalent"]
         text.append(
-            f"At first sight, by the tests of commit {earlier}, {1 - len(before) / first:.1%} of the {first}"
-            f" that are not equivalent were killed. The other {len(before)} were run again at {home.name}, by"
-            " tests that were written for them; of those that are gone the code was simplified.\n"
+            f"This is no estimate: at first sight, by the tests of commit {earlier},"
+            f" {1 - len(before) / first:.1%} of {first} were killed. The other {len(before)} were run again"
+            f" at {home.name}, by tests that were written for them; of those that are gone the code was"
+            " simplified.\n"
         )
     for column in ("operator", "room"):
         text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * (2 + len(kinds)) + "|"]
@@ -484,7 +492,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="pattern of the files of hushrec/ that are changed")
     parser.add_argument("--tests", default="", help="pattern of the files of tests that may kill")
     parser.add_argument("--again", default="", help="commit: run what its tests left alive")
-    parser.add_argument("--write", action="store_true", help="the table into docs/mutants.md, nothing is run")
+    parser.add_argument(
+        "--write", nargs="+", metavar="SEED[:COMMIT]", help="into docs/mutants.md; runs nothing"
+    )
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.again, commit = options.again and short(options.again), short(options.commit)
@@ -492,8 +502,10 @@ def main() -> None:
     if options.slot is not None:
         work(home, options.slot, options)
     elif options.write:
-        text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0]
-        DOCUMENT.write_text(text + table(home, options.seed, options.again), encoding="utf-8")
+        text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0] + MARK + HOW
+        for seed, _, earlier in (each.partition(":") for each in options.write):
+            text += table(home, int(seed), earlier and short(earlier))
+        DOCUMENT.write_text(text, encoding="utf-8")
     else:
         make_map(home, options.processes, options.tests)
         again = [sys.executable, "-m", "tests.mutants.driver", *sys.argv[1:], "--commit", commit]
