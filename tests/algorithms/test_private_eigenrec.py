@@ -483,6 +483,16 @@ def test_a_row_leaves_room_for_what_rounding_may_add() -> None:
         assert users._room(rank, step, along) == pytest.approx(wanted, rel=1e-12)
 
 
+def test_room_is_made_for_the_steps_that_sums_have(monkeypatch) -> None:
+    users, made, room = LikingUsers(likes_of_groups(30, 16, 2, 3)), [], LikingUsers._room
+    first = np.array([0.5, 0.25] * 8)
+    users.scale(np.ones(16), first)
+    monkeypatch.setattr(LikingUsers, "_room", lambda *args: made.append(args[1:]) or room(*args))
+    sums = users.item_sums(np.random.default_rng(0).standard_normal((16, 3)), np.ones(16, dtype=bool))
+    grid = 2.0**-6  # the largest entry is 32 steps
+    assert made == [(3, sums.step, sums.step / grid)]
+
+
 @pytest.mark.parametrize("weight", [400.0, 1e4])
 def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
     """And what is summed of them is exact. Oracle: integers, user by user."""

@@ -248,7 +248,7 @@ def test_report_reads_only_the_model(run, files):
     text = run("report", files.model).stdout
     what = "User mean (free, each user computes her own) plus a private bias per item."
     assert text.splitlines()[0] == f"Model:      item-bias: {what}"
-    assert "PRIVACY STATEMENT" in text and "40 items" in text
+    assert "PRIVACY STATEMENT" in text and "40 items, ratings from 1 to 5, at most" in text
     plain = parsed(run("report", files.model, "--json"))
     assert plain["n_items"] == 40 and plain["rating_range"] == [1, 5]
     assert plain["privacy"]["releases"][0]["label"] == "item biases"
