@@ -26,6 +26,8 @@ _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
 _LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
 #: Beyond this the number of runs is nearly Poisson's.
 _LARGEST_SHAPE = 100.0
+#: Below this float64 has not enough digits of it; 0 has the same law.
+_LEAST_SHAPE = 1e-300
 _SLACK = 1e-12  # of log_mean
 
 
@@ -68,8 +70,10 @@ class RepeatAndSelect:
                 parameter="mean_runs",
             )
         shape = number("shape", self.shape, "pass 1.0 for a geometric number of runs")
-        if not 0 <= shape <= _LARGEST_SHAPE:
-            raise InputError(f"shape must be from 0 to {_LARGEST_SHAPE:g}, not {shape:g}.")
+        if not (shape == 0 or _LEAST_SHAPE <= shape <= _LARGEST_SHAPE):
+            raise InputError(
+                f"shape must be 0, or from {_LEAST_SHAPE:g} to {_LARGEST_SHAPE:g}, not {shape:g}."
+            )
         object.__setattr__(self, "mean_runs", mean_runs)
         object.__setattr__(self, "shape", shape)
 

@@ -5,6 +5,7 @@ C2: there is room in it for as many users as are allowed, and no more are.
 Planting ``spacing = lambda *_: 0.0`` (sums in floating point) fails nearly every case.
 """
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -113,6 +114,16 @@ def test_a_full_sum_is_exact(bound: float, bits: int, record_property) -> None:
     power = 2 if bits == fixed_point.FACTOR_BITS else 1
     assert fixed_point.LARGEST_COUNT * at_bound**power <= 2**53
     record_property("overflow cases", 1)
+
+
+@pytest.mark.parametrize("bound", [1e-290, 0.75, 1.0, 3.0, 1.2e308, math.inf])
+def test_steps_are_powers_of_two_in_proportion_to_any_finite_bound(bound: float) -> None:
+    step = fixed_point.spacing(bound, 14)
+    if bound == math.inf:
+        assert step == 0
+    else:
+        assert math.frexp(step)[0] == 0.5
+        assert Fraction(bound) <= 2**14 * Fraction(step) <= 2 * Fraction(bound)
 
 
 def test_truncation_makes_nothing_longer() -> None:

@@ -50,6 +50,8 @@ def test_bad_calls():
     for epsilons in ([math.inf], [], [1, 0], [1, -2.0], [math.nan]):
         with pytest.raises(InputError, match="epsilons must be finite and greater than 0"):
             membership(ratings, "item-bias", epsilons, delta=1e-6)
+    with pytest.raises(InputError, match="too large"):
+        membership(ratings, "item-bias", [10**400], delta=1e-6)
     for wrong in ({"n_planted": 19}, {"draws": 0}):
         with pytest.raises(InputError, match="n_planted >= 20 and draws >= 1"):
             membership(ratings, "item-bias", [1], delta=1e-6, **wrong)

@@ -235,7 +235,7 @@ class Map:
         if site.compiled:
             found = set().union(*(self.kernels[m] for m in self.importers(site.path)))
         elif not site.last:
-            found = self._naming(name_given_at(source, site.line), site.path)
+            found = self._naming(name_given_at(source, site.line), site.path) | lines[site.line]
         else:
             end = begin + source.encode()[site.begin : site.end].decode().count("\n")
             found = set().union(*(lines[n] for n in range(begin, end + 1)))

@@ -315,6 +315,8 @@ def test_noise_too_small_for_a_float_is_refused():
         Release("a", Gaussian(1e-10), 1e-300, "user", "replace")
     with pytest.raises(InputError):
         Release("a", RandomizedResponse(800.0), 1, "rating", "replace")
+    with pytest.raises(InputError, match="a float cannot draw"):  # 1 / 6e-309 is nearly the largest float
+        Release("a", Gaussian(6e-309), 1.0, "user", "add-remove")
 
 
 def test_a_bounded_value_shows_nothing():

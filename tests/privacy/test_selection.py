@@ -118,6 +118,12 @@ def test_every_law_that_is_accepted_can_be_drawn(mean_runs, shape):
     assert shape > 1 or runs_at(Fraction(0.2), mean_runs, shape) < mean_runs + 1
 
 
+@pytest.mark.parametrize("shape", [-1.0, 5e-324, 20499999995 * 5e-324, 9e-301, 100.1, math.nan])
+def test_shapes_that_have_no_law_are_refused(shape):
+    with pytest.raises(InputError, match="shape"):
+        RepeatAndSelect(1.0, 1e-6, 1.01, shape)
+
+
 def test_the_best_within_a_budget_fits_it_and_not_by_much():
     for budget, (mean_runs, shape) in itertools.product((BUDGET, Budget(1.0, 1e-5, failure=9e-6)), LAWS):
         mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
@@ -126,6 +132,9 @@ def test_the_best_within_a_budget_fits_it_and_not_by_much():
         assert mechanism.delta == budget.failure
         assert not budget.allows([mechanism, Gaussian(1e6)])
     assert RepeatAndSelect.within(Budget(math.inf, 1e-6), 10).epsilon == math.inf
+    for epsilon in (1e3, 1e8, 1e300):  # where every run is as good as one without privacy, too
+        wide = Budget(epsilon, 1e-6, failure=1e-7)
+        assert RepeatAndSelect.within(wide, 10).run_epsilon <= epsilon
     with pytest.raises(InputError, match="generated or public"):
         RepeatAndSelect.within(Budget(0.001, 1e-6, failure=1e-6), 1e6, 100)
 
