@@ -554,6 +554,22 @@ def test_the_first_process_minds_the_others(monkeypatch, caplog) -> None:
     assert all(listening.fileno() == -1 for listening in workers._sockets)
 
 
+def test_a_worker_is_started_with_the_socket_of_its_number() -> None:
+    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
+    started: list[dict] = []
+
+    def made(**given) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: started.append(given), daemon=given["daemon"])
+
+    workers._spawn = SimpleNamespace(Process=made)
+    assert workers._start(1).daemon  # it ends with the first process
+    [given] = started
+    assert given["target"] is process._work
+    assert given["args"][1] is workers._sockets[1] and given["args"][3] == 1
+    for listening in workers._sockets:
+        listening.close()
+
+
 def test_a_worker_that_does_not_come_up_is_told_of() -> None:
     workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
     stop = threading.Event()
@@ -582,6 +598,11 @@ def test_as_many_connections_as_the_system_grants(monkeypatch) -> None:
     monkeypatch.setattr(process, "_Workers", lambda *given: SimpleNamespace(run=lambda *stop: None))
     process.serve(process.Settings(models={}), "127.0.0.1", 0, 2, print)
     assert len(asked) == 2
+
+
+def test_a_system_without_limits_of_connections_has_them_left_alone(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    process._more_files()
 
 
 def test_who_serves_within_a_program_gets_its_signals_back(files, monkeypatch):
