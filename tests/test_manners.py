@@ -93,6 +93,11 @@ def test_parameters_of_models_within_a_model() -> None:
     model = hushrec.Both.planned(BUDGET, RATINGS.domain, 300)
     assert type(model)(**model.get_params(deep=False)) == model
     assert model.set_params(**model.get_params()) == model
+    for part in ("ratings", "lists"):
+        within = getattr(model, part).get_params()
+        assert within and {f"{part}__{key}": value for key, value in within.items()}.items() <= (
+            model.get_params().items()
+        )
     assert model.set_params(ratings__rank=5, lists_share=0.3).ratings.rank == 5
     with pytest.raises(InputError, match="no setting 'ratings__ranks'"):
         model.set_params(ratings__ranks=1)

@@ -167,6 +167,23 @@ def test_a_numbered_release_is_charged_once(path):
     assert ledger.charged("d", "run", 3) and not ledger.charged("d", "run", 5)
 
 
+@pytest.mark.parametrize("wrong", ["", "number", "previous", "hash"])
+def test_a_chain_breaks_at_any_of_its_links(wrong):
+    """A row of another number or place, though its own hash is right; a hash of something else."""
+    previous, rows = "0" * 64, []
+    for number in (1, 2, 3):
+        row = [number, "d", 0.5, previous]
+        if number == 2 and wrong == "number":
+            row[0] = 7
+        if number == 2 and wrong == "previous":
+            row[-1] = "1" * 64
+        previous = hashlib.sha256(json.dumps(row).encode()).hexdigest()
+        if number == 2 and wrong == "hash":
+            previous = "2" * 64
+        rows.append((*row, previous))
+    assert schema.chained(rows, 0, "0" * 64) == (None if wrong else (3, previous))
+
+
 def older(path, failure=1e-7):
     """A ledger of schema 3, written by the statements of the version that had it."""
 
