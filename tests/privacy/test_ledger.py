@@ -184,6 +184,32 @@ def test_a_chain_breaks_at_any_of_its_links(wrong):
     assert schema.chained(rows, 0, "0" * 64) == (None if wrong else (3, previous))
 
 
+def held_open(path):
+    """Whether this process has the file open."""
+    return any(Path(f"/proc/self/fd/{n}").resolve() == path.resolve() for n in os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are listed by Linux")
+def test_a_ledger_that_is_refused_is_not_kept_open(tmp_path):
+    """On Windows nobody could restore it from a copy."""
+    path = tmp_path / "ledger" / "ledger.sqlite"
+    Ledger(path, create=True)
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(LedgerError, match="has schema 99") as newer:
+        Ledger(path)
+    assert not held_open(path) and newer.tb  # whose frames would have kept it
+    other = tmp_path / "older" / "ledger.sqlite"
+    older(other)
+    with sqlite3.connect(other, isolation_level=None) as connection:
+        connection.execute("UPDATE charges SET mu = 0.1")
+    connection.close()
+    with pytest.raises(LedgerError, match="hash chain") as changed:
+        Ledger(other)
+    assert not held_open(other) and changed.tb
+
+
 def older(path, failure=1e-7):
     """A ledger of schema 3, written by the statements of the version that had it."""
 
