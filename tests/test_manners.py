@@ -98,7 +98,9 @@ def test_parameters_of_models_within_a_model() -> None:
         assert within and {f"{part}__{key}": value for key, value in within.items()}.items() <= (
             model.get_params().items()
         )
-    assert model.set_params(ratings__rank=5, lists_share=0.3).ratings.rank == 5
+    more = model.ratings.rank + 1
+    assert model.set_params(ratings__rank=more, lists_share=0.3).ratings.rank == more
+    assert model.set_params(ratings__rank=more, ratings=model.ratings) == model  # given whole, it has its own
     with pytest.raises(InputError, match="no setting 'ratings__ranks'"):
         model.set_params(ratings__ranks=1)
     with pytest.raises(InputError, match="popular does not tell likes"):
