@@ -176,6 +176,8 @@ def test_sizes_at_their_edges():
         (lambda: Upload("a", 1, UPLOAD.items[:2], UPLOAD.values), "a value for each item"),
         (lambda: Upload("a", 1, UPLOAD.items[:0], UPLOAD.values[:0]), "at least one"),
         (lambda: Neighbours("s", "f", ("a", "b"), {"a": bytes(32)}), "comes with its envelope key"),
+        (lambda: Neighbours("", "f", ("a",), {"a": bytes(32)}), "1 to"),
+        (lambda: Upload("", 1, UPLOAD.items, UPLOAD.values), "1 to"),
         (lambda: Envelopes({"a": bytes(32)}, {}), "comes with a share"),
     ],
 )
