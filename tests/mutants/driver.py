@@ -360,7 +360,7 @@ def to_run(home: Path, options: argparse.Namespace) -> list[tuple[int, Site]]:
     if not options.again:
         order = list(enumerate(sample(tree, options.seed, options.mutants, options.only)))
     else:
-        left = [r for r in results(home.parent / options.again, options.seed) if alive(r)]
+        left = [r for r in results(home, options.seed, options.again) if alive(r)]
         found = named(tree, [result["key"] for result in left])
         order = [(r["index"], found[r["key"]]) for r in left if r["key"] in found]
     return [(index, site) for index, site in order if key(site, tree) not in done]
@@ -420,13 +420,14 @@ def work(home: Path, number: int, options: argparse.Namespace) -> None:
 def results(home: Path, seed: int, earlier: str = "") -> list[dict[str, Any]]:
     """What has been run at a commit, in the order of the sample; equivalents marked.
 
-    With those of an earlier one; of what it left alive, what is no longer in the code is gone.
+    With those of earlier ones; of what they left alive, what is no longer in the code is gone.
     """
     reasons = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
     assert set(reasons.values()) <= set(REASONS), "a reason of driver_equivalent.json is not on the list"
     found = {}
     if earlier:
-        found = {result["key"]: result for result in results(home.parent / earlier, seed)}
+        for commit in earlier.split(","):
+            found |= {result["key"]: result for result in results(home.parent / commit, seed)}
         left = [name for name, result in found.items() if alive(result)]
         for name in set(left) - set(named(home / "pristine", left)):
             found[name] |= {"status": "gone"}
@@ -447,7 +448,8 @@ def table(home: Path, seed: int, earlier: str = "") -> str:
     files = [p for p in (home / "pristine" / "tests").rglob("test_*.py") if not NO_KILLERS.search(str(p))]
     recorded = len(list((home / "map").glob("*.json")))
     judged = max(len(done) - count["equivalent"] - count["gone"], 1)
-    before = [result for result in results(home.parent / earlier, seed) if alive(result)] if earlier else []
+    begun, *between = earlier.split(",")
+    before = [result for result in results(home.parent / begun, seed) if alive(result)] if earlier else []
     sure = binomtest(count["killed"], judged).proportion_ci(0.95)
     text = [
         f"\n### Seed {seed}, commit {home.name}\n",
@@ -458,10 +460,10 @@ def table(home: Path, seed: int, earlier: str = "") -> str:
     if earlier:
         first = len(done) - count["equivalent"]
         text.append(
-            f"This is no estimate: at first sight, by the tests of commit {earlier},"
+            f"This is no estimate: at first sight, by the tests of commit {begun},"
             f" {1 - len(before) / first:.1%} of {first} were killed. The other {len(before)} were run again"
-            f" at {home.name}, by tests that were written for them; of those that are gone the code was"
-            " simplified.\n"
+            f" at {' and '.join([*between, home.name])}, by tests that were written for them; of those that"
+            " are gone the code was simplified.\n"
         )
     for column in ("operator", "room"):
         text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * (2 + len(kinds)) + "|"]
@@ -482,6 +484,10 @@ def short(commit: str) -> str:
     return subprocess.run(rev, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def shorts(commits: str) -> str:
+    return ",".join(short(commit) for commit in commits.split(",") if commit)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("mutants", type=int, nargs="?", default=60)
@@ -491,20 +497,20 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60, help="seconds for one mutant, on a quiet machine")
     parser.add_argument("--only", default="", help="pattern of the files of hushrec/ that are changed")
     parser.add_argument("--tests", default="", help="pattern of the files of tests that may kill")
-    parser.add_argument("--again", default="", help="commit: run what its tests left alive")
+    parser.add_argument("--again", default="", help="commits: run what their tests left alive")
     parser.add_argument(
-        "--write", nargs="+", metavar="SEED[:COMMIT]", help="into docs/mutants.md; runs nothing"
+        "--write", nargs="+", metavar="SEED[:COMMIT,...]", help="into docs/mutants.md; runs nothing"
     )
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.again, commit = options.again and short(options.again), short(options.commit)
+    options.again, commit = shorts(options.again), short(options.commit)
     home = ROOT / "bench-output" / "mutants" / commit
     if options.slot is not None:
         work(home, options.slot, options)
     elif options.write:
         text = DOCUMENT.read_text(encoding="utf-8").split(MARK)[0] + MARK + HOW
         for seed, _, earlier in (each.partition(":") for each in options.write):
-            text += table(home, int(seed), earlier and short(earlier))
+            text += table(home, int(seed), shorts(earlier))
         DOCUMENT.write_text(text, encoding="utf-8")
     else:
         make_map(home, options.processes, options.tests)
