@@ -145,6 +145,18 @@ def test_ties_of_the_cell_are_broken_by_further_bits(name, k, distance):
             assert cell == expected and distance - 32 <= count <= 2 * distance + 160
 
 
+@pytest.mark.parametrize("k", [0, 5, 100])
+@pytest.mark.parametrize("name", LAWS)
+def test_a_tie_with_a_threshold_is_not_decided_by_32_bits(name, k, slow_draws):
+    law = law_of(name)
+    words = [int(law.high[k]) << 32, *[0] * 99]
+    values = np.zeros(1)
+    source = prepared(words, [0] * 8)
+    sampler.add_noise(values, np.array([2.0**24]), np.zeros(1, np.int32), law, source)
+    assert len(slow_draws) == 1
+    assert values[0] == draw_exactly(0.0, 2.0**24, 0, law, iter(words)) == k * 2 ** (24 - law.cell_bits)
+
+
 @pytest.mark.parametrize("distance", [120, 127, 140, 300])
 @pytest.mark.parametrize("name", LAWS)
 def test_the_tail_has_its_law(name, distance):
