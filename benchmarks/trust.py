@@ -394,7 +394,7 @@ def sampled() -> tuple[str, bool]:
     found = driver.results(ROOT / "bench-output" / "mutants" / driver.short("HEAD"), 6)
     count = Counter(result["status"] for result in found)
     written = driver.DOCUMENT.read_text(encoding="utf-8")
-    long = re.findall(r"### (Seed .*)\n\n.*: ([\d.]+% of the \d+) ", written)
+    long = re.findall(r"### (Seed .*)\n\n.*: (.* at first sight)", written)
     said = "; ".join([", ".join(f"{count[kind]} {kind}" for kind in count), *map(": ".join, long)])
     return said, count["killed"] + count["equivalent"] < 6
 

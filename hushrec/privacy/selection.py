@@ -45,7 +45,7 @@ class RepeatAndSelect:
         Expected number of runs, from 1.00001 to 1e6.
     shape : float
         Of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most uneven)
-        over 1 (geometric) to 100.
+        over 1 (geometric) to 100; nothing between 0 and 1e-300.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import fcntl
 import json
 import os
 import random
@@ -394,13 +395,15 @@ def plant(home: Path, slot: Path, site: Site, importers: set[str]) -> None:
 
 
 def work(home: Path, number: int, options: argparse.Namespace) -> None:
-    """Every n-th mutant of the sample, in a tree of this worker's own."""
+    """Every n-th mutant of the sample, in a tree of this worker's own; a second run waits for the first."""
     import_heavy()
+    lock = (home / f"lock-{number}").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     order, known = to_run(home, options), Map(home)
     slot = home / f"slot-{number}"
     if not slot.exists():
         shutil.copytree(home / "pristine", slot)
-    for index, site in order[number :: options.processes]:
+    for index, site in ((index, site) for index, site in order if index % options.processes == number):
         start, tests = time.monotonic(), known.tests(site)
         plant(home, slot, site, known.importers(site.path))
         result = {"index": index, "operator": site.operator, "room": room(site.path)}
@@ -448,23 +451,25 @@ def table(home: Path, seed: int, earlier: str = "") -> str:
     files = [p for p in (home / "pristine" / "tests").rglob("test_*.py") if not NO_KILLERS.search(str(p))]
     recorded = len(list((home / "map").glob("*.json")))
     judged = max(len(done) - count["equivalent"] - count["gone"], 1)
-    begun, *between = earlier.split(",")
-    before = [result for result in results(home.parent / begun, seed) if alive(result)] if earlier else []
-    sure = binomtest(count["killed"], judged).proportion_ci(0.95)
+    first, *others = earlier.split(",") if earlier else [home.name]
+    sighted = [result for result in results(home.parent / first, seed) if result["status"] != "equivalent"]
+    killed = sum(result["status"] == "killed" for result in sighted)
+    sure = binomtest(killed, max(len(sighted), 1)).proportion_ci(0.95)
     text = [
         f"\n### Seed {seed}, commit {home.name}\n",
         f"{len(done)} mutants, " + ", ".join(f"{count[kind]} {kind}" for kind in kinds) + ":"
-        f" {count['killed'] / judged:.1%} of the {judged} others are killed (95% interval {sure.low:.1%} to"
-        f" {sure.high:.1%}). Tests of {recorded} of {len(files)} files were recorded and could kill.\n",
+        f" {count['killed'] / judged:.1%} of the {judged} others are killed,"
+        f" {killed / max(len(sighted), 1):.1%} of {len(sighted)} at first sight (95% interval"
+        f" {sure.low:.1%} to {sure.high:.1%}).\n",
+        f"Tests of {recorded} of {len(files)} files were recorded at {home.name} and could kill.",
     ]
     if earlier:
-        first = len(done) - count["equivalent"]
-        text.append(
-            f"This is no estimate: at first sight, by the tests of commit {begun},"
-            f" {1 - len(before) / first:.1%} of {first} were killed. The other {len(before)} were run again"
-            f" at {' and '.join([*between, home.name])}, by tests that were written for them; of those that"
-            " are gone the code was simplified.\n"
+        text[-1] += (
+            f" First sight is by the tests of commit {first}. The {len(sighted) - killed} that those left"
+            f" alive were run again at {' and '.join([*others, home.name])}, after tests were written or the"
+            " code was simplified for them, so only first sight is an estimate."
         )
+    text.append("")
     for column in ("operator", "room"):
         text += [f"| {column} | mutants | {' | '.join(kinds)} |", "|---" * (2 + len(kinds)) + "|"]
         for name in sorted({result[column] for result in done}):
