@@ -14,7 +14,7 @@ from pathlib import Path
 from scipy.special import ndtr, ndtri
 
 from benchmarks.frontier.tables import write_part
-from hushrec import mu_of
+from hushrec.privacy import mu_of
 
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE = ROOT / "docs/understand/epsilon.md", ROOT / "docs/figures/epsilon.svg"

@@ -13,8 +13,42 @@ The names are those of ``__init__.pyi``, each imported when it is first used, so
 nothing.
 """
 
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
 import lazy_loader
 
 __version__ = "0.3.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+#: Where names are that 0.2 had here; the old ones work until 0.4.
+_MOVED = {
+    "algorithms": "GlobalMean UserLevelOneBit",
+    "data": "k_folds paired_likes sample_per_user",
+    "evaluation": "Comparison Estimate Evaluation",
+    "papers": (
+        "CleansedSVD CorrectiveFrankWolfe DPALS FrankWolfe OneBitCompletion PrivateFrankWolfe"
+        " PrivateProjectedGradient PrivateSVD ProjectedGradient"
+    ),
+    "privacy": (
+        "Laplace LedgerSummary Mechanism NoiseSource RandomizedResponse RepeatAndSelect SeasonSummary"
+        " SystemNoise Week default_path delta_of epsilon_of jointly mu_of mu_of_pure together total_mu"
+    ),
+    "registry": "ESTIMATORS",
+    "serving": "UserState",
+}
+_attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    for room, names in _MOVED.items():
+        if name in names.split():
+            warnings.warn(
+                f"hushrec.{name} is hushrec.{room}.{name} now; the old name goes with 0.4.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(importlib.import_module(f"hushrec.{room}"), name)
+    return _attached(name)

@@ -54,7 +54,7 @@ def register(estimator: type[Any]) -> type[Any]:
     >>> @register
     ... class Mine(hushrec.Popular):
     ...     name = "mine"
-    >>> hushrec.ESTIMATORS["mine"] is Mine
+    >>> hushrec.registry.ESTIMATORS["mine"] is Mine
     True
     """
     name = estimator.name
@@ -88,9 +88,9 @@ ESTIMATORS: Mapping[str, type[Any]] = _Registry()
 
 Examples
 --------
->>> hushrec.ESTIMATORS["private-als"]
+>>> hushrec.registry.ESTIMATORS["private-als"]
 <class 'hushrec.algorithms.private_als.PrivateALS'>
->>> "popular" in hushrec.ESTIMATORS
+>>> "popular" in hushrec.registry.ESTIMATORS
 True
 """
 

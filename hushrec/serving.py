@@ -40,7 +40,7 @@ class UserState(NamedTuple):
 
     Examples
     --------
-    >>> state = hushrec.UserState(offset=np.zeros(1), factors=np.ones((1, 2)))      # of one user
+    >>> state = hushrec.serving.UserState(offset=np.zeros(1), factors=np.ones((1, 2)))      # of one user
     >>> state.factors.shape
     (1, 2)
     """

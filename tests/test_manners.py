@@ -153,7 +153,7 @@ def test_every_public_name_is_at_the_top() -> None:
         module = importlib.import_module(f"hushrec.{room}")
         for name in module.__all__:
             assert getattr(hushrec, name) is getattr(module, name)
-    for estimator in hushrec.ESTIMATORS.values():
+    for estimator in hushrec.registry.ESTIMATORS.values():
         assert getattr(hushrec, estimator.__name__) is estimator
 
 

@@ -7,10 +7,11 @@ import time
 import numpy as np
 import pytest
 
-from hushrec import DPALS, Both, HushrecError, InputError, Popular, Ratings, Store, partitioned
+from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store, partitioned
 from hushrec.data import store
 from hushrec.evaluation import runs
 from hushrec.kernels import threads
+from hushrec.papers import DPALS
 from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Bounded, Budget, counted
 from hushrec.privacy.testing import SeededNoise

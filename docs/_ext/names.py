@@ -12,53 +12,109 @@ GROUPS = {
     "data": (
         "Ratings and their domain",
         "What is declared, what is read, and how ratings are held out.",
-        ["Domain", "Ratings", "split_ratings", "split_by_time", "leave_k_out", "strong_generalization",
-         "sample_per_user", "realistic", "paired_likes"],
+        [
+            "Domain",
+            "Ratings",
+            "split_ratings",
+            "split_by_time",
+            "leave_k_out",
+            "strong_generalization",
+            "data.sample_per_user",
+            "realistic",
+            "data.paired_likes",
+        ],
     ),
     "models": (
         "Private models",
         "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
         " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Billboard`.",
-        ["Both", "PrivateALS", "PrivateEigenRec", "ItemBias", "GlobalMean", "Popular", "UserLevelOneBit"],
+        [
+            "Both",
+            "PrivateALS",
+            "PrivateEigenRec",
+            "ItemBias",
+            "algorithms.GlobalMean",
+            "Popular",
+            "algorithms.UserLevelOneBit",
+        ],
     ),
     "references": (
         "Models without privacy",
         "References to compare with. They are stamped NOT PRIVATE.",
-        ["ALS", "EASE", "FrankWolfe", "ProjectedGradient"],
+        ["ALS", "EASE", "papers.FrankWolfe", "papers.ProjectedGradient"],
     ),
     "papers": (
         "Models of papers",
         "What papers published, with the constants that do not hold corrected; to be compared with.",
-        ["DPALS", "PrivateFrankWolfe", "CorrectiveFrankWolfe", "PrivateSVD", "PrivateProjectedGradient",
-         "CleansedSVD", "OneBitCompletion"],
+        [
+            "papers.DPALS",
+            "papers.PrivateFrankWolfe",
+            "papers.CorrectiveFrankWolfe",
+            "papers.PrivateSVD",
+            "papers.PrivateProjectedGradient",
+            "papers.CleansedSVD",
+            "papers.OneBitCompletion",
+        ],
     ),
     "serving": (
         "Trained models",
         "What training returns and a ``.hush`` file holds: released values only.",
-        ["Billboard", "load", "UserState"],
+        ["Billboard", "load", "serving.UserState"],
     ),
     "privacy": (
         "Budgets, ledgers and statements",
         "What is promised, charged and stated.",
-        ["Budget", "Accountant", "Ledger", "LedgerSummary", "default_path", "PrivacyStatement", "Plan",
-         "Release"],
+        [
+            "Budget",
+            "Accountant",
+            "Ledger",
+            "privacy.LedgerSummary",
+            "privacy.default_path",
+            "PrivacyStatement",
+            "Plan",
+            "Release",
+        ],
     ),
     "evaluation": (
         "Evaluation and tuning",
         "Figures on ratings that were held out. They are computed from private ratings, and marked so.",
-        ["evaluate", "Evaluation", "Estimate", "compare", "Comparison", "tune"],
+        [
+            "evaluate",
+            "evaluation.Evaluation",
+            "evaluation.Estimate",
+            "compare",
+            "evaluation.Comparison",
+            "tune",
+        ],
     ),
     "accounting": (
         "Privacy arithmetic",
         "Between epsilon, delta and mu, the cost of a Gaussian release. Rounding is to the safe side.",
-        ["mu_of", "epsilon_of", "delta_of", "mu_of_pure", "total_mu"],
+        ["privacy.mu_of", "privacy.epsilon_of", "privacy.delta_of", "privacy.mu_of_pure", "privacy.total_mu"],
     ),
     "extending": (
         "Writing an estimator",
         "What a training of your own is made of: the users' side, the gate, and mechanisms.",
-        ["Estimator", "Gate", "Bounded", "Bound", "signed", "positive", "counted", "jointly", "together",
-         "Mechanism", "Gaussian", "Laplace", "RandomizedResponse", "RepeatAndSelect", "NoiseSource",
-         "SystemNoise", "ESTIMATORS", "registry.register"],
+        [
+            "Estimator",
+            "Gate",
+            "Bounded",
+            "Bound",
+            "signed",
+            "positive",
+            "counted",
+            "privacy.jointly",
+            "privacy.together",
+            "privacy.Mechanism",
+            "Gaussian",
+            "privacy.Laplace",
+            "privacy.RandomizedResponse",
+            "privacy.RepeatAndSelect",
+            "privacy.NoiseSource",
+            "privacy.SystemNoise",
+            "registry.ESTIMATORS",
+            "registry.register",
+        ],
     ),
     "errors": (
         "Errors",
@@ -68,27 +124,41 @@ GROUPS = {
     "engines": (
         "Where a training runs",
         "Partitions of the users, a Dask cluster, and nodes under secure aggregation.",
-        ["engines.parts.fit", "engines.dask.Dask", "engines.secure.agreement.Agreement",
-         "engines.secure.client.take_part", "engines.secure.server.AggregationServer",
-         "engines.secure.identity.Identity", "network.service.Service", "network.transport.Connection"],
+        [
+            "engines.parts.fit",
+            "engines.dask.Dask",
+            "engines.secure.agreement.Agreement",
+            "engines.secure.client.take_part",
+            "engines.secure.server.AggregationServer",
+            "engines.secure.identity.Identity",
+            "network.service.Service",
+            "network.transport.Connection",
+        ],
     ),
     "audits": (
         "Attacks and tests",
         "What attackers find, and what an estimator of your own has to pass.",
-        ["audit.distinguish.distinguish", "audit.canaries.canaries", "audit.membership.membership",
-         "testing.check_estimator", "privacy.testing.SeededNoise", "papers.masked.masking.masked",
-         "papers.masked.masking.public_key", "papers.masked.masking.draw_coefficients",
-         "papers.masked.reconstruction.reconstruct"],
+        [
+            "audit.distinguish.distinguish",
+            "audit.canaries.canaries",
+            "audit.membership.membership",
+            "testing.check_estimator",
+            "privacy.testing.SeededNoise",
+            "papers.masked.masking.masked",
+            "papers.masked.masking.public_key",
+            "papers.masked.masking.draw_coefficients",
+            "papers.masked.reconstruction.reconstruct",
+        ],
     ),
-}  # fmt: skip
+}
 #: Public names that are neither classes nor functions, and where they are written down.
-DATA = {"Mechanism": "privacy.mechanisms.Mechanism", "ESTIMATORS": "registry.ESTIMATORS"}
+DATA = {"privacy.Mechanism": "privacy.mechanisms.Mechanism", "registry.ESTIMATORS": "registry.ESTIMATORS"}
 
 
 def public_names() -> list[str]:
     """The names of hushrec/__init__.pyi."""
     tree = ast.parse((ROOT / "hushrec" / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
+    imports = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module]
     return sorted(alias.asname or alias.name for each in imports for alias in each.names)
 
 

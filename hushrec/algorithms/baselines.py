@@ -40,7 +40,7 @@ class GlobalMean(Estimator[Users]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> model = hushrec.GlobalMean().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> model = hushrec.algorithms.GlobalMean().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> first, second, *others = ratings.domain.items
     >>> a, b = model.predict({first: 5}, [first, second])
     >>> bool(a == b)                                              # one number for everybody

@@ -49,7 +49,7 @@ class EASE(Estimator[Ratings]):
 
     Examples
     --------
-    >>> likes = hushrec.paired_likes(200, 30, 2000, seed=0)
+    >>> likes = hushrec.data.paired_likes(200, 30, 2000, seed=0)
     >>> no_privacy = hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6), data_is_public=True)
     >>> model = hushrec.EASE().fit(likes, no_privacy)
     >>> model.privacy.private, len(model.recommend({likes.domain.items[0]: 1}, n=3))

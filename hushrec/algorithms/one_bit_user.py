@@ -49,7 +49,7 @@ class UserLevelOneBit(PrivateALS):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.UserLevelOneBit(threshold=3.5)        # above it is a like
+    >>> estimator = hushrec.algorithms.UserLevelOneBit(threshold=3.5)        # above it is a like
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

@@ -139,7 +139,7 @@ def distinguish(
     Examples
     --------
     >>> from hushrec.audit.distinguish import distinguish
-    >>> found = distinguish(hushrec.GlobalMean(), hushrec.Budget(1, 1e-5), runs=1000)
+    >>> found = distinguish(hushrec.algorithms.GlobalMean(), hushrec.Budget(1, 1e-5), runs=1000)
     >>> found.violated
     False
     """

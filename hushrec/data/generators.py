@@ -143,7 +143,7 @@ def paired_likes(
 
     Examples
     --------
-    >>> likes = hushrec.paired_likes(200, 30, 2000, seed=0)
+    >>> likes = hushrec.data.paired_likes(200, 30, 2000, seed=0)
     >>> likes.n_users, likes.n_items, likes.n_ratings
     (200, 30, 2000)
     """

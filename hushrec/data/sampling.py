@@ -39,7 +39,7 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> sample = hushrec.sample_per_user(ratings, 5, seed=0)
+    >>> sample = hushrec.data.sample_per_user(ratings, 5, seed=0)
     >>> int(np.diff(sample.matrix.indptr).max())
     5
     """

@@ -74,7 +74,7 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> parts = [test.n_ratings for train, test in hushrec.k_folds(ratings, 3, seed=0)]
+    >>> parts = [test.n_ratings for train, test in hushrec.data.k_folds(ratings, 3, seed=0)]
     >>> len(parts), sum(parts) == ratings.n_ratings
     (3, True)
     """

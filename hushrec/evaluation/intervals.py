@@ -26,7 +26,7 @@ class Estimate:
 
     Examples
     --------
-    >>> found = hushrec.Estimate(value=0.91, low=0.90, high=0.92)
+    >>> found = hushrec.evaluation.Estimate(value=0.91, low=0.90, high=0.92)
     >>> found.low < found.value < found.high
     True
     """

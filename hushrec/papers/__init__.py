@@ -1,4 +1,9 @@
 """Algorithms as papers have them, one folder a paper: not where a private recommender begins.
 
-They are found by name like any other (:mod:`hushrec.registry`), and the core never imports them.
+They are found by name like any other (:mod:`hushrec.registry`), and the core never imports them. The names
+are those of ``__init__.pyi``, each imported when it is first used.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

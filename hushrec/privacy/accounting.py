@@ -40,7 +40,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(hushrec.delta_of(mu=1.0, epsilon=3.0), 6)
+    >>> round(hushrec.privacy.delta_of(mu=1.0, epsilon=3.0), 6)
     0.001537
     """
     mu = _at_least_zero("mu", mu)
@@ -60,7 +60,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(hushrec.epsilon_of(mu=1.0, delta=1e-6), 2)
+    >>> round(hushrec.privacy.epsilon_of(mu=1.0, delta=1e-6), 2)
     4.89
     """
     mu = _at_least_zero("mu", mu)
@@ -92,7 +92,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(hushrec.mu_of(epsilon=3, delta=1e-6), 4)
+    >>> round(hushrec.privacy.mu_of(epsilon=3, delta=1e-6), 4)
     0.6477
     """
     epsilon = valid_epsilon(epsilon)
@@ -115,7 +115,7 @@ def mu_of_pure(epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(hushrec.mu_of_pure(1.0), 3)
+    >>> round(hushrec.privacy.mu_of_pure(1.0), 3)
     1.232
     """
     epsilon = _at_least_zero("epsilon", epsilon)
@@ -133,7 +133,7 @@ def total_mu(mus: Iterable[float]) -> float:
 
     Examples
     --------
-    >>> hushrec.total_mu([0.3, 0.4])
+    >>> hushrec.privacy.total_mu([0.3, 0.4])
     0.5
     """
     return math.sqrt(math.fsum(mu * mu for mu in mus))

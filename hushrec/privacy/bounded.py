@@ -86,7 +86,7 @@ def jointly(*bounds: Bound) -> Bound:
 
     Examples
     --------
-    >>> bound = hushrec.jointly(hushrec.signed(3.0), hushrec.signed(4.0))
+    >>> bound = hushrec.privacy.jointly(hushrec.signed(3.0), hushrec.signed(4.0))
     >>> bound.add_remove, bound.replace
     (5.0, 10.0)
     """
@@ -214,7 +214,7 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     --------
     >>> sums = hushrec.Bounded([0.5, -0.5], hushrec.signed(1.0))
     >>> count = hushrec.Bounded([7.0], hushrec.counted(1.0))
-    >>> both = hushrec.together([sums, count])                    # one release instead of two
+    >>> both = hushrec.privacy.together([sums, count])                    # one release instead of two
     >>> round(both.sensitivity("add-remove"), 3)
     1.414
     """

@@ -125,7 +125,7 @@ def default_path() -> Path:
 
     Examples
     --------
-    >>> hushrec.default_path().name
+    >>> hushrec.privacy.default_path().name
     'ledger.sqlite'
     """
     if chosen := os.environ.get("HUSHREC_LEDGER"):

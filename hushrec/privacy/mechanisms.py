@@ -53,7 +53,7 @@ class Gaussian(_Additive):
     >>> noise = hushrec.Gaussian(noise_multiplier=2)              # sd is twice what one user moves
     >>> noise.mu
     0.5
-    >>> round(hushrec.epsilon_of(noise.mu, 1e-6), 2)
+    >>> round(hushrec.privacy.epsilon_of(noise.mu, 1e-6), 2)
     2.25
     """
 
@@ -90,7 +90,7 @@ class Laplace(_Additive):
 
     Examples
     --------
-    >>> noise = hushrec.Laplace(noise_multiplier=2)
+    >>> noise = hushrec.privacy.Laplace(noise_multiplier=2)
     >>> noise.epsilon                                             # delta is 0
     0.5
     """
@@ -131,7 +131,7 @@ class RandomizedResponse:
 
     Examples
     --------
-    >>> noise = hushrec.RandomizedResponse(epsilon=1)
+    >>> noise = hushrec.privacy.RandomizedResponse(epsilon=1)
     >>> round(noise.flip_probability(1), 3)                       # 1 / (1 + e)
     0.269
     """
@@ -173,6 +173,6 @@ Mechanism = Gaussian | Laplace | RandomizedResponse
 
 Examples
 --------
->>> isinstance(hushrec.Gaussian(1.0), hushrec.Mechanism)
+>>> isinstance(hushrec.Gaussian(1.0), hushrec.privacy.Mechanism)
 True
 """

@@ -107,7 +107,7 @@ class SystemNoise(GeneratorNoise):
 
     Examples
     --------
-    >>> noise = hushrec.SystemNoise()
+    >>> noise = hushrec.privacy.SystemNoise()
     >>> noise.add_gaussian(np.zeros(3), 1.0, "three numbers").shape
     (3,)
     """

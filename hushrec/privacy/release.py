@@ -123,7 +123,7 @@ class Plan:
     >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
     >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
     >>> plan = hushrec.PrivateALS.planned(budget, domain, n_users=6000).plan(budget, domain)
-    >>> round(hushrec.total_mu(release.mu for release in plan.releases) / budget.mu, 6)
+    >>> round(hushrec.privacy.total_mu(release.mu for release in plan.releases) / budget.mu, 6)
     1.0
     """
 

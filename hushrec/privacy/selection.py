@@ -49,7 +49,7 @@ class RepeatAndSelect:
 
     Examples
     --------
-    >>> best = hushrec.RepeatAndSelect(run_epsilon=1, delta=1e-6, mean_runs=10)
+    >>> best = hushrec.privacy.RepeatAndSelect(run_epsilon=1, delta=1e-6, mean_runs=10)
     >>> best.epsilon > 1                                          # the best of ten costs more than one
     True
     """

@@ -100,7 +100,7 @@ class DPALS(Estimator["SampledUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.DPALS(rank=2, iterations=2)
+    >>> estimator = hushrec.papers.DPALS(rank=2, iterations=2)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

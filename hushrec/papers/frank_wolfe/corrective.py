@@ -58,7 +58,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.CorrectiveFrankWolfe(block=3)
+    >>> estimator = hushrec.papers.CorrectiveFrankWolfe(block=3)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

@@ -67,7 +67,7 @@ class FrankWolfe(ExactEstimator):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.FrankWolfe(nuclear_norm=20, iterations=20)
+    >>> estimator = hushrec.papers.FrankWolfe(nuclear_norm=20, iterations=20)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3
@@ -221,7 +221,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.PrivateFrankWolfe(nuclear_norm=20, iterations=3)
+    >>> estimator = hushrec.papers.PrivateFrankWolfe(nuclear_norm=20, iterations=3)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

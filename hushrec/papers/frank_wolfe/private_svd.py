@@ -57,7 +57,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.PrivateSVD(rank=3)
+    >>> estimator = hushrec.papers.PrivateSVD(rank=3)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

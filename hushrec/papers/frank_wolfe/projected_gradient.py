@@ -186,7 +186,7 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.ProjectedGradient(nuclear_norm=20, iterations=5)
+    >>> estimator = hushrec.papers.ProjectedGradient(nuclear_norm=20, iterations=5)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3
@@ -238,7 +238,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.PrivateProjectedGradient(nuclear_norm=20, iterations=3)
+    >>> estimator = hushrec.papers.PrivateProjectedGradient(nuclear_norm=20, iterations=3)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

@@ -71,7 +71,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.CleansedSVD(rank=3)
+    >>> estimator = hushrec.papers.CleansedSVD(rank=3)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3

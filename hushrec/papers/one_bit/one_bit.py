@@ -136,7 +136,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     --------
     >>> ratings = hushrec.realistic(100, 30, 1500, seed=0)
     >>> budget = hushrec.Budget(epsilon=2, delta=1e-6, unit="rating", relation="replace")
-    >>> estimator = hushrec.OneBitCompletion(threshold=3.5, rank=2, iterations=20)
+    >>> estimator = hushrec.papers.OneBitCompletion(threshold=3.5, rank=2, iterations=20)
     >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
     >>> model.privacy.budget.unit
     'rating'

@@ -1,0 +1,11 @@
+from .dpals import DPALS as DPALS
+from .frank_wolfe import (
+    CorrectiveFrankWolfe as CorrectiveFrankWolfe,
+    FrankWolfe as FrankWolfe,
+    PrivateFrankWolfe as PrivateFrankWolfe,
+    PrivateProjectedGradient as PrivateProjectedGradient,
+    PrivateSVD as PrivateSVD,
+    ProjectedGradient as ProjectedGradient,
+)
+from .mcsherry_mironov import CleansedSVD as CleansedSVD
+from .one_bit import OneBitCompletion as OneBitCompletion
