@@ -37,6 +37,7 @@ from hushrec.privacy import (
     Release,
     SeasonAccountant,
 )
+from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.serving import UserState
 from hushrec.users import Users
@@ -45,7 +46,12 @@ from hushrec.users import Users
 PrivateSide = TypeVar("PrivateSide")
 
 #: What every privacy statement says is assumed public.
-PUBLIC_INPUTS = ("item catalogue", "rating range", "cap on ratings per user", "hyper-parameters")
+PUBLIC_INPUTS: tuple[str, ...] = (
+    "item catalogue",
+    "rating range",
+    "cap on ratings per user",
+    "hyper-parameters",
+)
 #: What it says besides where user ids are row numbers.
 PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying her row)"
 
@@ -123,7 +129,7 @@ def public_inputs(domain: Domain) -> dict[str, str]:
     return {
         "catalogue and range": domain.fingerprint,
         "item features": hashlib.sha256(features).hexdigest(),
-        "version of hushrec": library_version(),
+        VERSION: library_version(),
     }
 
 

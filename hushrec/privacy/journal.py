@@ -27,6 +27,8 @@ from hushrec.privacy.release import Release
 _HEADER_BYTES = 256
 #: Steps that a training has to itself: another one of the same run begins with a multiple of it.
 _STEPS = 1 << 20
+#: What every training is bound to: no version goes on with what another one began.
+VERSION = "version of hushrec"
 
 
 class Journal:
@@ -342,6 +344,13 @@ def _words(release: Release) -> tuple[Any, ...]:
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:
     """Refuse to go on with another training, and say what is other."""
+    begun, here = then.get(VERSION), now.get(VERSION)
+    if begun and here and begun != here:
+        raise InputError(
+            f'The unfinished training on data set "{dataset}" was begun with hushrec {begun}, and this is'
+            f" {here}: finish it with that version, or train anew, without resuming; what"
+            " it was charged stays charged."
+        )
     differing = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
     if differing:
         raise InputError(

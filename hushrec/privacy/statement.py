@@ -5,10 +5,9 @@ import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from hushrec import __version__
 from hushrec.errors import InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
@@ -223,13 +222,9 @@ class PrivacyStatement:
             ) from error
 
 
-@cache
 def library_version() -> str:
-    """Return the installed version of hushrec."""
-    try:
-        return version("hushrec")
-    except PackageNotFoundError:
-        return "unknown"
+    """Return the version of the code that runs, whatever is installed beside it."""
+    return __version__
 
 
 def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:

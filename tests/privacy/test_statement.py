@@ -244,16 +244,6 @@ def test_who_may_not_have_the_file_of_a_model_is_told():
         assert said.startswith(f"Warning: m.hush is NOT PRIVATE ({statement.reasons[0]})")
 
 
-def test_a_library_that_is_not_installed_has_no_version(monkeypatch):
-    def missing(name):
-        raise module.PackageNotFoundError(name)
-
-    monkeypatch.setattr(module, "version", missing)
-    assert module.library_version.__wrapped__() == "unknown"
-    monkeypatch.setattr(module, "version", lambda name: f"of {name}")
-    assert module.library_version.__wrapped__() == "of hushrec"
-
-
 def test_a_table_has_a_line_for_runs_of_the_same_release():
     """Long labels go on below, and none of two releases that differ is hidden by the other."""
     long = "sums of what users rated 2020 21"
