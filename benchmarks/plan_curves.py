@@ -35,9 +35,7 @@ from hushrec.algorithms import ALS, Estimator, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.evaluation.expected_loss import COLUMNS, TABLE, UNIT, expected_loss, users_needed
 from hushrec.evaluation.intervals import Estimate
-from hushrec.evaluation.taste import expected_taste
 from hushrec.privacy import Accountant, Budget
-from hushrec.registry import ESTIMATORS, best
 
 DELTA = 1e-6
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0, 20.0)
@@ -78,7 +76,6 @@ def main() -> None:
         write_part(options.page, "users needed", users_table())
         write_part(options.page, "real data", real_table(read(options.results)))
         draw(options.figures / "how-many-users.svg")
-        write_part(options.page.with_name("which-model.md"), "users for taste", taste_table())
     if "real" in options.part and not check_real(read(options.results)):
         sys.exit(1)
 
@@ -318,23 +315,6 @@ def users_table() -> str:
                 for epsilon in PAGE_EPSILONS
             ]
             lines.append(f"| {n_items:,} | {words} | {' | '.join(map(spell, cells))} |")
-    return "\n".join(lines)
-
-
-def taste_table() -> str:
-    """Users from which on a model for lists, or for both jobs, is expected to learn a direction of taste."""
-    domain = Domain(range(5_000), rating_range=(1, 5))
-    lines = [
-        "| trained for | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in PAGE_EPSILONS) + " |",
-        "|---|" + "---:|" * len(PAGE_EPSILONS),
-    ]
-    for job in ("lists", "both"):
-        budgets = [Budget(epsilon, DELTA) for epsilon in PAGE_EPSILONS]
-        planned = [ESTIMATORS[best(job, True)].planned(budget, domain, 1) for budget in budgets]
-        ways = [
-            expected_taste(model, budget, domain).ways["users"] for model, budget in zip(planned, budgets)
-        ]
-        lines.append(f"| {job} | {' | '.join(f'{users:,}' for users in ways)} |")
     return "\n".join(lines)
 
 

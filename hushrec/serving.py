@@ -339,8 +339,9 @@ class Recommender:
         lister = self.lists or self
         if lister.directions == 0 and "learned_items" not in lister.arrays:
             raise InputError(
-                "This model learned nothing of people's tastes beyond chance, so items cannot be compared;"
-                " train with more users, a larger epsilon, or on likes."
+                "This model learned nothing of people's tastes beyond chance, so items cannot be compared."
+                " Whether a model learns tastes depends on how much they differ; another training on the same"
+                " users is charged on top."
             )
         found = similarities(lister.arrays, column)
         best = np.argsort(-found, kind="stable")[: _count(n)]

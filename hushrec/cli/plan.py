@@ -16,8 +16,9 @@ from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.evaluation.runs import choose, known, needs_user_count
-from hushrec.evaluation.taste import expected_taste
+from hushrec.evaluation.taste import NOT_FORETOLD
 from hushrec.privacy import Season
+from hushrec.registry import best
 
 
 def plan(
@@ -36,10 +37,11 @@ def plan(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Show the noise and the error of a configuration, and how many users it needs, without any data.
+    """Show the noise of a configuration, and its error on generated ratings, without any data.
 
     mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
-    share is a release's part of that sum. The error is that of generated ratings (docs/how-many-users.md).
+    share is a release's part of that sum. Your own error may differ: docs/how-many-users.md sets generated
+    beside real ratings. Of personal lists nothing can be said before training.
 
       hushrec plan --users 50000 --items 2000 --epsilon 1 --delta 1e-6
       hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
@@ -50,10 +52,10 @@ def plan(
     Parameters
     ----------
     ratings_per_user
-        Mean number of ratings that a user has, for the expected error.
+        Mean number of ratings that a user has, for the error.
     spread
         Standard deviation of all ratings, from public knowledge such as a published data set of the same
-        kind. It moves the expected error only; without it the intervals are wider.
+        kind. It moves the error only; without it the intervals are wider.
     season
         Weekly trainings for which the budget is: the error week by week, while nothing changes.
     first_share
@@ -84,9 +86,8 @@ def plan(
         result |= {"hyper_parameters": estimator.hyper_parameters(), **show_plan.planned_dict(planned)}
         text[1:1] = [show_model.settings_line(estimator)]
         text += ["", show_plan.plan_table(planned)]
-    taste = expected_taste(estimator, budget, placed)
-    result["taste"] = taste.to_dict()
-    text += show.paragraph(taste.text())
+    if budget.private and model in (best("both", True), best("lists", True)):
+        text += show.paragraph(NOT_FORETOLD)
     if simulated and n_users is not None:
         part, named = budget, "private-als"
         if isinstance(estimator, Both):
@@ -122,8 +123,8 @@ def _check(declared: bool, simulated: bool, spread_alone: bool) -> None:
     """Refuse a question that has no answer."""
     if not declared and not simulated:
         raise InputError(
-            "Expected errors are known for both, private-als and item-bias with planned settings and budgets"
-            " of users; for what another configuration releases pass --rating-range too."
+            "Errors on generated ratings are known for both, private-als and item-bias with planned settings"
+            " and budgets of users; for what another configuration releases pass --rating-range too."
         )
     if spread_alone:
         raise InputError("--spread is in ratings: declare their range too, for example --rating-range 1 5.")

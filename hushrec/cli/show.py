@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as _json
 import math
+import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -51,9 +52,14 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def folded(words: str) -> list[str]:
+    """Return the lines of a paragraph, no longer than the terminal is wide or 100 letters."""
+    return textwrap.wrap(words, min(100, shutil.get_terminal_size((100, 24)).columns))
+
+
 def paragraph(words: str) -> list[str]:
     """A paragraph, if there is anything in it."""
-    return ["", textwrap.fill(words, 100)] if words else []
+    return ["", *folded(words)] if words else []
 
 
 def warn_of_publishing(billboard: Billboard, path: str) -> None:

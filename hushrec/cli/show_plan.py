@@ -1,4 +1,4 @@
-"""What a plan costs and what errors are expected of it, for a program and for a reader."""
+"""What a plan costs, and its errors on generated ratings, for a program and for a reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def expected(
     spread: float | None = None,
     model: str = "private-als",
 ) -> tuple[dict[str, Any], str]:
-    """Expected errors of a configuration, for a program and for a reader."""
+    """Errors of a configuration on generated ratings, for a program and for a reader."""
     part = None if spread is None or domain is None else spread / (2 * domain.half_width)
     loss = expected_loss(budget, n_users, n_items, ratings_per_user, spread=part)
     half, most = (users_needed(budget, n_items, ratings_per_user, kept=kept) for kept in (0.5, 0.9))
@@ -43,8 +43,8 @@ def expected(
     ]
     on = "" if domain is None else f"   on {domain.low:g} to {domain.high:g}"
     lines = [
-        f"Expected test error with {n_users:,} users, {n_items:,} items,"
-        f" {ratings_per_user:g} ratings a user:",
+        f"Error on generated ratings of {n_users:,} users, {n_items:,} items, {ratings_per_user:g} ratings"
+        " a user (yours may differ):",
         "",
         f"{'RMSE':30}  {'% of the rating range':>23}{on}",
     ]
@@ -56,23 +56,26 @@ def expected(
     relative = loss.private_als.value / loss.non_private.value - 1
     lines += [
         "",
-        f"Privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to {loss.cost.high:.1%}),"
-        f" that is {relative:.0%} of the error without privacy; of what a",
-        f"model gains over the users' own means {model} {kept}. For half of the gain it",
-        f"takes {_count(half)} users, for nine tenths {_count(most)}.",
+        *show.folded(
+            f"There privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to"
+            f" {loss.cost.high:.1%}), that is {relative:.0%} of the error without privacy; of what a model"
+            f" gains over the users' own means {model} {kept}. Half of the gain was kept from {_count(half)}"
+            f" users on, nine tenths from {_count(most)}."
+        ),
     ]
     if loss.item_bias.value < loss.private_als.value:
-        lines.append("item-bias is expected to be the better model here: pass --model item-bias.")
-    lines += [
+        lines.append("There item-bias had the smaller error (--model item-bias).")
+    lines += show.folded(
         "In brackets: the range from weaker to stronger tastes of the users, with what chance adds"
-        " (docs/how-many-users.md).",
-    ]
-    lines += _limits(spread is None, loss.inside)
+        " (docs/how-many-users.md)."
+    )
+    for limit in _limits(spread is None, loss.inside):
+        lines += show.folded(limit)
     return found, "\n".join(lines)
 
 
 def _limits(spread_unknown: bool, inside: bool) -> list[str]:
-    """What an expected error does not know."""
+    """What such an error does not know."""
     lines = []
     if spread_unknown:
         lines.append(
@@ -139,12 +142,15 @@ def season_expected(
     spread: float | None,
     plot: Path | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Expected errors week by week, for a program and for a reader."""
+    """Errors on generated ratings week by week, for a program and for a reader."""
     unit = 1.0 if domain is None else 2 * domain.half_width
     part = None if spread is None else spread / unit
     loss = season_loss(season, *sizes, share=share, spread=part)
     heading = "RMSE in rating ranges" if domain is None else "RMSE"
-    lines = ["", f"Expected {heading} over {season.weeks} weeks for one budget, while nothing changes"]
+    lines = [
+        "",
+        f"{heading} on generated ratings over {season.weeks} weeks for one budget, while nothing changes",
+    ]
     rows = [(f"week {week}", each) for week, each in zip(loss.weeks, loss.ours)]
     rows += [("from scratch every week", loss.scratch), ("once in week 0, never again", loss.never)]
     lines += [

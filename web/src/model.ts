@@ -93,7 +93,7 @@ class Recommender {
     }
     if (this.directions === 0 && !section.learned) {
       throw new InputError(
-        "This model learned nothing of people's tastes beyond chance, so items cannot be compared; train with more users, a larger epsilon, or on likes.",
+        "This model learned nothing of people's tastes beyond chance, so items cannot be compared. Whether a model learns tastes depends on how much they differ; another training on the same users is charged on top.",
       );
     }
     const found = section.learned ? this.weightsFor(at!) : this.cosinesWith(at!);
