@@ -6,10 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import InspectLoader
-from importlib.util import find_spec
-from inspect import getdoc, iscode, signature
-from typing import cast
+from inspect import getdoc, signature
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -18,21 +15,87 @@ from hushrec.cli.chosen import begin_compiling
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
 
-#: Words of a command -> its file and function have the same name, with underscores.
-_COMMANDS = (
-    "check", "prepare", "split", "train", "retrain", "evaluate",
-    "recommend", "predict", "similar", "report", "plan", "compare", "tune",
-    "export", "serve", "serve-completion",
-    "ledger show", "ledger open", "ledger close",
-    "season open", "season show", "season close",
-    "node submit", "node fetch",
-    "audit masked", "audit distinguish", "audit canaries", "audit membership",
-)  # fmt: skip
-
-#: Where the commands of papers are; all others are in this folder.
-_OF_PAPERS = dict.fromkeys(
-    ("serve-completion", "node submit", "node fetch", "audit masked"), "hushrec.papers.masked.cli"
-)
+#: What commands are for, and a line about each of them.
+_GROUPS = {
+    "Look, before anything is spent": {
+        "check": "Show what would become of each row, and why.",
+        "plan": "Show noise and error of a configuration, without any data.",
+    },
+    "Train and judge": {
+        "train": "Train a model on private ratings or likes.",
+        "evaluate": "Measure a model on held-out ratings.",
+        "split": "Split ratings for training and test.",
+        "compare": "Train several models over several epsilons: a table and a plot.",
+        "tune": "Choose hyper-parameters.",
+        "prepare": "Write ratings of any number to a store on disk, to train from.",
+    },
+    "Use a model": {
+        "recommend": "Recommend items to one user or to all.",
+        "predict": "Predict ratings of pairs of user and item.",
+        "similar": "Name the items that the same people like.",
+        "report": "Say what a model is and what it promises.",
+        "export": "Write a smaller file, or a site for any host.",
+        "serve": "Serve models, lists, and a page, over HTTP.",
+    },
+    "Weeks on one budget": {
+        "season": "Open, show or close a budget for many weekly trainings.",
+        "season open": "Open a budget for a number of weekly trainings.",
+        "season show": "Show what the seasons of a data set spent and what they may spend.",
+        "season close": "Close a season.",
+        "retrain": "Train the next week's model from the last one.",
+    },
+    "Budgets and audits": {
+        "ledger": "Show what data sets were charged, or give them budgets.",
+        "ledger show": "Show what was charged to a data set.",
+        "ledger open": "Give a data set a budget, or lower the one it has.",
+        "ledger close": "Allow no further charge to a data set.",
+        "audit": "Attack what is released, on generated data.",
+        "audit distinguish": "Try to tell two neighbouring data sets apart.",
+        "audit canaries": "Bound epsilon from below in one run, with made-up users.",
+        "audit membership": "Guess who was in the training data.",
+    },
+    "Experiments of papers": {
+        "papers": "Masked completion: obfuscation, not privacy.",
+        "papers serve-completion": "Complete the matrix of many nodes from masked columns.",
+        "papers node": "Take part in a masked completion.",
+        "papers node submit": "Upload masked ratings.",
+        "papers node fetch": "Fetch the completed column.",
+        "papers audit-masked": "Reconstruct ratings from a masked upload.",
+    },
+}
+#: A line about each command, and about what begins several.
+_ABOUT = {words: about for commands in _GROUPS.values() for words, about in commands.items()}
+#: Words of the commands that can be called.
+_COMMANDS = tuple(words for words in _ABOUT if not any(each.startswith(f"{words} ") for each in _ABOUT))
+#: Examples of the commands that begin several.
+_EXAMPLES = {
+    "season": """
+  hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
+  hushrec season show --dataset shop
+  hushrec season close --dataset shop""",
+    "ledger": """
+  hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
+  hushrec ledger show --dataset shop
+  hushrec ledger close --dataset shop""",
+    "audit": """
+  hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6
+  hushrec audit canaries --epsilon 1 --delta 1e-5
+  hushrec audit membership --epsilons 1,5,20 --delta 1e-6""",
+    "papers": """
+  hushrec papers serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
+  hushrec papers audit-masked upload.json --rating-range 1 5""",
+    "papers node": """
+  hushrec papers node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt \\
+                             --rating-range 1 5 --name alice --key alice.key
+  hushrec papers node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
+                             --out alice.csv""",
+}
+#: Spellings of 0.2, which work until 0.4.
+_FORMER = {
+    "serve-completion": "papers serve-completion",
+    "node": "papers node",
+    "audit masked": "papers audit-masked",
+}
 
 #: How the commands whose positional arguments may be left out are called: cyclopts writes [ARGS].
 _USAGE = {
@@ -47,55 +110,11 @@ _HELP = ("--help", "-h")
 def hushrec() -> None:
     """Train, judge and use recommenders under user-level differential privacy.
 
-    A model file holds only values that were released with noise, so it may be published. Every user is served
-    by folding her own ratings in.
-
-      hushrec plan  --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
-      hushrec report model.hush
       hushrec recommend model.hush history.parquet --user 42
-      hushrec predict model.hush history.parquet pairs.csv --out predictions.private.csv
-      hushrec similar model.hush matrix
 
     Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.
-    """
-
-
-def ledger() -> None:
-    """Look at what was charged to a data set, or give it a budget.
-
-    hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
-    hushrec ledger show --dataset shop
-    hushrec ledger close --dataset shop
-    """
-
-
-def season() -> None:
-    """Spend one budget on a training a week: open a season, then hushrec train --season and hushrec retrain.
-
-    hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
-    hushrec season show --dataset shop
-    hushrec season close --dataset shop
-    """
-
-
-def node() -> None:
-    """Take part in a masked completion: upload masked ratings, fetch the completed column.
-
-      hushrec node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt --rating-range 1 5 \\
-                          --name alice --key alice.key
-      hushrec node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key --out alice.csv
-    """
-
-
-def audit() -> None:
-    """Attack or test what was sent or released.
-
-    hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6
-    hushrec audit canaries --epsilon 1 --delta 1e-5
-    hushrec audit membership --epsilons 1,5,20 --delta 1e-6
-    hushrec audit masked upload.json --rating-range 1 5
     """
 
 
@@ -109,6 +128,7 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Carry out one command line; its exit code. A traceback never reaches the user."""
+    words = _renamed(words)
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
     app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
@@ -196,8 +216,25 @@ def _default(value: object) -> str | None:
     return None if value is None or value is False or value == () else str(value)
 
 
+def _renamed(words: Sequence[str]) -> list[str]:
+    """A command line in today's spelling; one of 0.2 is told so."""
+    spoken = " ".join(words)
+    for former, now in _FORMER.items():
+        if f"{spoken} ".startswith(f"{former} "):
+            print(f"hushrec {former} is hushrec {now} now; the old spelling goes with 0.4.", file=sys.stderr)
+            return [*now.split(), *words[len(former.split()) :]]
+    return list(words)
+
+
+def place(words: str) -> tuple[str, str]:
+    """Module and function of a command."""
+    function = words.removeprefix("papers ").replace(" ", "_").replace("-", "_")
+    room = "hushrec.papers.masked.cli" if words.startswith("papers ") else "hushrec.cli"
+    return f"{room}.{function}", function
+
+
 def _application(listed: bool = False) -> App:
-    """All commands, each imported when it is called; with their summaries where they are to be listed."""
+    """All commands, each imported when it is called; with a line about each where they are to be listed."""
     app = App(
         name="hushrec",
         help=getdoc(hushrec),
@@ -207,28 +244,33 @@ def _application(listed: bool = False) -> App:
         help_formatter=Help(),
         default_parameter=Parameter(negative=(), show_default=_default, json_dict=False, json_list=False),
         group_parameters=_OPTIONS,
+        group_commands=Group("Options", sort_key=len(_GROUPS) + 1),  # of hushrec itself: help and version
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
-    groups = {
-        each.__name__: App(name=each.__name__, help=getdoc(each), group_parameters=_OPTIONS)
-        for each in (ledger, season, node, audit)
-    }
-    for words in _COMMANDS:
-        function = words.replace(" ", "_").replace("-", "_")
-        module = f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{function}"
-        group, _, name = words.rpartition(" ")
-        about = _summary(module, function) if listed else None
-        usage = _USAGE.get(words)
-        (groups[group] if group else app).command(f"{module}:{function}", name=name, help=about, usage=usage)
-    for each in groups.values():
-        app.command(each)
+    begun = {"": app}
+    for place_of, (title, commands) in enumerate(_GROUPS.items(), 1):
+        titled = Group(title, sort_key=place_of)
+        for words, about in commands.items():
+            before, _, name = words.rpartition(" ")
+            group = None if before else titled
+            if words in _COMMANDS:
+                module, function = place(words)
+                begun[before].command(
+                    f"{module}:{function}",
+                    name=name,
+                    help=about if listed else None,
+                    usage=_USAGE.get(words),
+                    group=group,
+                )
+            else:
+                text = f"{about}\n\n{_EXAMPLES[words].strip(chr(10))}"
+                begun[words] = App(
+                    name=name,
+                    help=text,
+                    group=group,
+                    group_parameters=_OPTIONS,
+                    group_commands=Group("Commands"),
+                )
+                begun[before].command(begun[words])
     return app
-
-
-def _summary(module: str, function: str) -> str:
-    """A command's docstring, read from its compiled file: what the command needs is not imported."""
-    spec = find_spec(module)
-    code = cast(InspectLoader, spec and spec.loader).get_code(module)
-    found = code.co_consts if code else ()
-    return next(str(each.co_consts[0]) for each in found if iscode(each) and each.co_name == function)

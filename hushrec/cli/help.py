@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Characters of a line, and where the text of an option begins.
 _WIDEST = 100
 _COLUMN = 28
+#: The same where all names are short.
+_SHORT_COLUMN = 16
 
 
 class Help:
@@ -55,13 +57,15 @@ class Help:
         print(f"{_text(panel.title)}:")
         if about := _text(panel.description).strip():
             _print(console, about, first="  ", rest="  ")
-        for entry in sorted(panel.entries, key=lambda entry: not entry.required):
-            names = ", ".join(entry.display_labels_with_metavar)
-            first = f"  {names}".ljust(_COLUMN)
+        entries = sorted(panel.entries, key=lambda entry: not entry.required)
+        labels = [", ".join(entry.display_labels_with_metavar) for entry in entries]
+        column = min(_COLUMN, max(_SHORT_COLUMN, 4 + max(map(len, labels))))
+        for entry, names in zip(entries, labels):
+            first = f"  {names}".ljust(column)
             if not first.endswith("  "):
                 print(first.rstrip())
-                first = " " * _COLUMN
-            _print(console, _about(entry), first=first, rest=" " * _COLUMN)
+                first = " " * column
+            _print(console, _about(entry), first=first, rest=" " * column)
         print()
 
 

@@ -81,7 +81,7 @@ LINES = {
     f"{COMPARE} --epsilons 1 --holdout 20": "--holdout 20 is out of range",
     f"{COMPARE} --epsilons 1 --models nope": "--models 'nope' is not known",
     f"split shop.csv {D} --columns time=day --out-dir p --from yesterday": "--from 'yesterday' is no date",
-    "serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
+    "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
     "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",
 }
 

@@ -466,7 +466,7 @@ def test_help_explains_and_shows_an_example(run, command):
     assert all(len(line) <= 100 for line in result.stdout.splitlines())
 
 
-@pytest.mark.parametrize("words", ["serve", "tune", "train", "prepare", "node submit"])
+@pytest.mark.parametrize("words", ["serve", "tune", "train", "prepare", "papers node submit"])
 def test_usage_names_the_arguments(run, words):
     usage, _, about = run(*words.split(), "--help").stdout.partition("\n\n")
     called = usage.split()
@@ -479,7 +479,7 @@ def test_usage_names_the_arguments(run, words):
 def test_version_and_bare_command(run):
     assert run("--version").stdout == f"hushrec {hushrec.__version__}\n"
     bare = run()
-    assert bare.exit_code == 0 and "Commands:" in bare.stdout
+    assert bare.exit_code == 0 and "Train and judge:" in bare.stdout
 
 
 def test_json_values():

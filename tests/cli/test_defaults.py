@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from hushrec.cli.app import _COMMANDS, _OF_PAPERS
+from hushrec.cli.app import _COMMANDS, place
 
 NOTHING = inspect.Parameter.empty
 LISTS, DATASET = {"k": 20}, {"dataset": "default"}
@@ -24,13 +24,13 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "tune": {"seed": 0, "mean_runs": 10.0, "unit": "user", "model": "private-als", **DATASET},
     "serve": {"workers": 1, "host": "127.0.0.1", "port": 8000, "requests_per_second": 100.0}
     | {"body_bytes": 1_048_576, "connections": 2000},
-    "serve-completion": {"wait": 5.0, "mask_rank": 10, "noise_sd": 100.0, "solver": "am", "rounds": 1}
+    "papers serve-completion": {"wait": 5.0, "mask_rank": 10, "noise_sd": 100.0, "solver": "am", "rounds": 1}
     | {"host": "127.0.0.1", "port": 8765, "database": "completion.sqlite", "seed": 0},
     "season open": {"first_share": 0.5, "unit": "user", **DATASET},
     "ledger open": {"unit": "user", **DATASET},
     **dict.fromkeys(("ledger show", "ledger close", "season show", "season close"), DATASET),
-    **dict.fromkeys(("node submit", "node fetch"), {"patience": 30.0}),
-    "audit masked": {"step": 1.0},
+    **dict.fromkeys(("papers node submit", "papers node fetch"), {"patience": 30.0}),
+    "papers audit-masked": {"step": 1.0},
     "audit distinguish": {"model": "private-als", "runs": 2000, "seed": 0, "unit": "user"},
     "audit canaries": {"model": "private-als", "n_canaries": 1000, "seed": 0, "unit": "user"},
     "audit membership": {"model": "private-als", "n_planted": 400, "draws": 1, "seed": 0},
@@ -39,8 +39,8 @@ NUMBERS: dict[str, dict[str, Any]] = {
 
 def defaults(words: str) -> dict[str, Any]:
     """Of the command's own options, and of those that it shares with others."""
-    name = words.replace(" ", "_").replace("-", "_")
-    command = getattr(import_module(f"{_OF_PAPERS.get(words, 'hushrec.cli')}.{name}"), name)
+    module, name = place(words)
+    command = getattr(import_module(module), name)
     hints, found = get_type_hints(command, include_extras=True), {}
     for option, parameter in inspect.signature(command).parameters.items():
         kind = next((each for each in (hints[option], *get_args(hints[option])) if is_dataclass(each)), None)

@@ -30,12 +30,11 @@ def blocks(page):
     return "\n".join(re.findall(r"```\w*\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL))
 
 
-def commands():
-    app = app_module._application()
-    for name, command in app.resolved_commands().items():
+def commands(app=None, before=()):
+    for name, command in (app or app_module._application()).resolved_commands().items():
         if not name.startswith("-"):
-            yield [name]
-            yield from ([name, inner] for inner in command.resolved_commands() if not inner.startswith("-"))
+            yield [*before, name]
+            yield from commands(command, [*before, name])
 
 
 DOCUMENTED = sorted({line for page in PAGES for line in printed_in(blocks(page))})

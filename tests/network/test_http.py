@@ -147,22 +147,14 @@ def test_commands_over_https(tmp_path):
     files = make_files(tmp_path)
     (tmp_path / "items.txt").write_text("\n".join(f"item {number}" for number in range(9)))
     (tmp_path / "mine.csv").write_text("user,item,rating\na,item 1,3\na,item 4,5\n")
-    line = [sys.executable, "-m", "hushrec", "serve-completion", "--catalogue", "items.txt", "--nodes", "4"]
-    line += ["--mask-rank", "1", "--port", "0"]
+    line = [sys.executable, "-m", "hushrec", "papers", "serve-completion", "--catalogue", "items.txt"]
+    line += ["--nodes", "4", "--mask-rank", "1", "--port", "0"]
     line += ["--certificate", files.certificate, "--certificate-key", files.key]
     with subprocess.Popen(line, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as process:
         try:
             url = next(row for row in process.stdout if row.startswith("Serving on")).split()[-1]
-            submit = [
-                "node",
-                "submit",
-                str(tmp_path / "mine.csv"),
-                "--server",
-                url,
-                "--rating-range",
-                "1",
-                "5",
-            ]
+            submit = ["papers", "node", "submit", str(tmp_path / "mine.csv"), "--server", url]
+            submit += ["--rating-range", "1", "5"]
             submit += ["--catalogue", str(tmp_path / "items.txt"), "--key", str(tmp_path / "a.key")]
             assert "Uploaded 2" in invoke(*submit, "--ca", files.ca).output
             assert "not trusted" in invoke(*submit).output
@@ -264,9 +256,9 @@ def test_a_service_ends_while_nodes_wait():
 def test_without_the_extra_one_sentence_says_so(package, tmp_path):
     (tmp_path / "items.txt").write_text("a\nb\nc\nd\n")
     (tmp_path / "mine.csv").write_text("user,item,rating\nx,a,3\n")
-    line = ["serve-completion", "--catalogue", "items.txt", "--nodes", "4", "--mask-rank", "1"]
+    line = ["papers", "serve-completion", "--catalogue", "items.txt", "--nodes", "4", "--mask-rank", "1"]
     if package == "httpx":
-        line = ["node", "submit", "mine.csv", "--server", "http://127.0.0.1:1", "--rating-range", "1", "5"]
+        line = "papers node submit mine.csv --server http://127.0.0.1:1 --rating-range 1 5".split()
         line += ["--catalogue", "items.txt", "--key", "x.key"]
     code = f"import sys; sys.modules[{package!r}] = None; sys.argv[1:] = {line!r}\n"
     code += "from hushrec.cli import main; main()"
@@ -284,7 +276,8 @@ def test_without_the_extra_one_sentence_says_so(package, tmp_path):
 
 
 def test_help_needs_no_extra():
-    lines = [["serve"], ["serve-completion"], ["node", "submit"], ["node", "fetch"]]
+    words = "serve", "papers serve-completion", "papers node submit", "papers node fetch"
+    lines = [each.split() for each in words]
     code = "import sys\nfor name in ('uvicorn', 'starlette', 'httpx'): sys.modules[name] = None\n"
     code += "from hushrec.cli import run\n"
     code += f"print([run([*line, '--help']) for line in {lines!r}])"

@@ -368,18 +368,20 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
         for row in range(N_NODES):
             lines = [f"u{row},{items[item]},{ratings[row, item]}" for item in seen[row]]
             Path("mine.csv").write_text("user,item,rating\n" + "\n".join(lines))
-            line = ["node", "submit", "mine.csv", *shared, "--rating-range", "1", "5", "--key", f"{row}.key"]
+            line = ["papers", "node", "submit", "mine.csv", *shared, "--key", f"{row}.key"]
+            line += ["--rating-range", "1", "5"]
             done = invoke(*line, "--record", f"{row}.json")
             assert "Epsilon: None" in done.output and "masked ratings as node" in done.output
-        line = ["node", "fetch", *shared, "--key", "3.key", "--out", "3.csv"]
+        line = ["papers", "node", "fetch", *shared, "--key", "3.key", "--out", "3.csv"]
         assert invoke(*line).exit_code == 0
         written = np.genfromtxt("3.csv", delimiter=",", skip_header=1, usecols=1)
         assert written.shape == (N_ITEMS,) and np.isfinite(written).all()
         assert Path("3.csv").stat().st_mode & 0o777 == 0o600
-        done = invoke("audit", "masked", "3.json", "--rating-range", "1", "5", "--json")
+        done = invoke("papers", "audit-masked", "3.json", "--rating-range", "1", "5", "--json")
         assert json.loads(done.output)["ratings"] == ratings[3, seen[3]].tolist()
         Path("other.txt").write_text("\n".join(items[::-1]))
-        line = ["node", "fetch", "--server", service.url, "--catalogue", "other.txt", "--key", "3.key"]
+        line = ["papers", "node", "fetch", "--server", service.url, "--key", "3.key"]
+        line += ["--catalogue", "other.txt"]
         assert invoke(*line, "--out", "x.csv").exit_code != 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("serve")]
 

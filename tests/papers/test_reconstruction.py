@@ -106,7 +106,7 @@ def test_command(tmp_path):
     ratings, sent, rows = upload(30, 5, 0)
     path = tmp_path / "upload.json"
     path.write_bytes(Record(sent, rows).to_json())
-    line = ["audit", "masked", str(path), "--rating-range", "1", "5"]
+    line = ["papers", "audit-masked", str(path), "--rating-range", "1", "5"]
     assert "Recovered 30 of 30 ratings exactly." in invoke(*line).output
     printed = json.loads(invoke(*line, "--json").output)
     assert printed["ratings"] == ratings.tolist()

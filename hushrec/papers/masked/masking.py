@@ -156,8 +156,8 @@ class MaskingStatement:
             "Masked completion protects against casual inspection only. It is not differential privacy, and"
             " no amount of mask noise makes it so.",
             f"The server, and anybody else who sees the public key and an upload, can compute ratings exactly"
-            f" where more than {self.mask_rank} are uploaded: `hushrec audit masked` does it. Two rounds do"
-            " not help: the server holds the first.",
+            f" where more than {self.mask_rank} are uploaded: `hushrec papers audit-masked` does it. Two"
+            " rounds do not help: the server holds the first.",
             "The list of items a node has rated is sent in clear.",
             "Still of use: where the server is trusted not to look, or is entitled to the data and merely"
             " should not store them as they are. For a promise against the server use secure aggregation"

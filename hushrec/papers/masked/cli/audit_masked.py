@@ -1,4 +1,4 @@
-"""``hushrec audit masked``."""
+"""``hushrec papers audit-masked``."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from hushrec.papers.masked.reconstruction import reconstruct
 def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_json: Json = False) -> None:
     """Compute the ratings behind a masked upload, from what the server saw of it.
 
-      hushrec audit masked upload.json --rating-range 1 5
-      hushrec audit masked upload.json --rating-range 0.5 5 --step 0.5 --json
+      hushrec papers audit-masked upload.json --rating-range 1 5
+      hushrec papers audit-masked upload.json --rating-range 0.5 5 --step 0.5 --json
 
     Parameters
     ----------
     record
-        Written by hushrec node submit --record: masked values, and the public key at the items.
+        Written by hushrec papers node submit --record: masked values, and the public key at the items.
     rating_range
         Lowest, highest rating.
     step

@@ -1,4 +1,4 @@
-"""``hushrec node fetch``."""
+"""``hushrec papers node fetch``."""
 
 import csv
 import io
@@ -23,7 +23,8 @@ def node_fetch(
 ) -> None:
     """Fetch the node's completed column, decrypt it, and write it for the node's owner alone.
 
-      hushrec node fetch --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key --out alice.csv
+      hushrec papers node fetch --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
+                                --out alice.csv
 
     Parameters
     ----------

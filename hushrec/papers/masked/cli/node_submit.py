@@ -1,4 +1,4 @@
-"""``hushrec node submit``."""
+"""``hushrec papers node submit``."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def node_submit(
     Run it again after a crash, and once more in the second round where there is one: with the same key file
     and ratings it sends the same upload, or that of the next round.
 
-      hushrec node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt --rating-range 1 5 \\
-                          --name alice --key alice.key
+      hushrec papers node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt \\
+                                 --rating-range 1 5 --name alice --key alice.key
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def node_submit(
     name
         The node's name at the server.
     record
-        Also keep what an eavesdropper sees, for hushrec audit masked.
+        Also keep what an eavesdropper sees, for hushrec papers audit-masked.
     """
     from hushrec.papers.masked.client import submit  # an extra, which the help does without
 

@@ -1,4 +1,4 @@
-"""``hushrec serve-completion``."""
+"""``hushrec papers serve-completion``."""
 
 import re
 import time
@@ -39,7 +39,7 @@ def serve_completion(
     Started again with the same options and database, it goes on where it was. Give it a certificate before it
     listens on another address than the loopback one.
 
-      hushrec serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
+      hushrec papers serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
 
     Parameters
     ----------
