@@ -258,8 +258,8 @@ def test_without_the_extra_one_sentence_says_so(package, tmp_path):
     (tmp_path / "mine.csv").write_text("user,item,rating\nx,a,3\n")
     line = ["papers", "serve-completion", "--catalogue", "items.txt", "--nodes", "4", "--mask-rank", "1"]
     if package == "httpx":
-        line = "papers node submit mine.csv --server http://127.0.0.1:1 --rating-range 1 5".split()
-        line += ["--catalogue", "items.txt", "--key", "x.key"]
+        line = ["papers", "node", "submit", "mine.csv", "--server", "http://127.0.0.1:1"]
+        line += ["--rating-range", "1", "5", "--catalogue", "items.txt", "--key", "x.key"]
     code = f"import sys; sys.modules[{package!r}] = None; sys.argv[1:] = {line!r}\n"
     code += "from hushrec.cli import main; main()"
     done = subprocess.run(
