@@ -18,120 +18,109 @@ ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
-.PHONY: demo test check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-year never-loses bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic docs notebooks dist dist-check clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
 
-demo: $(VENV)/.run
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+demo: $(VENV)/.run ## train, judge and use a private model, on RATINGS=… CATALOGUE=… if given; sets everything up
 	@$(BIN)/python -m benchmarks.demo --epsilon $(EPSILON) --delta $(DELTA) --rating-range $(RANGE) \
 	    $(if $(RATINGS),--ratings "$(RATINGS)" --catalogue "$(CATALOGUE)" --dataset "$(DATASET)") \
 	    $(if $(COLUMNS),--columns "$(COLUMNS)")
 
-test: check
+test: check ## style, types, who may import whom, and all tests; sets everything up
 	$(PYTEST)
 
-check: $(VENV)/.test
+docs: $(VENV)/.docs ## the site, in build/site; its start pages are run as it is built
+	$(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site
+	@echo "wrote build/site/index.html"
+
+notebooks: $(VENV)/.docs ## the site with its notebooks run
+	HUSHREC_NOTEBOOKS=1 $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees-notebooks docs build/site
+	@echo "wrote build/site/notebooks/index.html"
+
+check: $(VENV)/.test ## style, types, who may import whom, and the bounds on lines
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m benchmarks.lines --check
 
-# lines of code by room
-lines: $(VENV)/.test
+lines: $(VENV)/.test ## lines of code by room
 	$(BIN)/python -m benchmarks.lines
 
-# the browser's client and the demo page, in headless Chromium; ROOM=3 allows so many times the targets of time
-test-web:
+test-web: ## the browser's client and the demo page, in headless Chromium; ROOM=3 allows so many times the targets of time
 	@ROOM=$(ROOM) bash web/test.sh
 
-test-full: $(VENV)/.test
+test-full: $(VENV)/.test ## all tests, the long ones too
 	$(PYTEST) -m "full or not full"
 
-# the newest releases of all dependencies, and the oldest that pyproject.toml allows; TESTS=path runs a part
-test-newest: $(VENV)/.test
+test-newest: $(VENV)/.test ## tests with the newest releases of all dependencies; TESTS=path runs a part
 	$(BIN)/python -m benchmarks.dependencies newest $(TESTS)
 
-test-oldest: $(VENV)/.test
+test-oldest: $(VENV)/.test ## tests with the oldest releases that pyproject.toml allows
 	$(BIN)/python -m benchmarks.dependencies oldest $(TESTS)
 
-# every property behind the guarantee with its figure; about 5 minutes
-trust: $(VENV)/.test
+trust: $(VENV)/.test ## every property behind the guarantee with its figure; 5 minutes
 	$(BIN)/python -m benchmarks.trust
 
-# with the long tests and the newest releases, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
-trust-full: $(VENV)/.test
+trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
-# 60 sampled mutants of the committed code, three minutes after a quarter of an hour that records, once a commit,
-# which test runs which line; MUTANTS=1000 is the long form, an hour more, and goes on where it was cut off
-mutants: $(VENV)/.test
+mutants: $(VENV)/.test ## MUTANTS sampled bugs, planted one at a time, and which tests kill them
 	$(BIN)/python -m tests.mutants.driver $(MUTANTS)
 
-bench-quality: $(VENV)/.test
+bench-quality: $(VENV)/.test ## RMSE on MovieLens-1M at each epsilon; HUSHREC_DATA names the folder of real ratings
 	$(BIN)/python -m benchmarks.bench_quality
 
-bench-both: $(VENV)/.bench
+bench-both: $(VENV)/.bench ## one model for both jobs against two
 	$(BIN)/python -m benchmarks.bench_both
 
-# private ALS against item biases and users' means on real tables and 40 generated corners, half an hour
-never-loses: $(VENV)/.test
+never-loses: $(VENV)/.test ## private ALS against item biases and users' means, real tables and 40 generated corners; half an hour
 	$(BIN)/python -m benchmarks.never_loses
 
-# a year of weekly models for one budget, 15 minutes; LONG=--long takes five draws and judges every week
-bench-year: $(VENV)/.test
+bench-year: $(VENV)/.test ## a year of weekly models for one budget, 15 minutes; LONG=--long takes five draws
 	$(BIN)/python -m benchmarks.bench_year $(LONG)
 
-bench-implicit: $(VENV)/.bench
+bench-implicit: $(VENV)/.bench ## lists from likes
 	$(BIN)/python -m benchmarks.bench_implicit
 
-# every method at its true epsilon; LONG=--long takes all epsilons and five draws, hours
-frontier: $(VENV)/.test
+frontier: $(VENV)/.test ## every method at its true epsilon; LONG=--long takes all epsilons and five draws, hours
 	$(BIN)/python -m benchmarks.frontier $(LONG)
 
-# a store of 1e8 ratings, and Dask on one of 1e7; LONG=--long adds 1e9 and more kills, hours and 40 GB of disk
-bench-scale: $(VENV)/.test
+bench-scale: $(VENV)/.test ## a store of 1e8 ratings, and Dask on one of 1e7; LONG=--long adds 1e9, hours and 40 GB of disk
 	$(BIN)/python -m benchmarks.bench_scale $(LONG); scale=$$?; \
 	$(BIN)/python -m benchmarks.bench_dask $(LONG) && exit $$scale
 
-bench-speed: $(VENV)/.bench
+bench-speed: $(VENV)/.bench ## a sweep against implicit's
 	$(BIN)/python -m benchmarks.bench_speed --peers
 	$(BIN)/python -m benchmarks.bench_exact
 
-# seconds from a cold kernel cache to the first model
-bench-first-use: $(VENV)/.run
+bench-first-use: $(VENV)/.run ## seconds from a cold kernel cache to the first model
 	$(BIN)/python -m benchmarks.bench_first_use
 
-# lists a second, waits, memory and exchanges of the model, on this machine alone; about six minutes
-bench-serve: $(VENV)/.test
+bench-serve: $(VENV)/.test ## lists a second, waits and memory of the server; six minutes
 	$(BIN)/python -m benchmarks.bench_serve
 
-# LONG=--long takes the paper's sizes; HUSHREC_DATA names the folder of real ratings
-reproduce-frank-wolfe: $(VENV)/.test
+reproduce-frank-wolfe: $(VENV)/.test ## the figures of Jain, Thakkar and Thakurta 2018; LONG=--long takes the paper's sizes
 	$(BIN)/python -m benchmarks.reproduce_frank_wolfe $(LONG)
 
-# with RATINGS=ml-1m.parquet the real ratings too; LONG=--long for 1,000 x 1,000
-reproduce-homomorphic: $(VENV)/.test
+reproduce-one-bit: $(VENV)/.test ## the figures of Li et al. 2021
+	$(BIN)/python -m benchmarks.reproduce_one_bit --figures docs/figures
+
+reproduce-homomorphic: $(VENV)/.test ## the figures of Liu, Li and Wang 2022; RATINGS=ml-1m.parquet adds the real ratings
 	-$(BIN)/python -m pip install --quiet fancyimpute  # the peer, with scikit-learn and cvxpy
 	$(BIN)/python -m benchmarks.reproduce_homomorphic --out docs/figures $(LONG) $(if $(RATINGS),--movielens "$(RATINGS)")
 
-reproduce-one-bit: $(VENV)/.test
-	$(BIN)/python -m benchmarks.reproduce_one_bit --figures docs/figures
-
-# the site, in build/site; its start pages are run as it is built, and warnings are errors
-docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site
-	@echo "wrote build/site/index.html"
-
-# the same with the notebooks run
-notebooks: $(VENV)/.docs
-	HUSHREC_NOTEBOOKS=1 $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees-notebooks docs build/site
-	@echo "wrote build/site/notebooks/index.html"
-
-# wheel and source archive of the last commit in dist/, built twice and compared; then the README's lines with the wheel alone
-dist: $(VENV)/.release
+dist: $(VENV)/.release ## wheel and source archive of the last commit in dist/, built twice and compared
 	$(BIN)/python -m benchmarks.dist
 
-dist-check: $(VENV)/.release
+dist-check: $(VENV)/.release ## the README's lines with the wheel alone
 	$(BIN)/python -m benchmarks.dist check
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) build demo-output *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -154,6 +143,3 @@ $(VENV)/.bench: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	-$(BIN)/python -m pip install --quiet cmfrec
 	@touch $@
-
-clean:
-	rm -rf $(VENV) build demo-output *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
