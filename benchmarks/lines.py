@@ -1,4 +1,4 @@
-"""Lines of code of the package and its tests, without docstrings, comments, imports and blank lines: ``make lines``.
+"""Lines of code of the package and its tests, but for docstrings, comments, imports, blanks: ``make lines``.
 
     python -m benchmarks.lines [--check]
 
