@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -292,7 +292,7 @@ class Estimator(Generic[PrivateSide]):
 
     def journaled(
         self, domain: Domain, accountant: Accountant, plan: Plan, seed: int
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[Callable[[], None]]:
         """The accountant's journal of this training, which only the same can take up."""
         settings = self.hyper_parameters()
         return accountant.training(

@@ -108,7 +108,7 @@ def train(
     seed: int = 0,
     progress: bool = False,
     share: float = 1.0,
-    keep: Callable[[Billboard], None] = lambda billboard: None,
+    keep: Callable[[Billboard], None] | None = None,
     engine: Engine | None = None,
     stop_at_nobody: bool = False,
 ) -> Billboard:
@@ -140,7 +140,7 @@ def train(
     anyone.check_engine(ratings, accountant, engine)
     given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
     billboard = None
-    with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)):
+    with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)) as saved:
         if n_users is None and needs_user_count(name):
             anyone.check_store(ratings, engine)
             # any number of users costs all that is left: what does not fit is refused before a charge
@@ -152,7 +152,9 @@ def train(
             billboard = estimator.fit(
                 ratings, accountant, seed=seed, progress=progress, share=share, engine=engine
             )
-            keep(billboard)
+            if keep is not None:
+                keep(billboard)
+                saved()
     if billboard is None:
         raise HushrecError(
             f"The released number of users, {n_users:,}, cannot be told from 0. Training stopped there: 1% of"

@@ -16,7 +16,7 @@ from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded, numeric_array
 from hushrec.privacy.budget import Budget
-from hushrec.privacy.journal import Journal
+from hushrec.privacy.journal import Draft, Journal
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
@@ -164,10 +164,11 @@ class Accountant(Single):
                 ) from None
 
     @contextmanager
-    def training(self, plan: Plan | None, **binding: Any) -> Iterator[None]:
-        """A training, whose noisy values are kept beside the ledger until it has finished.
+    def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
+        """A training, whose noisy values are kept beside the ledger, so that a killed one can go on.
 
-        Within another one it is a part of that.
+        Within another one it is a part of that. It yields a function to call when the model is saved: then
+        the values are not needed any more; else they go when the data set's next training begins.
 
         Parameters
         ----------
@@ -180,19 +181,20 @@ class Accountant(Single):
             binding["plan"] = [release.to_dict() for release in plan.releases]
         if self._journal is not None:
             self._journal.bind(binding)
-            yield
+            yield lambda: None
             return
         if self.ledger is None or not self.budget.private or not self._keeps_journal:
-            yield
+            yield lambda: None
             return
+        saved: list[bool] = []
         resume, self._resume = self._resume, False
         journal = Journal(self.ledger, self.dataset, self.run, binding, resume=resume)
         self._journal, self.run, self._lost = journal, journal.run, journal.lost
         try:
             if plan is not None:
                 self.check(plan)
-            yield
-            journal.close()
+            yield lambda: saved.append(True)
+            journal.close(saved=bool(saved))
         finally:
             self._journal = None
             journal.leave()
@@ -237,10 +239,10 @@ class Accountant(Single):
         journal = self._journal
         if journal is not None and (kept := self._kept(journal, release, bounded)) is not None:
             return kept
-        value = self._charge(release, bounded._take, journal)
+        value, draft = self._charge(release, bounded._take, journal)
         # the charge is durable: only now may noise be drawn
         noisy = self._noisy_blocks(value, add_noise) if bounded.streamed else add_noise(value)
-        return noisy if journal is None else journal.keep(label, noisy)
+        return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
         """What a training that was killed had released, and charged, already."""
@@ -320,21 +322,22 @@ class Accountant(Single):
 
     def _charge(
         self, release: Release, take: Callable[[], Any] = lambda: None, journal: Journal | None = None
-    ) -> Any:
-        """Check, take the value from its aggregate, record the charge; return the value."""
+    ) -> tuple[Any, Draft | None]:
+        """Check, take the value from its aggregate, record the charge; the value, and where it is kept."""
         self._check_process()
         with self._lock:
             self._check_fit((release,))
             value = take()
+            draft = None if journal is None else journal.prepare(value)
             if self.ledger is not None:
-                self._record(self.ledger, release, None if journal is None else journal.prepare(value))
+                self._record(self.ledger, release, None if draft is None else draft.step)
                 if journal is not None:
                     journal.charged()
             self._releases.append(release)
         if self._logs:
             where = f"unit: {release.unit}, relation: {release.relation}"
             _LOG.info("charged for %r: mu = %.6g (%s)", release.label, release.mu, where)
-        return value
+        return value, draft
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
         ledger.charge(self.dataset, self.run, release, step=step)

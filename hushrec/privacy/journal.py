@@ -2,7 +2,8 @@
 
 What was charged and drawn is public, so a training that was killed goes on from there without drawing or
 charging again (docs/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file, written
-whole and synced, then named in the ledger with its SHA-256.
+whole and synced, then named in the ledger with its SHA-256. Its training's header is there before and after
+it: a value without one belongs to nobody, and goes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +31,9 @@ _HEADER_BYTES = 256
 _STEPS = 1 << 20
 #: What every training is bound to: no version goes on with what another one began.
 VERSION = "version of hushrec"
+#: Endings of headers.
+_UNFINISHED, _FINISHED = ".json", ".done"
+_VALUE = re.compile(r"(\w+\.\d+)\.\d+\.(?:npy|part)")
 
 
 class Journal:
@@ -58,12 +63,13 @@ class Journal:
         self._ledger, self._dataset, self._bindings = ledger, dataset, [_plain(binding)]
         self._folder = ledger.path.with_name(ledger.path.name + ".trainings")
         self._lock: IO[bytes] | None = None
-        self._draft: _Draft | None = None
+        self._drafts: dict[int, Draft] = {}  # by step
         self._depth = self._used = 0
         self._kept: list[Entry] = []
         self.run, self.lost = run, 0
         entries = ledger.numbered(dataset, run)
         self._first = self._step = (max((entry.step for entry in entries), default=-1) // _STEPS + 1) * _STEPS
+        self._header = self._folder / f"{run}.{self._first}{_UNFINISHED}"
         with self._errors("was read"):
             if resume:
                 self._take_up()
@@ -112,60 +118,62 @@ class Journal:
         self._used += 1
         return value
 
-    def prepare(self, value: Any) -> int:
-        """Make room on the disk for a value that is to be charged; the number of its charge in the run."""
+    def prepare(self, value: Any) -> Draft:
+        """Make room on the disk for a value that is to be charged, under the number of its charge."""
         with self._errors("took nothing, and nothing was charged"):
             if self._lock is None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._write_header()
-            if self._draft is not None:
-                self._draft.discard()
-            self._draft = _Draft(self._file(self._step), self._step, getattr(value, "size", 0))
-        return self._step
+                self._sweep(self._finished())
+            if (unpaid := self._drafts.get(self._step)) is not None:
+                self.drop(unpaid)
+            draft = Draft(self._file(self._step), self._step, getattr(value, "size", 0))
+            self._drafts[self._step] = draft
+        return draft
 
     def charged(self) -> None:
         """The value was charged: the next one has another number, whatever becomes of this one."""
         self._step += 1
 
-    def keep(self, label: str, noisy: Any) -> Any:
+    def keep(self, draft: Draft, label: str, noisy: Any) -> Any:
         """Bring a noisy value, or each block of a stream and then all of them, to the disk; return it."""
-        draft, self._draft = self._draft, None
-        assert draft is not None
         if not isinstance(noisy, np.ndarray):
             return self._written(draft, label, noisy)
         for _ in self._written(draft, label, iter((noisy,))):
             pass
         return noisy
 
-    def close(self) -> None:
-        """The training is finished: it cannot be taken up again, and its values go."""
+    def close(self, *, saved: bool) -> None:
+        """The training is finished; if its model was not saved, it can be made again until the next begins.
+
+        Whichever it is comes with one change of a name, before which the training is unfinished.
+        """
         if self._lock is None:
             return
-        with self._errors("was finished but not removed"):
-            self._header.unlink()  # from here on it is not found
-            self._ledger.forget(self._dataset, self.run, self._first, self._first + _STEPS)
-            for path in self._folder.glob(f"{self.run}.{self._first}.*"):
-                path.unlink()
-            self._release_lock()
-            with contextlib.suppress(OSError):  # others are in it
-                self._folder.rmdir()
+        with self._errors("was finished, but could not be closed"):
+            if saved:
+                self._sweep([self._header])
+            else:
+                self._header = self._header.replace(self._header.with_suffix(_FINISHED))
+                sync_folder(self._folder)
 
     def leave(self) -> None:
         """Whatever happened, another process may take the training up."""
-        if self._draft is not None:
-            self._draft.discard()
+        for draft in [*self._drafts.values()]:
+            self.drop(draft)
         self._release_lock()
 
-    # ------------------------------------------------------------------ files
+    def drop(self, draft: Draft) -> None:
+        """Give up a value that was not brought to the disk; one that was stays."""
+        draft.discard()
+        self._drafts.pop(draft.step, None)
 
-    @property
-    def _header(self) -> Path:
-        return self._folder / f"{self.run}.{self._first}.json"
+    # ------------------------------------------------------------------ files
 
     def _file(self, step: int) -> Path:
         return self._folder / f"{self.run}.{self._first}.{step}.npy"
 
-    def _written(self, draft: _Draft, label: str, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    def _written(self, draft: Draft, label: str, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         what = (
             f"could not take the noisy value of release {label!r}, which stays charged, and is charged again"
             " if the training is resumed; make room first"
@@ -179,7 +187,7 @@ class Journal:
                 digest = draft.finish()
             self._ledger.keep(self._dataset, self.run, draft.step, draft.target.name, digest)
         finally:
-            draft.discard()
+            self.drop(draft)
 
     def _arrays(self, entry: Entry) -> Iterator[np.ndarray]:
         """The arrays of a file, which has not changed since it was written."""
@@ -216,21 +224,53 @@ class Journal:
         self._release_lock()
         self._lock = held
 
-    def _take_up(self) -> None:
-        """Find the last unfinished training with this binding, and what was kept of it."""
-        headers = sorted(
-            (json.loads(path.read_bytes()) for path in self._folder.glob("*.json")), key=lambda h: h["begun"]
+    def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
+        """Those of the data set, in the order in which they were begun."""
+        found = [(json.loads(path.read_bytes()), path) for path in self._folder.glob(f"*{suffix}")]
+        return sorted(
+            (each for each in found if each[0]["dataset"] == self._dataset), key=lambda each: each[0]["begun"]
         )
-        own = [header for header in headers if header["dataset"] == self._dataset]
-        same = [header for header in own if header["bindings"][0] == self._bindings[0]]
+
+    def _finished(self) -> list[Path]:
+        """Headers of the data set's trainings that have finished, and that nobody takes up just now."""
+        found = []
+        for _, path in self._headers(_FINISHED):
+            if (lock := _locked(path)) is not None:
+                lock.close()
+                found.append(path)
+        return found
+
+    def _sweep(self, finished: list[Path]) -> None:
+        """Remove these headers, and then every value without one; a kill leaves the rest for the next."""
+        for header in finished:
+            header.unlink(missing_ok=True)
+        values: dict[str, list[Path]] = {}
+        for path in self._folder.iterdir():
+            if found := _VALUE.fullmatch(path.name):
+                values.setdefault(found[1], []).append(path)
+        for suffix in (_UNFINISHED, _FINISHED):  # in this order, as names change
+            for header in self._folder.glob(f"*{suffix}"):
+                values.pop(header.stem, None)
+        for training, paths in values.items():
+            run, first = training.split(".")
+            self._ledger.forget(self._dataset, run, int(first), int(first) + _STEPS)
+            for path in paths:
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others are in it
+            self._folder.rmdir()
+
+    def _take_up(self) -> None:
+        """Find the last unfinished training with this binding, else the last finished one; what was kept."""
+        own = self._headers(_FINISHED) + self._headers(_UNFINISHED)
+        same = [header for header in own if header[0]["bindings"][0] == self._bindings[0]]
         if not own:
             raise InputError(
                 f'There is no unfinished training on data set "{self._dataset}" in the ledger'
-                f" {self._ledger.path}; one that has finished is closed. Train anew, without resuming."
+                f" {self._ledger.path}; one that was saved is closed. Train anew, without resuming."
             )
         if not same:
-            _check_same(own[-1]["bindings"][0], self._bindings[0], self._dataset)
-        header = same[-1]
+            _check_same(own[-1][0]["bindings"][0], self._bindings[0], self._dataset)
+        header, self._header = same[-1]
         self.run, self._first, self._bindings = header["run"], header["first"], header["bindings"]
         self._lock = _locked(self._header)
         if self._lock is None:
@@ -271,7 +311,7 @@ class Journal:
             raise LedgerError(f"The journal {self._folder} {what} ({reason}).") from error
 
 
-class _Draft:
+class Draft:
     """A file that gets its name when it is whole and on the disk."""
 
     def __init__(self, target: Path, step: int, size: int) -> None:

@@ -23,11 +23,11 @@ from hushrec import (
     Ratings,
     Season,
     SeasonAccountant,
-    SystemNoise,
     realistic,
 )
 from hushrec.errors import InputError
 from hushrec.evaluation import runs
+from hushrec.privacy import SystemNoise
 from hushrec.privacy.statement import library_version
 from hushrec.registry import ESTIMATORS
 
