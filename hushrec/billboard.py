@@ -17,8 +17,8 @@ from hushrec.checks import check_kind
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
-from hushrec.int8 import BYTES, FACTORS, Unpacked, packed
-from hushrec.modelfile import BAD_HEADER, Arrays, ModelFile, encode, other_version, read, write
+from hushrec.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
+from hushrec.modelfile import BAD_HEADER, Arrays, Expected, ModelFile, encode, other_version, read, write
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving import Algorithm, Recommender
@@ -27,6 +27,18 @@ from hushrec.serving import Algorithm, Recommender
 _LISTS = "lists/"
 #: How the arrays begin that a later week of a season goes on from.
 _STATE = "state/"
+#: What the arrays hold that every model may have; an estimator says the same of its own.
+_SERVED = {
+    "center": Expected(),
+    "item_bias": Expected("f", ("items",)),
+    FACTORS: Expected("f", ("learned", "rank")),
+    BYTES: Expected("i", ("learned", "rank")),
+    SCALE: Expected("f", ("learned",), 0.0, float(np.finfo(np.float32).max) / 128),
+    "learned_items": Expected("iu", ("learned",), 0),
+    "supported": Expected("iu", ("items",), 0, 1),
+    "regularization": Expected("f", (), 0.0),
+    "bias_regularization": Expected("f", (), 0.0),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,10 +250,10 @@ def _of_stored(stored: ModelFile) -> Billboard:
     """The model that a file's sections hold; BAD_HEADER's errors where they hold none."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
-    estimator, arrays = _section(stored, "serve", domain)
+    estimator, arrays = _section(stored, "serve", domain, "state/")
     lists = None
     if "lists" in sections:
-        model, its_arrays = _section(stored, "lists", domain)
+        model, its_arrays = _section(stored, "lists", domain, "state/lists/")
         lists = Recommender(estimator=model, domain=domain, arrays=its_arrays)
         share = sections["lists"]["share"]
         estimator = ESTIMATORS["both"](
@@ -254,8 +266,8 @@ def _of_stored(stored: ModelFile) -> Billboard:
     )
 
 
-def _section(stored: ModelFile, name: str, domain: Domain) -> tuple[Any, Arrays | Unpacked]:
-    """The model of a section, and its arrays, which fit the catalogue."""
+def _section(stored: ModelFile, name: str, domain: Domain, state: str) -> tuple[Any, Arrays | Unpacked]:
+    """The model of a section, and its arrays, which fit the catalogue, as those of its state do."""
     entry, arrays = stored.header["sections"][name], stored.arrays.section(name)
     with_factors = domain.n_items
     if "learned_items" in arrays:
@@ -264,14 +276,16 @@ def _section(stored: ModelFile, name: str, domain: Domain) -> tuple[Any, Arrays 
         if (np.diff(learned, prepend=-1, append=domain.n_items) < 1).any():
             raise ValueError("the learned items do not fit the catalogue")
     factors = BYTES if BYTES in arrays else FACTORS
-    shapes = [arrays.shape("center"), arrays.shape("item_bias"), arrays.shape(factors)[:1]]
-    if shapes != [(), (domain.n_items,), (with_factors,)] or len(arrays.shape(factors)) != 2:
-        raise ValueError("the arrays do not fit the catalogue")
-    needed = [arrays.dtype(each).kind for each in ("center", "item_bias", factors)]
-    if needed != ["f", "f", "i" if factors == BYTES else "f"]:
-        raise ValueError("arrays are of another type")
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
     estimator = ESTIMATORS[entry["model"]](**settings)
     if stored.version > 1 and entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
+    rank = (*arrays.shape(factors), 0, 0)[1]
+    sizes = {"items": domain.n_items, "learned": with_factors, "rank": rank}
+    sizes |= {"gramian": rank * (rank + 1) // 2 + 1, "pairs": with_factors * (with_factors + 1) // 2}
+    needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
+    for each, expected in (_SERVED | estimator.expected).items():
+        place = state + each.removeprefix(_STATE) if each.startswith(_STATE) else f"{name}/{each}"
+        if place in stored.arrays or each in needed:
+            stored.arrays.expect(place, expected, sizes)
     return estimator, Unpacked(arrays) if factors == BYTES else arrays

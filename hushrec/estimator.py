@@ -26,6 +26,7 @@ from hushrec.gate import Gate, LocalGate
 from hushrec.kernels import first_use
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.modelfile import Expected
 from hushrec.partitioned import Engine, PartitionedUsers, Streaming
 from hushrec.privacy import (
     Accountant,
@@ -171,6 +172,9 @@ class Estimator(Generic[PrivateSide]):
     uses_user_count: ClassVar[bool] = False
     #: True where a season's later weeks go on from the last week's model.
     goes_on: ClassVar[bool] = False
+    #: What its arrays hold, beside those of every model: a file in which they hold anything else is refused.
+    #: Those that a season's next week goes on from begin with ``state/``.
+    expected: ClassVar[Mapping[str, Expected]] = {}
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
     #: True where its users remember nothing but the last call of each method that returns nothing, so that

@@ -47,13 +47,12 @@ class Unpacked(Mapping[str, Array]):
     Raises
     ------
     ValueError
-        If bytes and scales do not fit, or there are factors besides.
+        If bytes or scales are of another type, or there are factors besides.
     """
 
     def __init__(self, stored: Arrays) -> None:
-        shape = stored.shape(BYTES)
-        if len(shape) != 2 or stored.shape(SCALE) != shape[:1] or FACTORS in stored:
-            raise ValueError("the factors of one byte do not fit their scales")
+        if FACTORS in stored:
+            raise ValueError("there are factors of one byte and others")
         if (stored.dtype(BYTES), stored.dtype(SCALE)) != (np.dtype(np.int8), np.dtype(np.float32)):
             raise ValueError("factors of one byte, or their scales, are of another type")
         self._stored = stored

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.gate import Gate
+from hushrec.modelfile import Expected
 from hushrec.types import Array
 from hushrec.users import Users
 
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
 # (docs/seasons.md, "What bounds them"). No study is recorded of the others.
 
+#: What a model of a season knows of its items: 0 of those that are new.
+SEEN = {"state/item_seen": Expected("f", ("items",), 0.0, 1.0)}
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Drifts above this are unlikely before any week.
@@ -103,6 +106,16 @@ class Tracked(NamedTuple):
                 for each in (name, f"{name}_variance", f"{name.removeprefix('item_')}_drifts")
             )
         )
+
+    @staticmethod
+    def expected(name: str, *shape: int | str) -> dict[str, Expected]:
+        """What the arrays of `to_arrays` hold."""
+        drifts = name.removeprefix("item_")
+        return {
+            f"state/{name}": Expected("f", shape),
+            f"state/{name}_variance": Expected("f", shape, 0.0),
+            f"state/{drifts}_drifts": Expected("f", (len(DRIFTS),)),
+        }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
         """As a model file has it. The name of what has a row for every item begins with ``item_``."""

@@ -4,7 +4,8 @@ What is read and written here is a header, a plain dictionary, and named arrays:
 :mod:`hushrec.billboard`'s to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are
 the digest of its header, which holds the digest of every array: a reader can trust one array after the
 other, also those of a file that is mapped and never read whole. Anyone can compute a digest, so what the
-header says is checked too: arrays share no byte, leave no hole and end where the file does.
+header says is checked too: arrays share no byte, leave no hole and end where the file does. Floats that are
+not finite are refused, and what else no training releases, as its estimator says (:class:`Expected`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -33,6 +34,8 @@ VERSION = 2
 ALIGNMENT = 64
 #: What reading a header can raise that is whole but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+#: No training releases a number whose square overflows.
+LARGEST = 1e150
 #: The file's last array, which is not listed among the digests: SHA-256 of the header.
 DIGEST = "digest"
 
@@ -55,8 +58,30 @@ _NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items
 _FIRST_DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
+class Expected(NamedTuple):
+    """What an array of a model holds; a file in which it holds anything else is refused.
+
+    Attributes
+    ----------
+    kind : {"f", "iu"}
+        Floats, or integers.
+    shape : tuple of int or str
+        A word stands for a size that follows from the model: ``"items"``, ``"rank"``.
+    low, high : float
+        Least and largest number, both allowed.
+    """
+
+    kind: str = "f"
+    shape: tuple[int | str, ...] = ()
+    low: float = -LARGEST
+    high: float = LARGEST
+
+
 class Arrays(Mapping[str, Array]):
-    """Read-only arrays over the bytes of a file, each held against its digest when it is first used."""
+    """Read-only arrays over the bytes of a file, each checked when it is first used.
+
+    It is held against its digest, and its numbers against what is expected: floats are finite.
+    """
 
     def __init__(self, entries: Mapping[str, _Entry], place: str, prefix: str = "") -> None:
         self._entries, self._place, self._prefix = entries, place, prefix
@@ -67,7 +92,34 @@ class Arrays(Mapping[str, Array]):
             if hashlib.sha256(entry.octets).hexdigest() != entry.digest:
                 _damaged(self._place, f"wrong digest of array {self._prefix + name!r}")
             entry.digest = None
+        if not entry.checked:
+            self._check(entry, self._prefix + name)
+            entry.checked = True
         return entry.array
+
+    def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
+        """Refuse an array of another type or shape; its numbers are looked at when they are first used."""
+        entry = self._entries[self._prefix + name]
+        shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
+        if entry.array.dtype.kind not in expected.kind:
+            raise ValueError(f"array {self._prefix + name!r} is of another type")
+        if entry.array.shape != shape:
+            raise ValueError(f"array {self._prefix + name!r} does not fit the catalogue or the model")
+        entry.low, entry.high = expected.low, expected.high
+        if entry.checked:
+            self._check(entry, self._prefix + name)
+
+    def _check(self, entry: _Entry, name: str) -> None:
+        """Refuse numbers that no training releases, without a copy of them."""
+        if not entry.array.size:
+            return
+        least, largest = float(entry.array.min()), float(entry.array.max())
+        if not (entry.low <= least and largest <= entry.high):
+            raise ModelFileError(
+                f"Model file {self._place!r} holds what no training releases (array {name!r} has numbers that"
+                f" are not finite, or not from {entry.low:g} to {entry.high:g}); it was edited or damaged, so"
+                " copy or train it again."
+            )
 
     def __contains__(self, name: object) -> bool:
         return f"{self._prefix}{name}" in self._entries
@@ -93,11 +145,15 @@ class Arrays(Mapping[str, Array]):
 
 @dataclass
 class _Entry:
-    """One array, its bytes, and the digest they must have as long as nobody has looked."""
+    """One array, its bytes, the digest they must have as long as nobody has looked, and its least and largest
+    number."""
 
     array: Array
     octets: memoryview
     digest: str | None
+    low: float = -LARGEST
+    high: float = LARGEST
+    checked: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,7 +257,7 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
         other_version(place, error)
     if not memory_map:
         for name in found.arrays:
-            found.arrays[name]  # held against its digest
+            found.arrays[name]  # is checked
     return found
 
 

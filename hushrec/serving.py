@@ -78,6 +78,10 @@ class Algorithm(Protocol):
     def scores(self) -> str:
         """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
 
+    @property
+    def expected(self) -> Mapping[str, Any]:
+        """What its own arrays hold (`hushrec.modelfile.Expected`); names of a state begin with ``state/``."""
+
     def hyper_parameters(self) -> dict[str, Any]:
         """The settings by name."""
 

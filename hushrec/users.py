@@ -278,7 +278,8 @@ class FittedUsers(Users):
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
         counts, places = np.unique(np.diff(self._rows.matrix.indptr), return_inverse=True)
         ridge = regularization + counts[:, None] * np.maximum(typical, 0.0)
-        return np.where(counts > 0, (regularization / ridge).mean(axis=1), 0.0)[places]
+        shares = np.clip((regularization / ridge).mean(axis=1), 0.0, 1.0)  # also of a ridge below 0
+        return np.where(counts > 0, shares, 0.0)[places]
 
     def _clipped_residuals(self, items: Array, bound: float, step: float) -> sp.csr_array:
         """Every user's weighted residuals, of norm at most ``bound``, as multiples of a step.
@@ -348,13 +349,14 @@ def unit_weights(ratings: Ratings) -> Array:
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
-    """Factor <= 1 that brings each norm to at most ``bound`` > 0, whatever the norm's rounding errors."""
-    return bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)
+    """Return the factor <= 1 that brings each norm to at most ``bound`` > 0; 0 where it is not a number."""
+    factor = bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)
+    return np.where(np.isnan(factor), 0.0, factor)
 
 
 def clipped_rows(rows: Array, bound: float) -> Array:
-    """Rows scaled down to norm ``bound`` where they are longer."""
-    return rows if math.isinf(bound) else rows * clip_factor(norms(rows), bound)[:, None]
+    """Return rows scaled down to norm ``bound`` where they are longer; zero where they are not finite."""
+    return rows if math.isinf(bound) else finite_or_zero(rows * clip_factor(norms(rows), bound)[:, None])
 
 
 def norms(rows: Array) -> Array:

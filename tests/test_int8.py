@@ -100,7 +100,7 @@ def with_scale(arrays: dict, stored: dict, **changes) -> None:
     [
         (as_int8, "item_factors_scale"),
         (with_scale, "another type"),
-        (lambda arrays, stored: with_scale(arrays, stored, shape=[15, 2]), "do not fit their scales"),
+        (lambda arrays, stored: with_scale(arrays, stored, shape=[15, 2]), "item_factors_scale"),
         (lambda arrays, stored: arrays["serve/item_factors"].update(dtype="I32"), "another type"),
         (lambda arrays, stored: arrays["serve/item_bias"].update(dtype="I64"), "another type"),
         (lambda arrays, stored: arrays["serve/center"].update(dtype="U64"), "another type"),
@@ -126,7 +126,7 @@ def test_both_forms_at_once_are_refused(tmp_path) -> None:
     found = read(tmp_path / "m")
     arrays = dict(found.arrays) | {"serve/item_factors": np.zeros((30, 2), np.float32)}
     arrays = {name: array for name, array in arrays.items() if "/" in name and "padding" not in name}
-    with pytest.raises(ModelFileError, match="do not fit their scales"):
+    with pytest.raises(ModelFileError, match="factors of one byte and others"):
         Billboard.from_bytes(b"".join(encode(found.header, arrays)))
     with safetensors.safe_open(tmp_path / "m", "np") as file:
         assert json.loads(file.metadata()["sections"])["serve"]["model"] == "private-als"

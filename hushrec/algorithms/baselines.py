@@ -15,8 +15,9 @@ from hushrec.checks import Clip, Positive
 from hushrec.data import Domain, Ratings, Store
 from hushrec.estimator import Estimator, Round, UserState, check_users, plan_of
 from hushrec.gate import Gate, LocalGate
-from hushrec.kalman import Tracked
+from hushrec.kalman import SEEN, Tracked
 from hushrec.kernels.sweeps import SweepSettings
+from hushrec.modelfile import Expected
 from hushrec.posterior import level
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
 from hushrec.types import Array
@@ -103,6 +104,13 @@ class ItemBias(Estimator[Users]):
     goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
+    expected: ClassVar[Mapping[str, Expected]] = (
+        SEEN
+        | Tracked.expected("item_sums", "items")
+        | Tracked.expected("item_weights", "items")
+        | Tracked.expected("level", 2)
+    )
+
     clip: Clip = 0.45
     prior_sd: Positive = 0.25
     user_regularization: Positive = 3.0
@@ -179,6 +187,7 @@ class Popular(Estimator[Users]):
     goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
+    expected: ClassVar[Mapping[str, Expected]] = SEEN | Tracked.expected("item_weights", "items")
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)

@@ -41,6 +41,7 @@ from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import SweepSettings, initial_items
+from hushrec.modelfile import Expected
 from hushrec.posterior import (
     adaptive_weights,
     item_weights,
@@ -180,6 +181,7 @@ class PrivateALS(Estimator[FittedUsers]):
     uses_item_features: ClassVar[bool] = True
     uses_all_kernels: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
+    expected: ClassVar[Mapping[str, Expected]] = weekly_als.EXPECTED
 
     rank: Annotated[int, "[0, 900]"] = 2
     features: bool = True

@@ -39,7 +39,7 @@ from hushrec.algorithms.likes_taste import (
     grid,
     relative_weights,
 )
-from hushrec.algorithms.weekly_eigenrec import Kept, week, week_of_pairs, weekly_rounds
+from hushrec.algorithms.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, weekly_rounds
 from hushrec.checks import Count, Part, Positive, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -51,9 +51,10 @@ from hushrec.kernels.residuals import added_residuals
 from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
+from hushrec.modelfile import Expected
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
 from hushrec.types import Array
-from hushrec.users import Users, norms
+from hushrec.users import Users, finite_or_zero, norms
 
 # Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
 # (`python -m benchmarks.bench_implicit --constants`: Recall is flat about them); shares of the item matrix
@@ -74,6 +75,9 @@ _LONGEST = 4.0
 _MATRIX_FROM, _MATRIX_TO = 4000.0, 250_000.0
 #: Its share is such that (that times the root of the share) is this; the largest, the smallest.
 _MATRIX_SIGNAL, _MATRIX_MOST, _MATRIX_LEAST = 1750.0, 0.12, 0.06
+#: Users whose scales have a sum of squares below this, or above one over it, count for nothing: no training
+#: releases such scales.
+_SMALLEST_SQUARE = 1e-200
 #: For that matrix a user's row less its popularity is made longer by less than this factor.
 _LONGEST_IN_MATRIX = 2.0
 #: What the matrix has along popularity, a user.
@@ -155,6 +159,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     streams: ClassVar[bool] = True
     uses_user_count: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
+    expected: ClassVar[Mapping[str, Expected]] = EXPECTED
     scores: ClassVar[str] = "likes"
 
     rank: Annotated[int, "[0, 900]"] = 16
@@ -450,17 +455,23 @@ class LikingUsers(Users):
     def scale(self, scale: Array, first: Array) -> None:
         """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
 
-        The scale is 0 where an item does not count.
+        The scale is 0 where an item does not count. Whose numbers are not finite counts for nothing.
         """
-        matrix = self._ratings.matrix
-        squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
-        unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
-        square = float((first**2).sum())
-        along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
-        apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
+        if not (scale.min() >= 0 and scale.max() < math.inf and first.min() >= 0 and 0 < first.max() <= 1):
+            raise InputError(
+                "Item scales and popularity must be finite and not negative; train the model anew."
+            )
+        matrix, square = self._ratings.matrix, float((first**2).sum())
+        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+            squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
+            present = (squares > _SMALLEST_SQUARE) & (squares < 1 / _SMALLEST_SQUARE)
+            unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=present)
+            along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
+            apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
+            own = np.column_stack([1 / apart, unit / apart, along / (apart * square)])
         self._scale, self._first = scale, first
-        self._longer = 1 / apart
-        self._user_weight, self._along = unit / apart, along / (apart * square)
+        longer, self._user_weight, self._along = finite_or_zero(own).T.copy()
+        self._longer = np.maximum(longer, 1.0)
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
         """Sum over users of (her row less its popularity, at norm 1) x (her factors, at norm 1): norm <= 1.
@@ -517,7 +528,8 @@ class LikingUsers(Users):
     @staticmethod
     def _factors(likes: sp.csr_array, vectors: Array) -> Array:
         """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
-        products = likes @ vectors
+        with np.errstate(all="ignore"):  # as where they are scaled
+            products = finite_or_zero(likes @ vectors)
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
         products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]

@@ -27,9 +27,10 @@ from hushrec.algorithms.als_rounds import (
 from hushrec.algorithms.item_features import feature_scores
 from hushrec.estimator import Round
 from hushrec.gate import Gate
-from hushrec.kalman import Tracked, counted_again, drift, first_count, learned, no_evidence
+from hushrec.kalman import DRIFTS, SEEN, Tracked, counted_again, drift, first_count, learned, no_evidence
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
+from hushrec.modelfile import Expected
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.privacy import counted, jointly, positive, signed
 from hushrec.types import Array
@@ -60,6 +61,20 @@ _LEAST_KNOWN = 1e-9
 _LEAST_TASTE = 1e-2
 #: Items that what is expected of new ones counts like a prior for.
 _NEW_PRIOR = 10.0
+
+_BY_ITEM = Expected("f", ("items",), 0.0)
+#: What the arrays of a model hold.
+EXPECTED = SEEN | {
+    "directions": Expected("iu", (), 0),
+    "state/numbers": Expected("f", (6,), 0.0),
+    "state/item_weights": Expected("f", ("items",)),
+    "state/item_weights_variance": _BY_ITEM,
+    "state/item_bias_variance": _BY_ITEM,
+    "state/evidence": Expected("f", (3, len(DRIFTS))),
+    "state/item_factor_variance": Expected("f", ("items", "rank"), 0.0),
+    "state/gramian": Expected("f", ("gramian",)),
+    "state/gramian_variance": Expected("f", ("gramian",), 0.0),
+}
 
 
 def rounds(model: PrivateALS) -> list[Round]:

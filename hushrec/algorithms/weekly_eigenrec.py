@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart, relative_weights
 from hushrec.estimator import Round
 from hushrec.gate import Gate
-from hushrec.kalman import Tracked, counted_again, first_count, no_evidence
+from hushrec.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
+from hushrec.modelfile import Expected
 from hushrec.privacy import counted, positive, signed
 from hushrec.types import Array
 
@@ -27,6 +28,27 @@ if TYPE_CHECKING:
 
 #: Parts of a week's budget: number of users, item weights, sums. No study chose them.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
+
+_BY_ITEM = Expected("f", ("items",), 0.0)
+#: What the arrays of a model hold.
+EXPECTED = (
+    SEEN
+    | Tracked.expected("item_weights", "items")
+    | {
+        "directions": Expected("iu", (), 0),
+        "history_weight": _BY_ITEM,
+        "history_power": Expected("f", (), 0.0, 1.0),
+        "state/users": Expected("f", (2,), 0.0),
+        "state/item_probe": Expected("f", ("items", "rank")),
+        "state/item_sums": Expected("f", ("items", "rank")),
+        "state/item_sums_variance": _BY_ITEM,
+        "state/sums_drifts": Expected("f", (len(DRIFTS),)),
+        "state/pairs": Expected("f", ("pairs",)),
+        "state/pairs_precision": Expected("f", (), 0.0),
+        "state/item_scale": _BY_ITEM,
+        "state/item_first": _BY_ITEM,
+    }
+)
 
 
 def weekly_rounds(rank: int) -> list[Round]:

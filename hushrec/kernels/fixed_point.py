@@ -38,9 +38,13 @@ def spacing(bound: float, bits: int = ENTRY_BITS) -> float:
 
 
 def truncated(values: Array, step: float) -> Array:
-    """Values as multiples of `step`, towards zero; the values themselves where it is 0."""
+    """Return values as multiples of `step`, towards zero; the values themselves where it is 0.
+
+    What is no finite number becomes 0, so that no contribution is more than its bound.
+    """
     if not step:
         return values
     steps = np.asarray(values, dtype=np.float64) / step
     np.trunc(steps, out=steps)
+    steps[~np.isfinite(steps)] = 0.0
     return np.multiply(steps, step, out=steps)

@@ -320,7 +320,7 @@ def _clipped_range(
             shrink[i] = 0.0
     for i in range(start, stop if len(sums) else start):
         factor = weight[i] * shrink[i]
-        if factor == 0:  # residuals may be infinite
+        if factor == 0 or shrink[i] == 0:  # residuals may be infinite, or weights no numbers
             continue
         _fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):

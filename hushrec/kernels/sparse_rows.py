@@ -173,16 +173,16 @@ def _sum_range(indptr, indices, weights, start, stop, sums):
 
 @simd.inner
 def shrink(values, begin, end, bound):
-    """Scale a row down to a norm; returns the factor."""
+    """Scale a row down to a norm; returns the factor, 0 where the norm is not finite."""
     square = 0.0
     for k in range(begin, end):
         square += values[k] * values[k]
     norm = np.sqrt(square)
     if norm <= bound * (1 - 1e-15):
         return 1.0
-    factor = bound * (1 - 1e-15) / norm
+    factor = bound * (1 - 1e-15) / norm if norm < np.inf else 0.0
     for k in range(begin, end):
-        values[k] *= factor
+        values[k] = values[k] * factor if factor > 0 else 0.0
     return factor
 
 

@@ -10,8 +10,9 @@ from hushrec.algorithms.als_rounds import weighted_slopes
 from hushrec.billboard import Billboard
 from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
-from hushrec.errors import BudgetError, InputError
+from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.gate import LocalGate
+from hushrec.modelfile import encode, read
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, epsilon_of
 from hushrec.privacy.season import LEAVING
@@ -112,6 +113,84 @@ def contributions(model, rows, last, plan, released=None):
 
     model.go_on(model.users(rows), Exact(Accountant(plan.budget, noise=SeededNoise(0)), plan), last)
     return raw, found
+
+
+@everywhere
+def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
+    """Every array of a model file, edited: the server may give up, and then does so for any users."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), _moved(first, DATA.domain, False)
+    hostile = with_user(WEEKS[1], {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)})
+
+    def week(rows, forged, released=None):
+        known = {} if released is None else released
+        raw, found = {}, {}
+
+        class Exact(LocalGate):
+            def release(self, label, bounded):
+                planned = self._as_planned(label, bounded)
+                raw[label] = np.asarray(bounded._take(), dtype=np.float64)
+                found[label] = raw[label] * bounded.entry_scale / planned.sensitivity
+                return known.get(label, raw[label]).copy()
+
+        gate, failed = Exact(Accountant(BUDGET, noise=SeededNoise(0)), plan), None
+        with np.errstate(all="ignore"):
+            try:
+                model.go_on(model.users(rows), gate, forged)
+            except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+                failed = str(error)
+        return raw, found, failed
+
+    for name, array in last.items():
+        for bad in (np.nan, np.inf, -np.inf, 1e300, -1.0) if np.asarray(array).dtype.kind == "f" else ():
+            forged = np.array(array)
+            with np.errstate(over="ignore"):
+                forged.reshape(-1)[:1] = bad
+            released, base, failed = week(WEEKS[1], last | {name: forged})
+            _, found, again = week(hostile, last | {name: forged}, released)
+            assert again == failed and found.keys() == base.keys()
+            for label in base:
+                assert np.linalg.norm(found[label] - base[label]) <= 1 + 1e-9, (name, bad, label)
+
+
+@everywhere
+def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    stored, path = read(first.to_bytes()), tmp_path / "forged.hush"
+    arrays = {
+        name: stored.arrays[name] for name in stored.arrays if not name.startswith(("padding", "digest"))
+    }
+    at_least_0 = (
+        "variance",
+        "regularization",
+        "precision",
+        "history_weight",
+        "numbers",
+        "users",
+        "seen",
+        "first",
+    )
+    for name in [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size]:
+        for bad in (np.nan, np.inf, *([-1.0] if name.endswith(at_least_0) else [])):
+            forged = np.array(arrays[name])
+            forged.reshape(-1)[-1] = bad
+            path.write_bytes(b"".join(encode(stored.header, arrays | {name: forged})))
+            for loaded in (
+                Billboard.load,
+                lambda path: every_array_of(Billboard.load(path, memory_map=True)),
+            ):
+                with pytest.raises(ModelFileError, match=f"holds what no training releases .array '{name}'"):
+                    loaded(path)
+        path.write_bytes(b"".join(encode(stored.header, arrays | {name: arrays[name][None]})))
+        with pytest.raises(ModelFileError, match="does not fit"):
+            Billboard.load(path)
+
+
+def every_array_of(board):
+    """What is mapped is looked at when it is first used."""
+    for part in (board.arrays, board.state, {} if board.lists is None else board.lists.arrays):
+        for name in part:
+            part[name]
 
 
 @everywhere
