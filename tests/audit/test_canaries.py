@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
-from hushrec.audit import canaries as module
-from hushrec.audit.bounds import epsilon_lower_bound
-from hushrec.audit.canaries import CanaryAudit, canaries
+from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
+from hushrec.audit.canaries import canaries
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import (
@@ -24,7 +23,7 @@ from hushrec.privacy import (
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay
 from hushrec.users import Users
-from tests.audit.test_distinguish import LAWS, PUBLISHED, Scaled, Spied, Sums
+from tests.audit.test_distinguish import LAWS, PUBLISHED, Scaled, Sums
 
 ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUBLISHED.estimator}
 
@@ -49,7 +48,7 @@ def test_the_claim_stands(name, epsilon, record_property):
     check(name, epsilon, 1000, record_property)
 
 
-@pytest.mark.parametrize("epsilon", [1, 5, 10])
+@pytest.mark.parametrize("epsilon", [1, 10])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_tenth_of_the_noise_is_caught(name, epsilon, record_property):
     check_control(name, epsilon, 1000, record_property)
@@ -95,20 +94,6 @@ def test_a_pure_claim_is_that_of_its_releases():
     assert canaries(FirstItems(), budget, n_canaries=4000, noise=Scaled(0.5)).violated
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("epsilon", [1, 5, 10])
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_the_claim_stands_at_length(name, epsilon, record_property):
-    check(name, epsilon, 10_000, record_property)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("epsilon", [1, 5, 10])
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_tenth_of_the_noise_is_caught_at_length(name, epsilon, record_property):
-    check_control(name, epsilon, 10_000, record_property)
-
-
 def test_bad_calls():
     for wrong in (19, True, 100.0):
         with pytest.raises(InputError, match="n_canaries="):
@@ -141,10 +126,10 @@ def test_flipped_labels_are_refused():
         canaries(Flipped(), Budget(5.0, 1e-5, relation="replace"), n_canaries=20)
 
 
-def test_the_audit_by_replaying_each_canary_alone(monkeypatch):
+def test_the_audit_by_replaying_each_canary_alone():
     """Whose entry is whose, scores, guesses and both bounds; one release is of sums over all canaries."""
     n, seed, alpha, budget = 31, 5, 0.2, Budget(12.0, 1e-3)
-    estimator, spied = Sums("total", "items", "laplace"), Spied(monkeypatch, module)
+    estimator = Sums("total", "items", "laplace")
     noise = RecordingNoise(SeededNoise(2))
     found = canaries(estimator, budget, n_canaries=n, seed=seed, alpha=alpha, noise=noise)
     inside = np.random.default_rng(seed).random(n) < 0.5
@@ -169,43 +154,6 @@ def test_the_audit_by_replaying_each_canary_alone(monkeypatch):
     correct = sum(not inside[canary] for canary in ranked[:3]) + sum(inside[canary] for canary in ranked[-3:])
     assert (found.n_canaries, found.guesses, found.correct) == (n, 6, correct)
     assert found.epsilon_bound == epsilon_lower_bound(n, 6, correct, 1e-3, alpha) > 0
-    np.testing.assert_allclose(spied.thresholds, np.array([-2, -1, 0, 1, 2]) / 2 * (plan.mu**2 / 2 + plan.mu))
-    assert found.mu_bound == spied(found.members, found.others, spied.thresholds, alpha) > 0
-    assert found.alpha == spied.alpha == alpha
+    thresholds = np.array([-2, -1, 0, 1, 2]) / 2 * (plan.mu**2 / 2 + plan.mu)
+    assert found.mu_bound == mu_lower_bound(found.members, found.others, thresholds, alpha) > 0
     assert found.claimed_mu == pytest.approx(math.hypot(1 / 0.9, 1 / 1.1, mu_of_pure(1 / 0.7)), rel=1e-12)
-
-
-def test_what_a_call_without_settings_means():
-    estimator = Sums("items")
-    found = canaries(estimator, Budget(8.0, 1e-5))
-    assert (found.n_canaries, found.guesses, found.alpha) == (1000, 200, 1e-3)
-    inside = np.random.default_rng(0).random(1000) < 0.5
-    assert np.array_equal(estimator.rows[0].users, np.flatnonzero(inside)) and set(estimator.seeds) == {0}
-
-
-def outcome(epsilon_bound, mu_bound):
-    return CanaryAudit(
-        "some-model", Budget(2.5, 1e-6), 0.75, 1500, 1200, 1100, epsilon_bound, mu_bound, 0.125,
-        np.zeros(3), np.ones(2),
-    )  # fmt: skip
-
-
-def test_an_outcome_in_words_and_figures():
-    good = outcome(2.5, 0.75)
-    assert not good.violated
-    for bad in (outcome(2.75, 0.5), outcome(1.0, 0.875)):
-        assert bad.violated and bad.to_dict()["violated"] is True
-    figures = good.to_dict()
-    assert figures.items() >= good.budget.promise.items()
-    names = ("audit", "model", "canaries", "guesses", "correct", "claimed_mu", "violated", "confidence")
-    assert [figures[name] for name in names] == [
-        "canaries", "some-model", 1500, 1200, 1100, 0.75, False, 0.875,
-    ]  # fmt: skip
-    assert (figures["epsilon_lower_bound"], figures["mu_lower_bound"]) == (2.5, 0.75)
-    lines = outcome(1.25, 0.875).text().splitlines()
-    assert lines[0] == "One-run audit of some-model: 1,500 canaries, 1,100 of 1,200 guesses right"
-    assert lines[1].startswith("Claimed:   epsilon = 2.5 at delta = 1e-06")
-    assert lines[1].endswith("by releases of mu <= 0.75 together")
-    assert lines[2] == "Measured:  epsilon >= 1.25 and mu >= 0.875, each wrong with chance 0.125"
-    assert lines[3] == "Verdict:   VIOLATED: the claim is refuted"
-    assert good.text().splitlines()[3] == "Verdict:   no violation found"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.audit import membership as module
-from hushrec.audit.membership import Membership, _random_tastes, fit_scores, membership
+from hushrec.audit.membership import _random_tastes, fit_scores, membership
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from tests.command_line import invoke
@@ -38,11 +38,6 @@ def test_real_ratings(real_data, name, record_property):
     items = tuple(sorted(set(pq.read_table(path, columns=["item"])["item"].to_pylist())))
     ratings = Ratings.read(path, Domain(items, rating_range=(1, 5)))
     check(ratings, [1, 5, 10, 20], 5, 800, record_property)
-
-
-@pytest.mark.full
-def test_the_shape_of_movielens_10m(record_property):
-    check(realistic(69_878, 10_677, 10_000_054, seed=1), [1, 5, 10, 20], 5, 800, record_property)
 
 
 def test_bad_calls():
@@ -88,11 +83,6 @@ def test_planted_users_rate_at_the_ends(n_items, cap, each):
     assert len(set(planted.matrix.indices)) > n_items / 2
 
 
-def test_no_tastes_over_one_item():
-    with pytest.raises(InputError, match="at least 2 items"):
-        _random_tastes(Domain(("a",), rating_range=(1, 5)), 20, np.random.default_rng(0))
-
-
 def test_what_is_trained_and_what_is_scored(monkeypatch):
     """Models, budgets, seeds and members of every draw; areas by counting pairs."""
     ratings, checked, trained = realistic(30, 24, 200, seed=0), [], []
@@ -134,53 +124,6 @@ def test_what_is_trained_and_what_is_scored(monkeypatch):
         assert drawn == pytest.approx(expected, abs=1e-12)
     assert (found.delta, found.relation, found.n_planted) == (1e-4, "replace", 21)
     assert found.note == "The ratings are public or generated"
-
-
-def test_what_a_call_without_settings_means(monkeypatch):
-    ratings, trained = realistic(30, 24, 200, seed=0), []
-    monkeypatch.setattr(
-        module, "train", lambda *run, settings, seed: trained.append((run, settings, seed)) or Fitted(3.0)
-    )
-    found = membership(ratings, "item-bias", [0.7], delta=1e-6)
-    assert found.n_planted == 400 and found.relation == "add-remove" and "private figure" in found.note
-    assert [len(areas) for _, _, areas in found.curves] == [1, 1]
-    assert [seed for _, _, seed in trained] == [0, 0] and trained[0][1] is None
-    assert all(not run[2].data_is_public and run[1].n_users == 230 for run, _, _ in trained)
-    assert membership(ratings, "item-bias", [1], delta=1e-6, n_planted=20).n_planted == 20
-
-
-def test_all_runs_are_checked_before_the_first(monkeypatch):
-    monkeypatch.setattr(module, "train", lambda *run, **settings: pytest.fail("trained"))
-    with pytest.raises(InputError, match="nothing"):
-        membership(realistic(30, 24, 200, seed=0), "nothing", [1], delta=1e-6)
-
-
-def test_an_outcome_in_words_and_figures():
-    curves = ("some-model", 0.5, (0.5, 0.75)), ("als", math.inf, (0.875, 1.0))
-    found = Membership(curves, 1e-4, "replace", 1200, "Whose they are")
-    assert found.area(0.5) == 0.625 and found.area(math.inf) == 0.9375
-    assert found.to_dict() == {
-        "audit": "membership",
-        "planted": 1200,
-        "delta": 1e-4,
-        "unit": "user",
-        "relation": "replace",
-        "note": "Whose they are",
-        "results": [
-            {"model": "some-model", "epsilon": 0.5, "auc": 0.625, "draws": [0.5, 0.75]},
-            {"model": "als", "epsilon": math.inf, "auc": 0.9375, "draws": [0.875, 1.0]},
-        ],
-    }
-    lines = found.text().splitlines()
-    assert lines[0] == "Membership inference on 1,200 planted users, half of them in the training data"
-    assert lines[2:] == [
-        "some-model" + " " * 12 + "      0.5  0.625",
-        "als, no privacy" + " " * 7 + "      inf  0.938",
-        "Claims: unit: user, relation: replace, delta = 0.0001. Whose they are.",
-    ]
-    assert (
-        lines[1].index("epsilon") + len("epsilon") == lines[2].index("0.5") + 3 == lines[3].index("inf") + 3
-    )
 
 
 def test_private_figures_say_so():
