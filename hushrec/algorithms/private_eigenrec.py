@@ -305,6 +305,12 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
         """As `Estimator.moved`; where items recommend items, the learned ones stay as they are."""
         if "learned_items" not in arrays:
+            rank = arrays["state/item_probe"].shape[1] if "state/item_probe" in arrays else 0
+            if len(position) <= rank:
+                raise InputError(
+                    f"A model that learned {rank} directions of taste cannot go on over a catalogue of"
+                    f" {len(position)} items; keep more items than that, or open a new season."
+                )
             return dict(super().moved(arrays, position))
         learned = arrays["learned_items"]
         place = np.full(len(arrays["supported"]), -1)

@@ -460,6 +460,26 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
         assert np.corrcoef(moved.item_bias[: ITEMS - 5], first.item_bias[5:])[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("model", [MODELS["private-eigenrec"], MODELS["both"]], ids=lambda model: model.name)
+def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))
+    for n_items in (1, 3, 4):
+        accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(1))
+        rows = Ratings.from_any(WEEKS[1].to_arrow(), Domain(DATA.domain.items[:n_items], rating_range=(1, 5)))
+        if n_items == 4:
+            assert first.continue_training(rows, accountant, retire=True).domain.n_items == 4
+            continue
+        with pytest.raises(
+            InputError, match="learned 3 directions of taste cannot go on over a catalogue of"
+        ):
+            first.continue_training(rows, accountant, retire=True)
+        assert not accountant.own
+    few = Ratings.from_any(WEEKS[0].to_arrow(), Domain(DATA.domain.items[:2], rating_range=(1, 5)))
+    week = model.fit(few, SeasonAccountant(SEASON, noise=SeededNoise(0)))
+    week = week.continue_training(few, SeasonAccountant.following(week.privacy, noise=SeededNoise(1)))
+    assert week.privacy.week.number == 1  # the rank of a first training follows from its catalogue
+
+
 def test_a_window_is_declared_and_needs_times():
     """Oracle: the split by time. Killed: a window that ends with the data."""
     first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
