@@ -14,6 +14,7 @@ EPSILON   ?= 5
 DELTA     ?= 1e-6
 TESTS     ?= tests
 MUTANTS   ?= 60
+ROOMS     ?= privacy
 ROOM      ?= 1
 # a process of tests for each core, four at most
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
@@ -68,8 +69,9 @@ trust: $(VENV)/.test ## every property behind the guarantee with its figure; 5 m
 trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
-mutants: $(VENV)/.test ## MUTANTS sampled bugs, planted one at a time, and which tests kill them
-	$(BIN)/python -m tests.mutants.driver $(MUTANTS)
+mutants: $(VENV)/.test ## planted privacy bugs and the tests that kill them, then MUTANTS sampled ones of ROOMS
+	$(PYTEST) -m "full or not full" tests/mutants
+	$(BIN)/python -m benchmarks.mutate $(MUTANTS) --rooms $(ROOMS)
 
 bench-quality: $(VENV)/.test ## RMSE on MovieLens-1M at each epsilon; HUSHREC_DATA names the folder of real ratings
 	$(BIN)/python -m benchmarks.bench_quality

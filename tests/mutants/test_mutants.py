@@ -1,85 +1,79 @@
 """A8: every planted privacy bug is killed by the test that is named for it, which passes without the bug."""
 
-import inspect
+import ast
+import re
 from pathlib import Path
 
-import mpmath
-import numpy as np
 import pytest
 
-from hushrec.privacy import SystemNoise
-from tests.mutants.__main__ import table
-from tests.mutants.driver import MARK
-from tests.mutants.mutants import MUTANTS, Killer, Mutant
-from tests.privacy.test_sampler import spied_slow_draws
+from benchmarks.mutate import ROOT, Copy, mutants_of
+from tests.mutants.mutants import BUGS, Bug
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
+#: Raised by code that does not run at all, which any test would notice.
+BROKEN = {"TypeError", "NameError", "AttributeError", "SyntaxError", "ImportError", "UnboundLocalError"}
 
 
-def run(killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drawn(*_):
-        raise AssertionError("noise was drawn")
-
-    ledger = tmp_path / "state" / "ledger.sqlite"
-    fixtures = {"tmp_path": tmp_path, "path": ledger, "monkeypatch": monkeypatch}
-    if "no_noise" in killer.fixtures:
-        monkeypatch.setattr(SystemNoise, "add_gaussian", drawn)
-        fixtures["no_noise"] = None
-    if "slow_draws" in killer.fixtures:
-        fixtures["slow_draws"] = spied_slow_draws(monkeypatch)
-    given = {name: fixtures[name] for name in killer.fixtures}
-    if "record_property" in inspect.signature(killer.test).parameters:
-        given["record_property"] = lambda *_: None
-    with mpmath.workdps(50):
-        killer.test(**killer.arguments, **given)
+def planted(bug: Bug) -> dict[str, bytes]:
+    """Return the files with the bug in them."""
+    files: dict[str, str] = {}
+    for file, old, new in bug.edits:
+        text = files.get(file) or (ROOT / file).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{file} holds {text.count(old)} times, not once: {old}"
+        files[file] = text.replace(old, new)
+    return {file: text.encode() for file, text in files.items()}
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_mutant_is_killed(mutant: Mutant, tmp_path, monkeypatch, record_property) -> None:
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_fits_the_code_and_its_killer_exists(bug):
+    for text in planted(bug).values():
+        ast.parse(text)
+    file, _, test = bug.killer.partition("[")[0].partition("::")
+    source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+    assert re.search(rf"^def {test}\(", source, re.M), f"{file} has no {test}"
+
+
+def test_there_are_enough_and_no_two_have_a_name():
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 129
+
+
+@pytest.fixture(scope="module")
+def copy():
+    with Copy() as made:
+        yield made
+
+
+def words(killers: list[str]) -> list[str]:
+    return ["-m", "full or not full", *(f"tests/{killer}" for killer in killers)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("killer", sorted({bug.killer for bug in BUGS}))
+def test_without_the_bugs_their_killers_pass(copy, killer):
+    found = copy.run(words([killer]), {}, 600)
+    assert found["status"] == "survived", found["log"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_mutant_is_killed(copy, bug, record_property):
     record_property("planted", 1)
-    mutant.plant(monkeypatch)
-    with pytest.raises((Exception, pytest.fail.Exception)) as death:
-        run(mutant.killer, tmp_path, monkeypatch)
-    assert not isinstance(death.value, TypeError | NameError | AttributeError), "the mutant does not run"
+    found = copy.run(words([bug.killer]), planted(bug), 600)
+    assert found["status"] == "killed", found["log"]
+    assert found["failed"] and not BROKEN & set(found["failed"].values()), found["log"]
     record_property("killed", 1)
 
 
-def in_the_suite(killer: Killer) -> bool:
-    """Whether the suite itself calls this test with these arguments, and so shows that it passes."""
-    values: dict[str, list] = {}
-    for mark in getattr(killer.test, "pytestmark", ()):
-        if mark.name != "parametrize":
-            return False
-        names = (
-            [name.strip() for name in mark.args[0].split(",")]
-            if isinstance(mark.args[0], str)
-            else mark.args[0]
-        )
-        for case in mark.args[1]:
-            case = getattr(case, "values", (case,) if len(names) == 1 else case)
-            for name, value in zip(names, case, strict=True):
-                values.setdefault(name, []).append(value)
-    return values.keys() == killer.arguments.keys() and all(
-        any(
-            type(one) is type(value) and not isinstance(one, np.ndarray) and one == value
-            for one in values[name]
-        )
-        for name, value in killer.arguments.items()
-    )
-
-
-@pytest.mark.parametrize(
-    "killer",
-    [
-        pytest.param(killer, id=name, marks=[pytest.mark.full] * in_the_suite(killer))
-        for name, killer in {mutant.killer.name: mutant.killer for mutant in MUTANTS}.items()
-    ],
-)
-def test_without_the_bug_the_test_passes(killer: Killer, tmp_path, monkeypatch) -> None:
-    run(killer, tmp_path, monkeypatch)
-
-
-def test_there_are_enough_and_the_table_shows_them() -> None:
-    assert len(MUTANTS) >= 25
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert DOCUMENT.read_text(encoding="utf-8").partition(MARK)[0] == table()
+def test_mutants_compile_and_a_copy_leaves_the_tree_alone(tmp_path):
+    file = "hushrec/kernels/fixed_point.py"
+    before = (ROOT / file).read_bytes()
+    made = mutants_of(file, before)
+    assert len(made) > 20 and all(each.planted(before) != before for each in made)
+    test = "import hushrec.kernels.fixed_point as f\n\ndef test_a():\n    assert f.spacing(1.0) == 2.0**-27"
+    with Copy() as copy:
+        (copy.tree / "tests" / "test_small.py").write_text(test)
+        assert copy.run(["tests/test_small.py"], {}, 60)["status"] == "survived"
+        wrong = before.replace(b"math.frexp(bound)[1] - bits", b"math.frexp(bound)[1] + bits")
+        found = copy.run(["tests/test_small.py"], {file: wrong}, 60)
+        assert found["failed"] == {"tests/test_small.py::test_a": "AssertionError"}
+        assert (copy.tree / file).read_bytes() == before
+    assert (ROOT / file).read_bytes() == before and not Path(copy.tree).exists()
