@@ -63,7 +63,7 @@ PRINTED = "endtoend/test_end_to_end.py"
 WEEKS = "algorithms/test_continuing.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
-CLIP = "return bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
+CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
 TRAINED = "return state.to_arrays() | weekly_als.served(level, residual, items, supported, self._iterates)"
 TRAIN = "budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True"
 
@@ -81,12 +81,11 @@ def looked(statement: str) -> tuple[str, str]:
 
 BOUNDED = [  # the contribution of a user is not bounded as declared
     bug("clip with max instead of min (DPALS, line 16 as printed)", sensitivity("private-als"), "users",
-        CLIP, "return np.maximum(1.0, bound / np.maximum(norms, 1e-300))"),
+        CLIP, "np.maximum(1.0, bound / np.maximum(norms, 1e-300))"),
     bug("clip computed and not used", sensitivity("private-als, spectral start"), "users",
-        CLIP, "return np.ones(len(norms))"),
+        CLIP, "np.ones(len(norms))"),
     bug("norm of the user's factors not clipped", sensitivity("dpals"), "users",
-        "return rows if math.isinf(bound) else rows * clip_factor(norms(rows), bound)[:, None]",
-        "return rows"),
+        "rows * clip_factor(norms(rows), bound)[:, None]", "rows"),
     bug("ratings not clipped (Algorithm 1, line 1)", sensitivity("dpals"), "papers/dpals/dpals",
         "clip=rating_clip,", "clip=math.inf,"),
     bug("cap on ratings per user off", sensitivity("dpals"), "papers/dpals/dpals",
@@ -233,9 +232,9 @@ AROUND = [  # something goes around the noise
 
 LEDGERS = [  # charges
     bug("noise drawn before the charge", f"{ACCOUNTANT}::test_the_charge_is_durable_before_noise_is_drawn",
-        "privacy/accountant", "value = self._charge(release, bounded._take, journal)",
-        """self._noise.add_gaussian(np.zeros(1), 1.0, label)
-        value = self._charge(release, bounded._take, journal)"""),
+        "privacy/accountant", "        add_noise = self._noise_for(bounded, release, mechanism)\n",
+        """        add_noise = self._noise_for(bounded, release, mechanism)
+        self._noise.add_gaussian(np.zeros(1), 1.0, label)\n"""),
     bug("charge checked and not written", f"{ACCOUNTANT}::test_the_charge_is_durable_before_noise_is_drawn",
         "privacy/ledger", "            head = schema.append(connection, row)\n        self._verified = head\n"
         "        return head[1]", '            _ = row\n        return ""'),
@@ -287,8 +286,8 @@ LEDGERS = [  # charges
         "self._lost or ledger.charge(self.dataset, self.run, release, step=step)"),
     bug("noisy values used and never kept",
         "privacy/test_journal.py::test_nothing_is_drawn_or_charged_again_and_other_rows_cost_the_same",
-        "privacy/journal", "draft, self._draft = self._draft, None\n",
-        "return noisy\n        draft, self._draft = self._draft, None\n"),
+        "privacy/journal", "for _ in self._written(draft, label, iter((noisy,))):\n            pass\n",
+        "pass\n"),
     bug("another training goes on with a journal",
         "privacy/test_journal.py::test_another_training_is_refused",
         "privacy/journal", "return json.loads(json.dumps(binding, default=repr))", "return {}"),
@@ -403,7 +402,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         'CLIPS = "[1e-30, 1e30]"', 'CLIPS = "(0, 1.79e308]"'),
     bug("a warning where somebody's row is clipped to zero",
         "algorithms/test_replay.py::test_no_user_raises_a_warning[dpals-1000000000.0]", "users",
-        CLIP, "return np.minimum(1.0, bound * CLIP_MARGIN / np.maximum(norms, 1e-300))"),
+        CLIP, "np.minimum(1.0, bound * CLIP_MARGIN / np.maximum(norms, 1e-300))"),
     bug("rows of the first 1,000 users clipped, not those after",
         edge("private-svd-(1, 5), 400 items, crowd-add-remove"), "papers/frank_wolfe/eigensolvers",
         "return with_values(rows, clipped_rows(rows.indptr, rows.data, bound))",
