@@ -15,6 +15,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from hushrec.cli import show
+from hushrec.disk import private_file
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
 
@@ -112,7 +113,7 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
     names = file_names([users[start] for start in starts])
     for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
         try:
-            with (folder / name).open("w", newline="", encoding="utf-8") as file:
+            with io.TextIOWrapper(private_file(folder / name), "utf-8", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerow(["rank", "item", "score"])
                 writer.writerows(zip(ranks[start:stop], items[start:stop], scores[start:stop]))

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from hushrec.checks import check_kind, check_listed, check_numbers
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
+from hushrec.disk import private_file
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
 from hushrec.evaluation.plots import needs_matplotlib, save_plot
@@ -192,7 +193,7 @@ class Comparison:
         return found | {"note": self.stamp, "runs": list(self.rows)}
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder.
+        """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder, for its owner alone.
 
         Returns
         -------
@@ -201,6 +202,8 @@ class Comparison:
         """
         needs_matplotlib()
         paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
+        for path in paths.values():
+            private_file(path).close()
         pq.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")
         for kind in ("png", "svg"):

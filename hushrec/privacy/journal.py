@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hushrec.disk import sync_folder
+from hushrec.disk import private_file, sync_folder
 from hushrec.errors import HushrecError, InputError, LedgerError
 from hushrec.privacy.ledger import Entry, Ledger
 from hushrec.privacy.release import Release
@@ -211,7 +211,7 @@ class Journal:
         }
         draft = self._header.with_suffix(".part")
         try:
-            with _owned(draft) as file:
+            with private_file(draft) as file:
                 file.write(json.dumps(content).encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -317,7 +317,7 @@ class Draft:
     def __init__(self, target: Path, step: int, size: int) -> None:
         self.target, self.step, self._hash = target, step, hashlib.sha256()
         self._path = target.with_suffix(".part")
-        self._file = _owned(self._path)
+        self._file = private_file(self._path)
         try:
             if size and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, _HEADER_BYTES + 8 * size)
@@ -348,12 +348,6 @@ class Draft:
         with contextlib.suppress(OSError):  # a disk that is full refuses what is still in the buffer
             self._file.close()
         self._path.unlink(missing_ok=True)
-
-
-def _owned(path: Path) -> IO[bytes]:
-    """A new file, its owner's alone."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
 
 
 def _locked(path: Path) -> IO[bytes] | None:

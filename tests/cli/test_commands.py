@@ -344,7 +344,6 @@ def test_compare_public(run, files):
     assert sorted(path.name for path in (run.folder / "out").iterdir()) == [
         f"comparison.{kind}" for kind in ("md", "parquet", "png", "svg")
     ]
-    assert (run.folder / "out").stat().st_mode & 0o777 == 0o700
     assert not run.ledger.exists()
     table = pq.read_table("out/comparison.parquet")
     assert b"NOT PRIVATE" in table.schema.metadata[b"hushrec"] and set(table["unit"].to_pylist()) == {"user"}
