@@ -1,5 +1,6 @@
 """The comparison's own machinery: intervals, labels, tables in a page, and results by which a run goes on."""
 
+import json
 import math
 from pathlib import Path
 
@@ -41,6 +42,13 @@ def test_a_part_of_a_page_is_replaced_and_the_rest_stays(tmp_path: Path) -> None
     text = page.read_text()
     assert "old" not in text
     assert text.index("# Title") < text.index("new") < text.index("After.") < text.index("more")
+
+
+def test_a_part_of_the_data_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
+    data = tmp_path / "data.json"
+    for name, text in (("one", "old"), ("two", "words"), ("one", "| a | b |\n|---|---|\n| 1 | 2 |\n\nNote.")):
+        tables.keep(data, name, text)
+    assert json.loads(data.read_text()) == {"one": [["a", "b"], ["1", "2"], "Note."], "two": ["words"]}
 
 
 def test_only_runs_without_a_result_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@
 Real ratings come from the folder HUSHREC_DATA; a data set that is not there is skipped. The data are public:
 nothing is charged, the errors are measured on held-out ratings and are not themselves private.
 
-as it is    every target against the stored rows (docs/frontier.parquet) that have the settings of this
+as it is    every target against the stored rows (docs/data/frontier.parquet) that have the settings of this
             code, and a seeded sample of 20 runs made anew; a line each, exit code 1 if one falls short
 --long      makes what is missing in the file ``--results``: all epsilons and methods, five draws (hours; a
-            run that was cut short goes on), then the targets against it; ``--page`` writes into a page
+            run that was cut short goes on), then the targets against it; ``--data`` keeps the tables
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from benchmarks.frontier.cells import Cell, Results, Row, result, run, single_th
 from benchmarks.frontier.data import DATASETS, available
 from benchmarks.frontier.frontier import EPSILONS, Form, cells, choose, tuning_cells
 from benchmarks.frontier.methods import methods
-from benchmarks.frontier.tables import figure, footnote, markdown, write_part
+from benchmarks.frontier.tables import figure, footnote, keep, markdown
 
 #: The rows behind docs/frontier.md.
-STORED = Path("docs/frontier.parquet")
+STORED = Path("docs/data/frontier.parquet")
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, help="instead of those of the form")
     parser.add_argument("--results", type=Path, help="Parquet of the results")
     parser.add_argument("--figures", type=Path, default=Path("bench-output"), help="folder of the figures")
-    parser.add_argument("--page", type=Path, help="Markdown page into which the tables are written")
+    parser.add_argument("--data", type=Path, help="file in which the tables are kept, as JSON")
     options = parser.parse_args()
     single_thread()
     options.figures.mkdir(parents=True, exist_ok=True)
@@ -67,10 +67,10 @@ def main() -> None:
 
 
 def show(options: argparse.Namespace, name: str, title: str, text: str) -> None:
-    """Print a part, and write it into the page if there is one."""
+    """Print a part, and keep it in the file of data if there is one."""
     print(f"\n## {title}\n\n{text}\n", flush=True)
-    if options.page:
-        write_part(options.page, name, text)
+    if options.data:
+        keep(options.data, name, text)
 
 
 def make(options: argparse.Namespace, wanted: list[Cell], results: Results) -> None:

@@ -1,6 +1,6 @@
 """Old and new figures side by side, where a change moved many of them.
 
-    python -m benchmarks.frontier.before docs/frontier.parquet [--page docs/frontier.md]
+    python -m benchmarks.frontier.before docs/data/frontier.parquet [--data docs/data/frontier.json]
 
 The keyed splits: a rating's part is decided by a hash of its user and item instead of a random permutation of
 all ratings, so every error is measured on other ratings than before; the methods did not change. Lists first:
@@ -18,7 +18,7 @@ from statistics import fmean
 import pyarrow.parquet as pq
 
 from benchmarks.frontier.data import DATASETS
-from benchmarks.frontier.tables import write_part
+from benchmarks.frontier.tables import keep
 
 #: Parts of the stored rows: of the earlier rule of splits, and of the models before lists came first.
 KEYED, LISTS, NOW = "frontier before keyed splits", "frontier before lists", "frontier"
@@ -61,10 +61,10 @@ def table(before: Errors, after: Errors) -> str:
 
 
 def main() -> None:
-    """Print the tables, or write them into a page."""
+    """Print the tables, and keep them in a file of data."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--page", type=Path)
+    parser.add_argument("--data", type=Path)
     options = parser.parse_args()
     then = errors(options.results, NOW, True) | errors(options.results, LISTS, True)
     texts = {
@@ -73,8 +73,8 @@ def main() -> None:
     }
     for name, text in texts.items():
         print(text, end="\n\n")
-        if options.page:
-            write_part(options.page, name, text)
+        if options.data:
+            keep(options.data, name, text)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from collections.abc import Sequence
@@ -131,6 +132,18 @@ def write_part(page: Path, name: str, text: str) -> None:
     else:
         new = f"{old.rstrip()}\n\n{block}\n"
     page.write_text(new, encoding="utf-8")
+
+
+def keep(data: Path, name: str, text: str) -> None:
+    """Keep a part in a file of data: a list of cells for each row of its tables, and the words between."""
+    kept = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("|---")]
+    kept[name] = [line.strip("| ").split(" | ") if line.startswith("|") else line for line in lines]
+    parts = [
+        f"{json.dumps(part)}: [\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
+        for part, rows in kept.items()
+    ]
+    data.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 # ---------------------------------------------------------------------- figures
