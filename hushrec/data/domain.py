@@ -323,7 +323,9 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
     seen: dict[str, int] = {}
     for position, text in enumerate(texts):  # shown by number: the file may be the wrong one
         if text is None:
-            raise InputError(f"Item {position + 1} of the catalogue has no id.")
+            raise InputError(
+                f"Item {position + 1} of the catalogue has no id; an id has at most 1,024 bytes."
+            )
         if (first := seen.setdefault(text, position)) != position:
             which = f"items {first + 1} and {position + 1}"
             raise InputError(f"The catalogue holds an id twice ({which}); list every item once.")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
-from hushrec.data.ids import as_text, compact, encode_ids, join_ids, parse_rating
+from hushrec.data.ids import TEXT, as_text, compact, encode_ids, join_ids, parse_rating, short_cells
 from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import encode_times, join_times
@@ -22,6 +22,7 @@ WITH_HEADER = ("csv", "tsv")
 N_JOKES = 100  # of Jester's published matrix
 _MISSING_JOKE = 99.0  # how Jester writes "not rated"
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB beside the columns that are kept
+_FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
@@ -215,32 +216,64 @@ class _Parquet:
 
     def parts(self) -> Iterator[dict[str, Any]]:
         """Some rows at a time, times as numbers."""
-        texts = [n for n, kind in self._kinds.items() if pa.types.is_string(kind) or pa.types.is_binary(kind)]
+        for batch in self._batches():
+            part: dict[str, Any] = {}
+            for role, name in self.chosen.items():
+                if name not in self._kinds:
+                    repeated = _repeated(self._file, name, batch.num_rows)
+                    part[role] = encode_times(repeated) if role == "time" else repeated.chunk(0)
+                else:
+                    column = batch.column(name)
+                    part[role] = encode_times(column) if role == "time" else self._held(column)
+                    del column
+            del batch
+            yield part
+            del part
+            pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Texts numbered as they are read; where they pass what Arrow numbers, few rows at a time instead."""
+        texts = [name for name, kind in self._kinds.items() if kind in TEXT]
         with self._parquet.ParquetFile(self._file.seekable(), read_dictionary=texts) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=self._inside):
-                part: dict[str, Any] = {}
-                for role, name in self.chosen.items():
-                    if name not in self._kinds:
-                        repeated = _repeated(self._file, name, batch.num_rows)
-                        part[role] = encode_times(repeated) if role == "time" else repeated.chunk(0)
-                    else:
-                        column = batch.column(name)
-                        part[role] = encode_times(column) if role == "time" else self._held(column)
-                        del column
-                del batch
-                yield part
-                del part
-                pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
+            for group in _row_groups(file.metadata):
+                done = 0
+                try:
+                    for batch in file.iter_batches(_BATCH_ROWS, group, self._inside):
+                        yield batch
+                        done += batch.num_rows
+                    continue
+                except pa.ArrowException:  # or the file is damaged, which the second reading says again
+                    pass
+                with self._parquet.ParquetFile(self._file.seekable(), metadata=file.metadata) as again:
+                    for batch in again.iter_batches(_FEW_ROWS, group, self._inside):
+                        if batch.num_rows > done:
+                            yield batch.slice(done)
+                        done = max(0, done - batch.num_rows)
 
     def _held(self, column: pa.Array) -> pa.Array:
         """A column as it is kept: numbers as they are, where not all of the file is."""
         kind = column.type
         numbers = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
-        return column if numbers and not self._whole else compact(column)
+        return column if numbers and not self._whole else compact(short_cells(column))
 
     def column(self, role: str, parts: list[Any]) -> pa.ChunkedArray:
         """Parts of a column one below another."""
         return pa.chunked_array(parts, None if parts else self._kinds.get(self.chosen[role], pa.string()))
+
+
+def _row_groups(metadata: Any) -> Iterator[list[int]]:
+    """Row groups that follow one another, with a batch's rows together or one alone."""
+    together: list[int] = []
+    rows = 0
+    for number in range(metadata.num_row_groups):
+        more = metadata.row_group(number).num_rows
+        if together and rows + more > _BATCH_ROWS:
+            yield together
+            together, rows = [], 0
+        together.append(number)
+        rows += more
+    if together:
+        yield together
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:

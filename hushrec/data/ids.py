@@ -22,17 +22,22 @@ import pyarrow.compute as pc
 
 from hushrec.errors import InputError
 
+#: A longer text is no id, no rating and no time: one user's are not to fill the memory that all share.
+MAX_CELL_BYTES = 1 << 10
 _PART = 1 << 20  # rows handled at a time, where a whole column would double the memory
 _LARGEST = 1 << 53  # from here on floats skip integers
 # the forms in which Python, pandas and CSV files write floats that may have been integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
 NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
-#: Types that Arrow cannot number the values of, and others that hold the same.
-_PLAIN = {
+#: Text, whatever the length of all cells together.
+TEXT = {
+    pa.string(): pa.large_string(),
     pa.string_view(): pa.large_string(),
+    pa.large_string(): pa.large_string(),
+    pa.binary(): pa.large_binary(),
     pa.binary_view(): pa.large_binary(),
-    pa.float16(): pa.float32(),
+    pa.large_binary(): pa.large_binary(),
 }
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
@@ -45,8 +50,9 @@ def canonical_text(value: Any, *, exact: bool = True) -> str | None:
     as it is otherwise ("007" and "7" differ, and so do "a" and "A"). Bytes are read as UTF-8, a UUID as its
     usual text, any other object as ``str`` writes it.
 
-    No ids are None, NaN, NaT, infinities, empty text, containers, dates and times, and whole numbers of 2^53
-    and beyond that are a float or the text of one ("1.152921504606847e+18"): floats do not tell them apart.
+    No ids are None, NaN, NaT, infinities, empty text, text or bytes of more than 1,024 bytes, containers,
+    dates and times, and whole numbers of 2^53 and beyond that are a float or the text of one
+    ("1.152921504606847e+18"): floats do not tell them apart.
     What is no Unicode text becomes "\ufffdx" (bytes) or "\ufffdu" (surrogates) and its bytes in hexadecimal;
     text that begins with "\ufffd" itself is given one more, so that no two ids meet.
 
@@ -64,6 +70,8 @@ def canonical_text(value: Any, *, exact: bool = True) -> str | None:
 
 
 def _text_of(value: Any, exact: bool) -> str | None:
+    if isinstance(value, (str, bytes, bytearray, memoryview)) and too_long(value):
+        return None
     if isinstance(value, str):
         text = value.strip()
         if not text.isascii() and (text[0] == NO_TEXT or not _is_unicode(text)):
@@ -79,7 +87,7 @@ def _text_of(value: Any, exact: bool) -> str | None:
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
         whole = int(value)
-        return str(whole) if exact and whole.bit_length() < 4096 or abs(whole) < _LARGEST else None
+        return str(whole) if exact and whole.bit_length() < 3400 or abs(whole) < _LARGEST else None
     if isinstance(value, (complex, np.complexfloating)):  # what a data frame makes of numbers beside 3j
         return _text_of(value.real, exact) if value.imag == 0 else None
     if isinstance(value, (float, np.floating)):
@@ -95,8 +103,15 @@ def _text_of(value: Any, exact: bool) -> str | None:
             return None
         text = format(value, "f")  # all digits, where normalize() would round to 28
         text = text.rstrip("0").rstrip(".") if "." in text else text
-        return "0" if text == "-0" else text
+        return _text_of("0" if text == "-0" else text, exact)
     return None if isinstance(value, Iterable) else _text_of(str(value), exact)
+
+
+def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
+    """Whether a cell has more octets, in UTF-8, than an id, a rating or a time may have."""
+    if isinstance(cell, str) and not cell.isascii():
+        return len(cell) > MAX_CELL_BYTES or len(cell.encode("utf-8", "surrogatepass")) > MAX_CELL_BYTES
+    return len(cell) > MAX_CELL_BYTES
 
 
 def _is_unicode(text: str) -> bool:
@@ -119,6 +134,8 @@ def parse_rating(value: Any) -> float:
     if type(value) is float:
         return value
     try:
+        if isinstance(value, (str, bytes, bytearray)) and too_long(value):
+            return math.nan
         if isinstance(value, (bytes, bytearray)):
             value = bytes(value).decode()
         if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
@@ -245,6 +262,32 @@ def _is_arrow(column: Any) -> bool:
 
 def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     """A typed Arrow column, or an object array to be read cell by cell."""
+    found = _arrow_or_objects(column)
+    return found if isinstance(found, np.ndarray) else _of_short_cells(found)
+
+
+def _of_short_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = [short_cells(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks) if chunks else column
+
+
+def short_cells(column: pa.Array) -> pa.Array:
+    """Text with room for all cells together; one that is too long becomes empty, which is no id either."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(column.indices, short_cells(column.dictionary))
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    if kind not in TEXT:
+        return column
+    column = column.cast(TEXT[kind])
+    lengths = pc.binary_length(column)
+    if (pc.max(lengths).as_py() or 0) <= MAX_CELL_BYTES:
+        return column
+    return pc.if_else(pc.greater(lengths, MAX_CELL_BYTES), pa.scalar("", column.type), column)
+
+
+def _arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     if isinstance(column, pa.ChunkedArray):
         return column
     if isinstance(column, pa.Array):
@@ -332,8 +375,8 @@ def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         storage = pa.chunked_array([c.storage for c in column.chunks], kind.storage_type)
-        codes, values = dictionary(storage)
-        return codes, pa.ExtensionArray.from_storage(kind, values)
+        codes, values = dictionary(_of_short_cells(storage))
+        return codes, values if kind.storage_type in TEXT else pa.ExtensionArray.from_storage(kind, values)
     if pa.types.is_null(kind):
         return np.full(len(column), -1, np.int32), pa.array([], pa.large_string())
     if pa.types.is_dictionary(kind):
@@ -345,8 +388,6 @@ def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         # A dictionary may repeat a value, hold null or hold values that no row uses.
         inner_codes, values = dictionary(pa.chunked_array([inner]))
         return _by_appearance(np.append(inner_codes, np.int32(-1))[_codes(_indices(encoded))], values)
-    if kind in _PLAIN:
-        column = column.cast(_PLAIN[kind])
     if len(column) == 0:
         return np.zeros(0, np.int32), pa.array([], column.type)
     try:
@@ -425,6 +466,8 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _stripped(cell: bytes) -> bytes:
+    if too_long(cell):
+        return b""
     text = _decoded(cell)
     return cell.strip() if text is None else text.strip().encode()
 

@@ -20,7 +20,7 @@ from hushrec.data.building import build, within_range
 from hushrec.data.columns import Columns, columns_of, find_columns
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, readable, with_keys
-from hushrec.data.ids import Encoded, as_text, encode_ids, plain_values, positions_of
+from hushrec.data.ids import Encoded, as_arrow_or_objects, as_text, encode_ids, plain_values, positions_of
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import files_at
 from hushrec.data.textfiles import ByteStream, read_fields
@@ -293,7 +293,8 @@ def _hints_of_ids(column: Any, codes: np.ndarray) -> list[str]:
     if isinstance(column, Encoded):  # of a matrix or of several files, where it kept ids alone
         return []
     lost = np.flatnonzero(codes < 0)[:1000]
-    cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else np.asarray(column)[lost]
+    column = as_arrow_or_objects(column)
+    cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else column[lost]
     texts = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
     if not any(re.fullmatch(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)", text.strip()) for text in texts):
         return []

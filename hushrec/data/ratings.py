@@ -65,6 +65,7 @@ class Ratings:
     * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
     * an item that is missing or not in the catalogue: the row is dropped;
     * a missing user id: the row is dropped;
+    * an id, a rating or a time that is written with more than 1,024 bytes: it is missing;
     * several ratings of one item by one user: the latest stays, and the last in the order of the input where
       times are equal or missing; a row without a time is before all that have one;
     * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the

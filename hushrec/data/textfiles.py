@@ -19,7 +19,7 @@ import pyarrow as pa
 
 MAX_LINE_BYTES = 1 << 16  # a longer line is no rating, and what is held of it must have an end
 _BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory beside the columns that are kept
-_CELL = pa.dictionary(pa.int32(), pa.binary())
+_CELL = pa.dictionary(pa.int32(), pa.large_binary())  # of any length together
 _DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STAND_IN = b"\x1f"  # stands for the two characters of "::"; a line that holds it itself is made malformed
@@ -187,4 +187,4 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
         if len(fields) == n_fields:
             rows.append([fields[position] for position in wanted])
     columns = list(zip(*rows)) if rows else [() for _ in wanted]
-    return [pa.array(column, pa.binary()).dictionary_encode() for column in columns]
+    return [pa.array(column, pa.large_binary()).dictionary_encode() for column in columns]

@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.ids import as_arrow_or_objects, check_scalar_type, dictionary, parse_rating, plain_values
+from hushrec.data.ids import (
+    as_arrow_or_objects,
+    check_scalar_type,
+    dictionary,
+    parse_rating,
+    plain_values,
+    too_long,
+)
 
 #: Of a rating whose time is not known: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
@@ -61,6 +68,8 @@ def parse_time(value: Any) -> int:
 
 
 def _time_of(value: Any) -> int:
+    if isinstance(value, (str, bytes, bytearray)) and too_long(value):
+        return NO_TIME
     if isinstance(value, (bytes, bytearray)):
         value = bytes(value).decode()
     if isinstance(value, str) and "_" not in value and math.isnan(parse_rating(value)):

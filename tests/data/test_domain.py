@@ -300,7 +300,7 @@ def test_items_have_a_column_of_their_own_type_where_they_have_one() -> None:
         ),
         (b"items.txt", "The item catalogue must be a sequence of ids (a file is read by Domain.read_cat"),
         ([], "The item catalogue is empty; declare at least one item id."),
-        (["a", "b", None], "Item 3 of the catalogue has no id."),
+        (["a", "b", None], "Item 3 of the catalogue has no id; an id has at most 1,024 bytes."),
         (["a", "b", "c", " b"], "The catalogue holds an id twice (items 2 and 4); list every item once."),
     ],
 )
