@@ -6,6 +6,7 @@ import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -102,6 +103,11 @@ class Billboard(Recommender):
         settings = (f"{key} = {value}" for key, value in self.estimator.hyper_parameters().items())
         heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
         return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model file, hexadecimal: it tells this model from every other, edited ones too."""
+        return encode(*self._stored(int8=False))[-1].hex()
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """As of a :class:`~hushrec.serving.Recommender`; refused where noise may be all that items share.
@@ -261,9 +267,11 @@ def _of_stored(stored: ModelFile) -> Billboard:
         )
     privacy = PrivacyStatement.from_dict(header["privacy"])
     state = stored.arrays.section("state") if "state" in sections else {}
-    return Billboard(
+    board = Billboard(
         estimator=estimator, domain=domain, arrays=arrays, privacy=privacy, lists=lists, state=state
     )
+    board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
+    return board
 
 
 def _section(stored: ModelFile, name: str, domain: Domain, state: str) -> tuple[Any, Arrays | Unpacked]:

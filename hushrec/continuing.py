@@ -42,7 +42,9 @@ def go_on(
     with asked(ratings, accountant, engine) as users, gate, one_blas_thread():
         arrays = estimator.go_on(users, LabelledGate(gate, suffix=suffix), last)
     privacy = estimator.statement(ratings, accountant, notes)
-    return Billboard(estimator=estimator, domain=ratings.domain, arrays=arrays, privacy=privacy)
+    following = Billboard(estimator=estimator, domain=ratings.domain, arrays=arrays, privacy=privacy)
+    accountant.wrote(following)
+    return following
 
 
 def check(
@@ -63,6 +65,7 @@ def check(
         )
     if not board.state:
         raise InputError("This model holds no state to go on from; train the season's first model anew.")
+    accountant.check_model(board)
     estimator.check_rows(ratings, accountant)
     part = accountant.part()
     last = _moved(board, ratings.domain, retire)

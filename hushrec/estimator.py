@@ -292,7 +292,10 @@ class Estimator(Generic[PrivateSide]):
         with side as users, self.journaled(ratings.domain, accountant, plan, seed), gate, one_blas_thread():
             arrays = self.train(users, gate, int(seed))
         privacy = self.statement(ratings, accountant)
-        return Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
+        board = Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
+        if isinstance(accountant, SeasonAccountant):
+            accountant.wrote(board)
+        return board
 
     def journaled(
         self, domain: Domain, accountant: Accountant, plan: Plan, seed: int

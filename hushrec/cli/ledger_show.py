@@ -1,44 +1,99 @@
 """``hushrec ledger show``."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import SHOWN_DELTA, Account, Json
+from hushrec.cli.options import SHOWN_DELTA, Account, File, Json
 from hushrec.errors import InputError
-from hushrec.privacy.ledger import RunSummary
+from hushrec.privacy import Ledger
+from hushrec.privacy.ledger import LedgerSummary, RunSummary
 
 
 def ledger_show(
     *,
-    account: Account = Account(),
+    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    dataset: Annotated[str, Parameter(metavar="NAME", show_default="all")] | None = None,
     delta: Annotated[float, Parameter(show_default=f"the budget's, else {SHOWN_DELTA:g}")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Print what all runs on a data set have been charged together, and how it grew from run to run.
+    """Print what all runs on a data set have been charged together, what seasons reserve, and what is free.
+
+    Without a name it lists all data sets.
 
       hushrec ledger show
       hushrec ledger show --ledger team.sqlite --dataset shop --json
 
     Parameters
     ----------
+    ledger
+        Where charges are recorded.
+    dataset
+        Name of the users in the ledger.
     delta
         At which epsilon is given.
     """
-    book, dataset = account.open(), account.dataset
+    book = Account(ledger=ledger).open()
+    if dataset is None:
+        names = book.datasets()
+        summaries = [summary_of(book, each, delta) for each in names]
+        found: dict[str, Any] = {"datasets": [_described(each) for each in summaries]}
+        lines = [_line(book, each) for each in summaries] or ["The ledger has no data set yet."]
+        show.result(as_json, {"ledger": str(book.path), **found}, *lines, f"Ledger: {book.path}")
+        return
+    summary = summary_of(book, dataset, delta)
+    history = book.history(dataset, summary.delta)
+    shared = shares(book, dataset)
+    found = {"ledger": str(book.path), **_described(summary), **shared[0]}
+    found["history"] = [asdict(run) for run in history]
+    show.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{growth(history)}")
+
+
+def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
+    """What all runs on a data set were charged, at its budget's delta or the usual one."""
     try:
-        summary = book.summary(dataset, delta)
+        return book.summary(dataset, delta)
     except InputError:
         if delta is not None:
             raise
-        summary = book.summary(dataset, SHOWN_DELTA)
-    history = book.history(dataset, summary.delta)
-    left = book.left(dataset)
+        return book.summary(dataset, SHOWN_DELTA)
+
+
+def _described(summary: LedgerSummary) -> dict[str, Any]:
+    return {**summary.to_dict(), "shares": summary.shares}
+
+
+def _line(book: Ledger, summary: LedgerSummary) -> str:
+    left = book.left(summary.dataset)
     rest = f"; {left}" if left and not summary.closed else ""
-    found = {"ledger": str(book.path), **summary.to_dict(), "history": [asdict(run) for run in history]}
-    show.result(as_json, found, f"{summary}{rest}.", f"Ledger: {book.path}{growth(history)}")
+    return f"{summary}{rest}."
+
+
+def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
+    """What each season and all other runs take of mu squared, for a program and for a reader."""
+    summary, rows = summary_of(book, dataset), book.shares(dataset)
+    together = summary.shares
+    found = {"models": [each._asdict() for each in rows], "shares": together}
+    if together is None:
+        return found, []
+    whole = summary.mu**2 + summary.reserved if summary.budget is None else summary.budget.mu**2
+    of = "what is spent and reserved" if summary.budget is None else f"the budget of {summary.budget}"
+    cells = [(each.what, f"{each.spent / whole:.2%}", f"{each.reserved / whole:.2%}") for each in rows]
+    cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
+    table = show.table([("", "spent", "reserved"), *cells], left={0})
+    free = together["free"]
+    last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
+    last = "the data set is closed: nothing is free" if summary.closed else last
+    lines = [f"\nParts of mu squared of {of} (epsilons do not add up, mu squared does):", table, last]
+    if summary.budget is not None and (summary.mu**2 + summary.reserved) / whole > 1 + 1e-9:
+        lines += show.paragraph(
+            "Spent and reserved are more than the budget: an older version reserved nothing. Close a season"
+            " that nobody goes on with (hushrec season close), or go on for as long as the budget lasts with"
+            " hushrec retrain --add-up; other runs are refused."
+        )
+    return found, lines
 
 
 def growth(history: list[RunSummary]) -> str:

@@ -239,9 +239,12 @@ class Charging(Account):
     ----------
     data_is_public
         Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.
+    add_up
+        The data set has an open season, and what both cost together is understood.
     """
 
     data_is_public: bool = False
+    add_up: bool = False
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
         """Of an accountant; asked for when all else has been checked, since it may create the ledger."""
@@ -252,7 +255,8 @@ class Charging(Account):
                 " epsilon, for good; pass --dataset with a name of its own, or --data-is-public where the"
                 " ratings are no secret."
             )
-        return {"ledger": ledger, "dataset": self.dataset, "data_is_public": self.data_is_public}
+        words = {"data_is_public": self.data_is_public, "add_up": self.add_up}
+        return {"ledger": ledger, "dataset": self.dataset, **words}
 
 
 def _budgeted(ledger: Ledger) -> bool:
@@ -275,6 +279,18 @@ def model_for(model: str | None, job: str | None, likes: bool, private: bool) ->
 def progress_shown(no_progress: bool) -> bool:
     """Whether there is somebody to show progress to."""
     return not no_progress and sys.stderr.isatty()
+
+
+def _days(kind: Any, tokens: Sequence[Token]) -> float:
+    """A time in days, as 6d or 12h."""
+    number, unit = tokens[0].value[:-1], tokens[0].value[-1:]
+    try:
+        return float(number) / {"d": 1, "h": 24}[unit]
+    except (KeyError, ValueError):
+        raise ValueError("pass days or hours, for example 6d or 12h") from None
+
+
+Days = Annotated[float, Parameter(converter=_days, metavar="DAYS")]
 
 
 def listed(text: str) -> list[str]:

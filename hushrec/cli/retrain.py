@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from hushrec.billboard import Billboard
 from hushrec.cli import show_model
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, progress_shown
+from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, Whole, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.cli.train import save
 from hushrec.data import Domain
@@ -29,7 +29,10 @@ def retrain(
     retire: bool = False,
     since: Annotated[str, Parameter(metavar="DATE")] | None = None,
     item_features: File | None = None,
+    week: Annotated[Whole, Parameter(metavar="N", show_default="the next")] | None = None,
     skip_week: bool = False,
+    early: bool = False,
+    add_up: bool = False,
     reading: Reading = Reading(),
     force: Force = False,
     no_progress: NoProgress = False,
@@ -64,12 +67,20 @@ def retrain(
         follows what changes, and gives no budget back. Declare it: never take it from the ratings.
     item_features
         Public facts of the items, from which a new item's start is told.
+    week
+        The week that is meant, from 0: refused where it was run already, so that a line that is run twice
+        spends nothing the second time.
     skip_week
-        The week after LAST.hush was cut short and has no model: leave what is left of its slice, and go on.
+        The week after LAST.hush was cut short and has no model: what it charged stays charged, the rest of
+        its slice is spent by nobody, and the week after it is trained.
+    early
+        Train now, although the season's gap (hushrec season open --gap) is not over.
+    add_up
+        The data set was promised more than its budget by a version that reserved nothing: go on for as long
+        as it lasts.
     """
     board = Billboard.load(last)
-    week = board.privacy.week
-    if week is None:
+    if board.privacy.week is None:
         raise InputError(
             f"{last} was not trained in a season: open one with hushrec season open, and train its first"
             " model with hushrec train --season."
@@ -81,7 +92,9 @@ def retrain(
     inputs = (last, ratings, catalogue, item_features, ledger)
     target = output_file(out, inputs, force)
     book = Ledger(ledger or default_path(), create=False)
-    accountant = SeasonAccountant.following(board.privacy, ledger=book, skip=skip_week)
+    words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "add_up": add_up}
+    accountant = SeasonAccountant.following(board.privacy, ledger=book, **words)
+    accountant.check_model(board)  # before anything is read with what it declares
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
     show_model.first_use()
     following = board.continue_training(

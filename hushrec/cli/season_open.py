@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.options import Account, Count, Json, Promise
+from hushrec.cli.ledger_show import shares
+from hushrec.cli.options import Account, Count, Days, Json, Promise
 from hushrec.cli.season_show import planned, seasons_together
 from hushrec.errors import InputError
 from hushrec.privacy import Season
@@ -20,15 +21,18 @@ def season_open(
     weeks: Count,
     first_share: float = 0.5,
     name: Annotated[str, Parameter(show_default="the next number")] | None = None,
+    gap: Days = 0.0,
     add_up: bool = False,
     as_json: Json = False,
 ) -> None:
     """Give a data set one budget for many trainings, the first by hushrec train, the others by retrain.
 
-    What a user is promised holds for all of them together, and for all that she rates over the season. A week
-    is any period: the ledger counts trainings and reads no clock.
+    What a user is promised holds for all of them together, and for all that they rate over the season. A week
+    is any period: the ledger counts trainings, and reads the clock only where --gap declares one. On a data
+    set with a budget the season's is reserved until it is closed.
 
       hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
+      hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52 --gap 6d
 
     Parameters
     ----------
@@ -38,10 +42,13 @@ def season_open(
         Part of the budget (of mu squared) that week 0 gets; the others share the rest evenly.
     name
         Tells seasons of one data set apart.
+    gap
+        Shortest time from one week's start to the next one's, in days or hours, as in --gap 6d for a weekly
+        job: a sooner week is refused, unless hushrec retrain --early asks for it. By default none.
     add_up
         The data set has had a season before, and what both cost together is understood.
     """
-    season = Season(promise.budget(), weeks, first_share, name or "1")
+    season = Season(promise.budget(), weeks, first_share, name or "1", gap)
     if promise.unit != "user":
         raise InputError("A season protects users, not single ratings; leave --unit out.")
     book, dataset = account.open(create=True), account.dataset
@@ -55,4 +62,6 @@ def season_open(
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
-    show.result(as_json, found, *text, *seasons_together(others)[1], f"Ledger: {book.path}")
+    shared = shares(book, dataset)
+    text += [*seasons_together(others)[1], *shared[1]]
+    show.result(as_json, found | shared[0], *text, f"\nLedger: {book.path}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hushrec.cli import show
+from hushrec.cli.ledger_show import shares
 from hushrec.cli.options import Account, Json
 from hushrec.errors import InputError
 from hushrec.privacy import Season, SeasonSummary
@@ -13,7 +14,7 @@ from hushrec.privacy.season import epsilon_together
 
 
 def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
-    """Print a data set's seasons: their plans, the weeks that were run, and what all cost together.
+    """Print a data set's seasons: plans, weeks that were run, what all models cost together, what is free.
 
     hushrec season show --dataset shop
     """
@@ -22,11 +23,13 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     if not seasons:
         raise InputError(f'Data set "{dataset}" has no season in the ledger {book.path}.')
     both, text = seasons_together(seasons)
-    found = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
+    found: dict[str, Any] = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
     lines: list[str] = []
     for each in seasons:
         lines += [f"{each}.", *planned(each.season), ""]
-    show.result(as_json, found | {"promised_together": both}, *lines, *text, f"Ledger: {book.path}")
+    shared = shares(book, dataset)
+    found |= {"promised_together": both, **shared[0]}
+    show.result(as_json, found, *lines, *text, *shared[1], f"\nLedger: {book.path}")
 
 
 def planned(season: Season) -> list[str]:
@@ -36,11 +39,13 @@ def planned(season: Season) -> list[str]:
         part, alone = f"{each['part']:.3%}", f"epsilon {each['epsilon_alone']:.3g}"
         lines.append(f"{each['weeks']:<14}{part:>14}{each['mu']:>10.4g}{each['noise']:>10.4g}{alone:>16}")
     words = (
-        "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week that is"
-        " skipped spends nothing, and the season lasts longer; a training that is cut short has used its"
-        " week. Weeks cannot be added: when all are run the season is spent, and another one (--add-up) adds"
-        " to what this one costs."
+        "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week in which"
+        " nothing is trained spends nothing, and the season lasts longer; a training that is cut short has"
+        " used its week. Weeks cannot be added: when all are run the season is spent, and another one"
+        " (--add-up) adds to what this one costs."
     )
+    if season.gap:
+        words += f" A week begins {season.gap:g} days after the last one began, or later (--early: sooner)."
     return [*lines, *show.paragraph(words)]
 
 

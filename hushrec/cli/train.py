@@ -124,7 +124,7 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
             f'Season "{name}" was opened for {season.budget}, not {budget}; declare the same.',
             parameter="epsilon",
         )
-    return SeasonAccountant(season, ledger=book, dataset=charging.dataset)
+    return SeasonAccountant(season, ledger=book, dataset=charging.dataset, add_up=charging.add_up)
 
 
 def check_features(model: str, declared: Declared) -> None:

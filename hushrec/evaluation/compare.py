@@ -227,6 +227,7 @@ def compare(
     ledger: Ledger | None = None,
     dataset: str = "default",
     data_is_public: bool = False,
+    add_up: bool = False,
     seed: int = 0,
     on_run: Callable[[str, float, int], None] | None = None,
 ) -> Comparison:
@@ -257,7 +258,7 @@ def compare(
     k, relevant_from
         As in :func:`hushrec.evaluation.evaluate`; where some model is for lists, ratings from
         ``domain.like_from`` up are relevant by default.
-    ledger, dataset
+    ledger, dataset, add_up
         Where every run is charged.
     data_is_public : bool
         Charge nothing and stamp every result NOT PRIVATE.
@@ -290,13 +291,14 @@ def compare(
     if data_is_public:
         ledger = None
     elif ledger is not None:
-        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs])
+        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
     found: list[dict[str, Any]] = []
     charged: list[Release] = []
     for name, budget, draw in runs:
         if on_run is not None:
             on_run(name, budget.epsilon, draw)
-        accountant = Accountant(budget, ledger=ledger, dataset=dataset, data_is_public=data_is_public)
+        told: dict[str, Any] = {"data_is_public": data_is_public, "add_up": add_up}
+        accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
         model = train(
             name, train_ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed
         )

@@ -49,6 +49,9 @@ class Accountant(Single):
     resume : bool
         Go on with the last unfinished training on the data set: what was charged is neither drawn nor charged
         again. Needs the ledger.
+    add_up : bool
+        That this adds to what an open season of the data set costs its users is understood; asked for where
+        the data set has no budget.
 
     Privacy
     -------
@@ -79,6 +82,7 @@ class Accountant(Single):
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
         resume: bool = False,
+        add_up: bool = False,
     ) -> None:
         if not isinstance(budget, Budget):
             raise InputError(
@@ -90,6 +94,7 @@ class Accountant(Single):
         self.ledger = ledger
         self.dataset = name("dataset", dataset)
         self.data_is_public = data_is_public
+        self.add_up = add_up
         self.run = os.urandom(16).hex()
         self._noise: NoiseSource = SystemNoise() if noise is None else noise
         self._secure = type(self._noise) is SystemNoise
@@ -154,7 +159,7 @@ class Accountant(Single):
                 return  # what a resumed training is yet to charge, its journal tells
             coming = plan.releases if self._journal is None else self._journal.uncharged(plan.releases)
             try:
-                self.ledger.check(self.dataset, coming)
+                self.ledger.check(self.dataset, coming, run=self.run, add_up=self.add_up)
             except BudgetError as error:
                 if not self._lost:
                     raise
@@ -340,7 +345,7 @@ class Accountant(Single):
         return value, draft
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
-        ledger.charge(self.dataset, self.run, release, step=step)
+        ledger.charge(self.dataset, self.run, release, step=step, add_up=self.add_up)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -24,7 +24,7 @@ from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
 from hushrec.privacy.ledger_file import OF_A_WEEK, RESUMED, Charge, Dataset
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
-from hushrec.privacy.season_book import SeasonBook
+from hushrec.privacy.season_book import SeasonBook, beside
 
 _RUN = "dataset = ? AND run = ?"
 
@@ -43,6 +43,10 @@ class LedgerSummary:
     budget : Budget or None
     closed : bool
         Whether nothing more may be charged.
+    reserved : float
+        Part of mu squared that open seasons are yet to spend.
+    promised : float or None
+        Epsilon at `delta` of all charges with all that open seasons reserve; None where there is none.
 
     Examples
     --------
@@ -64,10 +68,29 @@ class LedgerSummary:
     runs: int
     budget: Budget | None
     closed: bool = False
+    reserved: float = 0.0
+    promised: float | None = None
+
+    @property
+    def shares(self) -> dict[str, float | None] | None:
+        """What is spent, reserved and free, as parts of the budget's mu squared.
+
+        Without a budget as parts of what is spent and reserved, and nothing tells what is free. None where
+        nothing can be a part of it.
+        """
+        whole = self.mu**2 + self.reserved if self.budget is None else self.budget.mu**2
+        if not 0 < whole < math.inf:
+            return None
+        spent, reserved = self.mu**2 / whole, self.reserved / whole
+        free = None if self.budget is None else 0.0 if self.closed else max(0.0, 1 - spent - reserved)
+        return {"spent": spent, "reserved": reserved, "free": free}
 
     def __str__(self) -> str:
         total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
         limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
+        if self.promised is not None:
+            both = guarantee(self.promised, self.delta, self.unit, self.relation)
+            limit = f"with what open seasons are yet to spend {both} holds over all of them; {limit}"
         limit += ", and it is closed" if self.closed else ""
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
         warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
@@ -86,7 +109,8 @@ class LedgerSummary:
         budget = None
         if limit is not None:
             budget = Budget(limit["epsilon"], limit["delta"], *protects, limit.get("failure", 0.0))
-        return cls(**{each.name: entry[each.name] for each in fields(cls)} | {"budget": budget})
+        known = {each.name: entry[each.name] for each in fields(cls) if each.name in entry}
+        return cls(**known | {"budget": budget})  # hushrec 0.2 wrote fewer
 
 
 class Entry(NamedTuple):
@@ -164,7 +188,7 @@ class Ledger(SeasonBook):
     """
 
     def open_dataset(self, dataset: str, budget: Budget) -> None:
-        """Give a data set a budget that all its runs share, or lower the one it has.
+        """Give a data set a budget that all its runs share, or lower the one it has, not below a reserve.
 
         The reserve for failures may be set anew until the first charge; then, like the rest, only lowered.
 
@@ -198,12 +222,14 @@ class Ledger(SeasonBook):
                     "failures can be chosen before the first charge only, since afterwards the choice could "
                     "follow what was released."
                 )
-            budget.check_reserve(charges)
-            if not budget.allows(charges):
-                spent = budget.spell(composed_epsilon(charges, budget.delta))
+            committed = self._committed(connection, dataset)
+            budget.check_reserve(committed)
+            if not budget.allows(committed):
+                spent = budget.spell(composed_epsilon(committed, budget.delta))
+                with_seasons = beside(self._seasons(connection, dataset))
                 raise BudgetError(
-                    f'Data set "{dataset}" has been charged {spent} already, past a budget of {budget}; '
-                    "declare at least that."
+                    f'Data set "{dataset}" has been charged {spent} already{with_seasons}, past a budget of'
+                    f" {budget}; declare at least that."
                 )
             self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, budget))
 
@@ -220,10 +246,18 @@ class Ledger(SeasonBook):
             known = self._known(connection, dataset)
             self._put_dataset(connection, dataset, known._replace(closed=True))
 
-    def check(self, dataset: str, releases: Iterable[Release], *, failure: float = 0.0) -> None:
+    def check(
+        self,
+        dataset: str,
+        releases: Iterable[Release],
+        *,
+        failure: float = 0.0,
+        run: str = "",
+        add_up: bool = False,
+    ) -> None:
         """Raise what charging for these releases and a chance of failure would raise; write nothing."""
         with self._transaction("DEFERRED") as connection:
-            self._check(connection, dataset, tuple(releases), failure)
+            self._check(connection, dataset, tuple(releases), failure, run=run, add_up=add_up)
 
     def charge(
         self,
@@ -234,6 +268,8 @@ class Ledger(SeasonBook):
         step: int | None = None,
         failure: float = 0.0,
         week: Week | None = None,
+        add_up: bool = False,
+        early: bool = False,
     ) -> str:
         """Record one release durably, or raise and record nothing.
 
@@ -253,18 +289,23 @@ class Ledger(SeasonBook):
             Chance with which all of the run may fail, charged with its first release only.
         week : Week, optional
             Of a season: the release counts in its budget too.
+        add_up : bool
+            That a run beside an open season of a data set without a budget adds to it is understood; and of
+            a week, that an older version has promised more than the data set's budget.
+        early : bool
+            A week that begins sooner than its season's gap is meant.
 
         Returns
         -------
         Hash of the charge.
         """
         with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as connection:
-            begun = "SELECT 1 FROM charges WHERE dataset = ? AND run = ?"
-            if connection.execute(begun, (dataset, run)).fetchone():
+            if self._begun(connection, dataset, run):
                 failure = 0.0
-            self._check(connection, dataset, (release,), failure)
+            of_week = week is not None
+            self._check(connection, dataset, (release,), failure, run=run, of_week=of_week, add_up=add_up)
             if week is not None:
-                self._check_week(connection, week, (release,), made=step)
+                self._check_week(connection, week, (release,), made=step, early=early)
             if self._charged(connection, dataset, run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
@@ -333,6 +374,8 @@ class Ledger(SeasonBook):
             if known.budget is None and composed_epsilon(charges, delta) == math.inf:
                 delta += failures if delta + failures < 1 else 0.0
             runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
+            still = [each for each in self._seasons(connection, dataset) if not each.closed]
+            promised = composed_epsilon(self._committed(connection, dataset), delta) if still else None
             return LedgerSummary(
                 dataset=dataset,
                 **known._asdict(),
@@ -341,15 +384,20 @@ class Ledger(SeasonBook):
                 mu=total_mu(charge.mu for charge in charges),
                 charges=len(charges),
                 runs=runs.fetchone()[0],
+                reserved=math.fsum(each.reserved for each in still),
+                promised=promised,
             )
 
     def left(self, dataset: str) -> str | None:
-        """Say what is left of a data set's budget; None where it has none."""
+        """Say what is left of a data set's budget beside what seasons reserve; None where it has none."""
         with self._transaction("DEFERRED") as connection:
             budget = self._known(connection, dataset).budget
-            return (
-                None if budget is None else budget.left(self._charges(connection, "dataset = ?", (dataset,)))
-            )
+            return None if budget is None else budget.left(self._committed(connection, dataset))
+
+    def datasets(self) -> list[str]:
+        """Names of all data sets."""
+        with self._transaction("DEFERRED") as connection:
+            return [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
         """Return every run on a data set, in order, with the total that it brought.

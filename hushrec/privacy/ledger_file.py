@@ -12,9 +12,8 @@ from urllib.parse import quote
 from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
-from hushrec.privacy._validate import Single, name, shown
-from hushrec.privacy.budget import Budget, Cost, composed_epsilon
-from hushrec.privacy.release import Release
+from hushrec.privacy._validate import Single, shown
+from hushrec.privacy.budget import Budget
 
 RESUMED = "A training that had begun goes on with --resume."
 #: Of a failure in a week of a season, which keeps no journal.
@@ -64,29 +63,6 @@ class LedgerFile(Single):
         with self._transaction("DEFERRED") as connection:
             if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
-
-    def _check(
-        self,
-        connection: sqlite3.Connection,
-        dataset: str,
-        releases: tuple[Release, ...],
-        failure: float = 0.0,
-    ) -> None:
-        if not releases:
-            return
-        name("dataset", dataset)
-        budget = self._open_to(connection, dataset, releases[0].unit, releases[0].relation)
-        if budget is None:
-            return
-        charges = self._charges(connection, "dataset = ?", (dataset,))
-        costs: list[Cost] = [*charges, *releases, Charge(0.0, 0.0, failure)]
-        budget.check_reserve(costs)
-        if not budget.allows(costs):
-            total = composed_epsilon(costs, budget.delta)
-            raise BudgetError(
-                f'This would bring data set "{dataset}" to {budget.spell(total)} over all its runs, past its '
-                f"budget of {budget} in the ledger {self.path}; {budget.left(charges)}."
-            )
 
     @staticmethod
     def _dataset(connection: sqlite3.Connection, dataset: str) -> Dataset | None:
@@ -183,7 +159,7 @@ class LedgerFile(Single):
                 connection.close()  # rolls back what was not committed
 
     def _migrate(self) -> None:
-        """Bring a ledger of schema 3 to this one, all of it or nothing."""
+        """Bring an older ledger to this schema, all of it or nothing."""
         connection = self._connect(older=True)
         try:
             if schema.version_of(connection) == schema.VERSION:
@@ -205,12 +181,12 @@ class LedgerFile(Single):
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
             version = schema.version_of(connection)
-            if version != schema.VERSION and not (older and version == 3):
+            if version != schema.VERSION and not (older and version in schema.OLDER):
                 raise LedgerError(
                     f"{self.path} is not a ledger, or was cut short; check the path."
                     if version == 0
                     else f"The ledger {self.path} has schema {version}, and this version of hushrec reads 3"
-                    f" and {schema.VERSION}; use it with the version that wrote it."
+                    f" to {schema.VERSION}; use it with the version that wrote it."
                 )
         except BaseException:
             connection.close()

@@ -108,6 +108,15 @@ class Release:
         mechanism = kind(*(entry[each.name] for each in fields(kind)))
         return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
 
+    @classmethod
+    def from_ledger(
+        cls, label: str, mechanism: str, sensitivity: float, unit: str, relation: str
+    ) -> "Release":
+        """A release as a ledger has it, where the mechanism is its repr."""
+        kind, _, values = mechanism.rstrip(")").partition("(")
+        numbers = [float(each.partition("=")[2]) for each in values.split(", ")]
+        return cls(label, _MECHANISMS[kind](*numbers), sensitivity, unit, relation)
+
 
 @dataclass(frozen=True)
 class Plan:

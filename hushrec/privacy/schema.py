@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 APPLICATION = 0x68757368  # "hush" in SQLite's application_id
-VERSION = 4
+VERSION = 5
+#: What is brought up to date when it is opened.
+OLDER = (3, 4)
 GENESIS = "0" * 64  # in the place of the hash before the first charge
 
 _COLUMNS = """
@@ -27,11 +29,12 @@ CREATE UNIQUE INDEX charges_once ON charges (dataset, run, step);
 CREATE TABLE seasons (
     dataset TEXT NOT NULL REFERENCES datasets, name TEXT NOT NULL, weeks INTEGER NOT NULL,
     first_share REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, failure REAL NOT NULL,
-    closed INTEGER NOT NULL, PRIMARY KEY (dataset, name)
+    closed INTEGER NOT NULL, gap REAL NOT NULL, PRIMARY KEY (dataset, name)
 );
 CREATE TABLE journal (
     charge INTEGER PRIMARY KEY REFERENCES charges, file TEXT NOT NULL, digest TEXT NOT NULL
 );
+CREATE TABLE models (charge INTEGER PRIMARY KEY REFERENCES charges, digest TEXT NOT NULL);
 CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, tables TEXT NOT NULL)
 """
 
@@ -41,9 +44,10 @@ def digest(row: Iterable[Any]) -> str:
     return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
 
 
-def tables(connection: sqlite3.Connection) -> str:
-    """Hash of all that is not a charge: data sets, seasons, journal."""
-    ordered = ("datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge")
+def tables(connection: sqlite3.Connection, version: int = VERSION) -> str:
+    """Hash of all that is not a charge: data sets, seasons, journal, models."""
+    ordered = ["datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge"]
+    ordered += ["models ORDER BY charge"] * (version > 4)
     return digest(connection.execute(f"SELECT * FROM {each}").fetchall() for each in ordered)
 
 
@@ -85,10 +89,29 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> bool:
-    """Within a transaction, bring a ledger of schema 3 to this one; False where its hashes are not right.
+    """Within a transaction, bring an older ledger to this schema; False where its hashes are not right."""
+    return (_from_4 if version_of(connection) == 4 else _from_3)(connection)
 
-    Schema 3 knew no reserve: what its charges may fail with is what is reserved, so that they count as before
-    and no further selection fits.
+
+def _from_4(connection: sqlite3.Connection) -> bool:
+    """Schema 4 knew no gap between weeks, and no digests of models: those of its weeks are empty."""
+    head = chained(connection.execute("SELECT * FROM charges ORDER BY id"), 0, GENESIS)
+    found = connection.execute("SELECT * FROM head").fetchall()
+    if head is None or found != [(*head, tables(connection, 4))]:
+        return False
+    connection.execute("ALTER TABLE seasons ADD COLUMN gap REAL NOT NULL DEFAULT 0")
+    connection.execute(next(each for each in _COLUMNS.split(";") if "TABLE models" in each))
+    weeks = "SELECT MAX(id), '' FROM charges WHERE season IS NOT NULL GROUP BY dataset, season, run"
+    connection.execute(f"INSERT INTO models {weeks}")
+    connection.execute("UPDATE head SET tables = ?", (tables(connection),))
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    return True
+
+
+def _from_3(connection: sqlite3.Connection) -> bool:
+    """Schema 3 knew no reserve: what its charges may fail with is what is reserved.
+
+    So they count as before, and no further selection fits.
     """
     charges = connection.execute("SELECT * FROM charges ORDER BY id").fetchall()
     datasets = connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()

@@ -1,7 +1,7 @@
 """A season: one budget for a number of weekly trainings on the same users, who come and go.
 
-A week is any period: the ledger counts trainings and reads no clock. Proof that the weeks together cost the
-season's budget: docs/proofs/seasons.md.
+A week is any period: the ledger counts trainings, and reads the clock only where a gap is declared. Proof
+that the weeks together cost the season's budget: docs/proofs/seasons.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hushrec.privacy._validate import name, number, shown
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Cost
 
+_LONGEST_GAP = 366
 #: What every statement of a season says of users who leave, whether or not anybody did.
 LEAVING = (
     "A training uses the rows that it is given, so from the week after a user leaves on nothing uses hers."
@@ -38,6 +39,8 @@ class Season:
         Part of mu squared that week 0 gets, in (0, 1).
     name : str
         Tells seasons of one data set apart.
+    gap : float
+        Shortest time in days from one week's first charge to the next one's; 0 looks at no clock.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Season:
     weeks: int
     first_share: float = 0.5
     name: str = "1"
+    gap: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.budget, Budget):
@@ -70,6 +74,13 @@ class Season:
             )
         object.__setattr__(self, "first_share", share)
         name("name", self.name)
+        advice = "pass the shortest time between two weeks in days, for example 6"
+        gap = number("gap", self.gap, advice)
+        if not 0 <= gap <= _LONGEST_GAP:
+            raise InputError(
+                f"gap must be from 0 to {_LONGEST_GAP} days, not {gap:g}; {advice}.", parameter="gap"
+            )
+        object.__setattr__(self, "gap", gap)
 
     def fraction(self, week: int) -> float:
         """Part of the season's mu squared that a week may spend."""
@@ -105,7 +116,7 @@ class Season:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, all but the budget."""
-        return {"name": self.name, "weeks": self.weeks, "first_share": self.first_share}
+        return {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
 
     def __str__(self) -> str:
         later = self.fraction(1)
@@ -162,7 +173,8 @@ class Week:
         """Inverse of `to_dict`; KeyError or TypeError where it is none."""
         if entry is None:
             return None
-        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"])
+        gap = entry.get("gap", 0.0)  # hushrec 0.2 knew none
+        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"], gap)
         number, run, charge = entry["week"], entry["run"], entry["charge"]
         if (
             type(number) is not int
@@ -217,6 +229,11 @@ class SeasonSummary:
     mu: float
     charges: int
     last: str | None
+
+    @property
+    def reserved(self) -> float:
+        """Part of mu squared that it is yet to spend, until it is closed."""
+        return 0.0 if self.closed else max(0.0, self.season.budget.mu**2 - self.mu**2)
 
     @property
     def spent_epsilon(self) -> float:

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from hushrec.errors import BudgetError, InputError
+from hushrec.privacy._validate import shown
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.release import Plan, Release, check_fit
 from hushrec.privacy.season import LEAVING, Season, Week, epsilon_together
 from hushrec.privacy.statement import PrivacyStatement
+
+_UNBOUND = (
+    "The week before this one was run by hushrec 0.2, which kept no digest of its model in the ledger, so"
+    " whether that file was changed since could not be told. From this week on it can."
+)
+
+
+class _Digested(Protocol):
+    """A trained model."""
+
+    @property
+    def digest(self) -> str:
+        """It tells the model from every other."""
 
 
 class SeasonAccountant(Accountant):
@@ -27,9 +41,15 @@ class SeasonAccountant(Accountant):
     skip : bool
         Weeks of the ledger that have no model, because they were cut short, are passed over; what is left of
         their slices is not spent.
-    ledger, dataset, noise, data_is_public
-        As of an :class:`Accountant`. Without a ledger the weeks are counted by the models alone, and a week
-        that is run twice is found out by nobody.
+    week : int, optional
+        The week that is meant: refused where it is not the next one.
+    early : bool
+        The week may begin sooner than the season's gap allows.
+    ledger, dataset, noise, data_is_public, add_up
+        As of an :class:`Accountant`; `add_up` also where an older version has promised more than the data
+        set's budget, and weeks are to go on for as long as it lasts. Without a ledger the weeks are counted
+        by the models alone, a week that is run twice is found out by nobody, and neither is a model that was
+        edited.
 
     Privacy
     -------
@@ -59,17 +79,26 @@ class SeasonAccountant(Accountant):
         after: PrivacyStatement | None = None,
         *,
         skip: bool = False,
+        week: int | None = None,
+        early: bool = False,
         ledger: Ledger | None = None,
         dataset: str = "default",
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
+        add_up: bool = False,
     ) -> None:
         if not isinstance(season, Season):
             raise InputError(f"season must be a Season, not {type(season).__name__}.")
         super().__init__(
-            season.budget, ledger=ledger, dataset=dataset, noise=noise, data_is_public=data_is_public
+            season.budget,
+            ledger=ledger,
+            dataset=dataset,
+            noise=noise,
+            data_is_public=data_is_public,
+            add_up=add_up,
         )
-        self.after = None
+        self.after, self._unbound = None, False
+        self._words = {"add_up": add_up, "early": early}
         number = 0
         if after is not None:
             self.after = last = _week_of(after, season, dataset)
@@ -81,7 +110,12 @@ class SeasonAccountant(Accountant):
                     " it."
                 )
         if skip and ledger is not None:
-            number = max(number, ledger.season(dataset, season.name).begun)
+            found = ledger.season(dataset, season.name)
+            number = max(number, found.begun)
+            if found.charges != len(self._releases):  # those of weeks without a model are among them
+                self._releases = ledger.season_releases(dataset, season.name)
+        if week is not None:
+            _check_meant(week, number, season)
         self._before = len(self._releases)
         self.run = f"season {season.name}, week {number}, {self.run[:16]}"
         self.week = Week(season, number, self.dataset, self.run)
@@ -124,13 +158,26 @@ class SeasonAccountant(Accountant):
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
-                self.ledger.check_week(self.week, plan.releases, after=self.after, made=len(self.own))
+                made, words = len(self.own), self._words
+                self.ledger.check_week(self.week, plan.releases, after=self.after, made=made, **words)
+
+    def check_model(self, model: _Digested) -> None:
+        """Refuse a model to go on from whose digest is not the one that the ledger has of its week."""
+        if self.ledger is not None and self.after is not None:
+            self._unbound = not self.ledger.check_model(self.after, model.digest)
+
+    def wrote(self, model: _Digested) -> None:
+        """Record the digest of the model that this week wrote, before its file gets a name."""
+        if self.ledger is not None and self.own:
+            self.ledger.wrote(self.week, model.digest)
 
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
         """As `Accountant.statement`, of all weeks so far."""
         notes = (*notes, LEAVING)
+        if self._unbound:
+            notes += (_UNBOUND,)
         if self._others:
             budgets = [self.budget, *(each.budget for each in self._others)]
             names = ", ".join(f'"{each.name}"' for each in self._others)
@@ -140,7 +187,7 @@ class SeasonAccountant(Accountant):
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
         step = len(self.own)
-        charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week)
+        charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, **self._words)
         self.week = replace(self.week, charge=charge)
 
     def _check_fit(self, coming: Iterable[Release]) -> None:
@@ -160,3 +207,18 @@ def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:
             f' "{season.name}" of "{dataset}" as it was opened; pass the last model of the latter.'
         )
     return after.week
+
+
+def _check_meant(week: int, number: int, season: Season) -> None:
+    """Refuse another week than the one that is meant."""
+    if week < number:
+        raise BudgetError(
+            f"Week {week} of season {shown(season.name)} was run already: the next one is week {number}."
+            " Nothing was charged."
+        )
+    if week > number:
+        raise InputError(
+            f"Week {week} of season {shown(season.name)} is not the next one, which is week {number}; go on"
+            " from the model of the week before. Nothing was charged.",
+            parameter="week",
+        )

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import total_mu
-from hushrec.privacy.budget import Budget, Cost
+from hushrec.privacy.budget import Budget, Cost, composed_epsilon
 from hushrec.privacy.ledger_file import OF_A_WEEK, Charge, Dataset, LedgerFile
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
 
+class Share(NamedTuple):
+    """What a season, or all runs outside of seasons, take of a data set's budget, in mu squared.
+
+    Attributes
+    ----------
+    what : str
+    spent : float
+        Of all charges.
+    reserved : float
+        What an open season is yet to spend.
+    """
+
+    what: str
+    spent: float
+    reserved: float
+
+
 class SeasonBook(LedgerFile):
     """What a ledger does with seasons; each of its methods is one transaction.
 
-    A week's charges count in its season's budget, in the week's slice of it, and in the data set's budget.
+    A week's charges count in its season's budget, in the week's slice of it, and in the data set's budget,
+    where all of an open season's budget is reserved.
     """
 
     def open_season(self, dataset: str, season: Season, *, add_up: bool = False) -> None:
@@ -55,22 +75,26 @@ class SeasonBook(LedgerFile):
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
                     f" would be promised {budget.spell(both)}; pass --add-up if that is understood."
                 )
-            planned: list[Cost] = [*self._outside(connection, dataset), _Whole(budget)]
-            planned += [_Whole(each.season.budget) for each in known]
-            if limit is not None and not limit.allows(planned):
+            reserved = self._committed(connection, dataset)
+            if limit is not None:
+                limit.check_reserve([*reserved, _Whole(budget)])
+            if limit is not None and not limit.allows([*reserved, _Whole(budget)]):
                 raise BudgetError(
                     f'Data set "{dataset}" has a budget of {limit}, which has no room for this season of'
-                    f" {budget} beside what was charged or promised; declare a smaller one."
+                    f" {budget} beside what was charged{beside(known)}; {limit.left(reserved)}."
                 )
             if self._dataset(connection, dataset) is None:
                 self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, None))
             limits = (budget.epsilon, budget.delta, budget.failure)
-            row = (dataset, season.name, season.weeks, season.first_share, *limits, 0)
-            connection.execute("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            row = (dataset, season.name, season.weeks, season.first_share, *limits, 0, season.gap)
+            connection.execute("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             self._seal(connection)
 
     def close_season(self, dataset: str, season: str) -> None:
-        """Allow no further week of a season, for good."""
+        """Allow no further week of a season, for good; a data set's budget gets back what it did not spend.
+
+        Why that is sound: docs/proofs/seasons.md.
+        """
         with self._transaction("IMMEDIATE") as connection:
             self._season(connection, dataset, season)
             where = "dataset = ? AND name = ?"
@@ -87,8 +111,35 @@ class SeasonBook(LedgerFile):
         with self._transaction("DEFERRED") as connection:
             return self._season(connection, dataset, season)
 
+    def shares(self, dataset: str) -> list[Share]:
+        """Return what each season of a data set takes of mu squared, and last what all other runs take."""
+        with self._transaction("DEFERRED") as connection:
+            self._known(connection, dataset)
+            shares = [
+                Share(
+                    f"season {shown(each.season.name)}, {each.begun} of {each.season.weeks} weeks"
+                    + ", closed" * each.closed,
+                    each.mu**2,
+                    each.reserved,
+                )
+                for each in self._seasons(connection, dataset)
+            ]
+            where, of = "dataset = ? AND season IS NULL", (dataset,)
+            runs = connection.execute(f"SELECT COUNT(DISTINCT run) FROM charges WHERE {where}", of)
+            number = runs.fetchone()[0]
+            outside = total_mu(charge.mu for charge in self._charges(connection, where, of))
+            what = "no other run" if not number else "1 other run" if number == 1 else f"{number} other runs"
+            return [*shares, Share(what, outside**2, 0.0)]
+
     def check_week(
-        self, week: Week, releases: Iterable[Release], *, after: Week | None = None, made: int = 0
+        self,
+        week: Week,
+        releases: Iterable[Release],
+        *,
+        after: Week | None = None,
+        made: int = 0,
+        add_up: bool = False,
+        early: bool = False,
     ) -> None:
         """Raise what charging a week's releases would raise; write nothing.
 
@@ -100,12 +151,148 @@ class SeasonBook(LedgerFile):
             That of the model from which it goes on.
         made : int
             Releases of the week that whoever asks has made already: others must not have made any.
+        add_up, early : bool
+            As of :meth:`Ledger.charge`.
+        """
+        coming = tuple(releases)
+        with self._transaction("DEFERRED", OF_A_WEEK) as connection:
+            self._check(connection, week.dataset, coming, of_week=True, add_up=add_up)
+            self._check_week(connection, week, coming, after, made, early)
+
+    def wrote(self, week: Week, digest: str) -> None:
+        """Record the digest of the model that a week wrote: the next week goes on from no other."""
+        with self._transaction("IMMEDIATE", OF_A_WEEK) as connection:
+            if not self._wrote(connection, week):
+                raise self._foreign(week)
+            charge = "SELECT id, ? FROM charges WHERE hash = ?"
+            connection.execute(f"INSERT OR REPLACE INTO models {charge}", (digest, week.charge))
+            self._seal(connection)
+
+    def check_model(self, week: Week, digest: str) -> bool:
+        """Refuse a model that is not the one which a week wrote; False of a week of hushrec 0.2.
+
+        Of such a week no digest was kept, so nothing can be compared.
         """
         with self._transaction("DEFERRED", OF_A_WEEK) as connection:
-            self._check(connection, week.dataset, tuple(releases))
-            self._check_week(connection, week, tuple(releases), after, made)
+            self._season(connection, week.dataset, week.season.name)
+            if not self._wrote(connection, week):
+                raise self._foreign(week)
+            kept = "SELECT digest FROM models JOIN charges ON id = charge WHERE hash = ?"
+            row = connection.execute(kept, (week.charge,)).fetchone()
+        if row is None or row[0] not in (digest, ""):
+            raise InputError(
+                f"This model is not the one that week {week.number} of season {shown(week.season.name)}"
+                f" wrote: its digest is not in the ledger {self.path}. It was edited, saved with int8, or its"
+                " training was cut short; go on from the file as it was written. Nothing was charged."
+            )
+        return bool(row[0])
+
+    def season_releases(self, dataset: str, season: str) -> list[Release]:
+        """All releases that were charged to a season, in order."""
+        with self._transaction("DEFERRED") as connection:
+            rows = connection.execute(
+                "SELECT label, mechanism, sensitivity, unit, relation FROM charges"
+                " WHERE dataset = ? AND season = ? ORDER BY id",
+                (dataset, season),
+            )
+            return [Release.from_ledger(*row) for row in rows]
 
     # ---------------------------------------------------------------------- inside a transaction
+
+    def _check(
+        self,
+        connection: sqlite3.Connection,
+        dataset: str,
+        releases: tuple[Release, ...],
+        failure: float = 0.0,
+        *,
+        run: str = "",
+        of_week: bool = False,
+        add_up: bool = False,
+    ) -> None:
+        """Refuse what does not fit the data set's budget beside what its open seasons reserve.
+
+        A week is in what its season reserves. Where a version that reserved nothing has promised more than
+        there is, weeks go on with `add_up` for as long as charges alone fit.
+        """
+        if not releases:
+            return
+        name("dataset", dataset)
+        budget = self._open_to(connection, dataset, releases[0].unit, releases[0].relation)
+        still = [each for each in self._seasons(connection, dataset) if not each.closed]
+        committed = self._committed(connection, dataset)
+        coming: list[Cost] = [*releases, Charge(0.0, 0.0, failure)]
+        if budget is None:
+            if still and not (of_week or add_up or self._begun(connection, dataset, run)):
+                raise self._adds_up(dataset, still, [*committed, *coming])
+            return
+        costs = committed if of_week else [*committed, *coming]
+        if of_week and add_up:
+            costs = [*self._charges(connection, "dataset = ?", (dataset,)), *coming]
+        budget.check_reserve(costs)
+        if budget.allows(costs):
+            return
+        total = budget.spell(composed_epsilon(costs, budget.delta))
+        if of_week and not add_up:
+            raise BudgetError(
+                f'Data set "{dataset}" was promised more than its budget of {budget} by a version that'
+                f" reserved nothing: what was charged{beside(still)} come to {total}. Close a season that"
+                " nobody goes on with (hushrec season close), or pass --add-up: weeks then go on for as long"
+                " as the budget lasts. Nothing was charged."
+            )
+        raise BudgetError(
+            f'This would bring data set "{dataset}" to {total} over all its runs{beside(still)}, past its '
+            f"budget of {budget} in the ledger {self.path}; {budget.left(committed)}."
+        )
+
+    def _adds_up(self, dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
+        """What a run beside a season costs together with it, where no budget limits both."""
+        budget = still[-1].season.budget
+        both = budget.spell(composed_epsilon(costs, budget.delta))
+        return BudgetError(
+            f'Data set "{dataset}" has no budget but an open season {_names(still)}, and this run adds to it:'
+            f" whoever is in all that was charged{beside(still)} and in this would be promised {both}; pass"
+            " --add-up (add_up=True) if that is understood."
+        )
+
+    def _committed(self, connection: sqlite3.Connection, dataset: str) -> list[Cost]:
+        """All charges of a data set, but in the place of an open season's all of its budget."""
+        still = [each.season for each in self._seasons(connection, dataset) if not each.closed]
+        rows = connection.execute(
+            "SELECT season, mu, epsilon, failure FROM charges WHERE dataset = ?", (dataset,)
+        )
+        names = {season.name for season in still}
+        charges = [Charge(*cost) for season, *cost in rows if season not in names]
+        return [*charges, *(_Whole(season.budget) for season in still)]
+
+    @staticmethod
+    def _begun(connection: sqlite3.Connection, dataset: str, run: str) -> bool:
+        row = connection.execute("SELECT 1 FROM charges WHERE dataset = ? AND run = ?", (dataset, run))
+        return row.fetchone() is not None
+
+    def _foreign(self, week: Week) -> InputError:
+        return InputError(
+            f"This model's week {week.number} of season {shown(week.season.name)} is not in the ledger"
+            f" {self.path}: use the ledger that it was charged to."
+        )
+
+    def _check_gap(self, connection: sqlite3.Connection, week: Week) -> None:
+        """Refuse a week sooner than the season's gap after the last one that wrote a model began."""
+        began = connection.execute(
+            "SELECT MIN(time) FROM charges WHERE dataset = ? AND season = ? AND run ="
+            " (SELECT run FROM charges JOIN models ON charge = id WHERE dataset = ? AND season = ?"
+            " ORDER BY id DESC LIMIT 1)",
+            (week.dataset, week.season.name) * 2,
+        ).fetchone()[0]
+        if began is None:
+            return
+        first = datetime.fromisoformat(began) + timedelta(days=week.season.gap)
+        if datetime.now(UTC) < first:
+            raise BudgetError(
+                f"Week {week.number} of season {shown(week.season.name)} is too soon: the last one began at"
+                f" {began}, and the season was opened with a gap of {week.season.gap:g} days, so the next may"
+                f" begin at {first.isoformat()}. Nothing was charged; pass --early to train it now."
+            )
 
     def _check_week(
         self,
@@ -114,6 +301,7 @@ class SeasonBook(LedgerFile):
         releases: Iterable[Release],
         after: Week | None = None,
         made: int | None = None,
+        early: bool = False,
     ) -> None:
         found, called = self._season(connection, week.dataset, week.season.name), shown(week.season.name)
         if found.season != week.season:
@@ -124,23 +312,25 @@ class SeasonBook(LedgerFile):
         if found.closed:
             raise BudgetError(f"Season {called} was closed: nothing more is charged to it.")
         if after is not None and not self._wrote(connection, after):
-            raise InputError(
-                f"This model's week {after.number} of season {called} is not in the ledger {self.path}: use"
-                " the ledger that it was charged to."
-            )
+            raise self._foreign(after)
         mine = self._charges_of(connection, week.dataset, week.season.name, week.run)
         begun = found.begun - bool(mine)
         if begun > week.number or (made is not None and len(mine) != made):
             raise BudgetError(
                 f"Week {week.number} of season {called} was run already; go on from the model that it wrote,"
-                " or with --skip-week if it was cut short, which leaves its slice unspent."
+                " or with --skip-week if it was cut short: what it charged stays charged, and the rest of its"
+                " slice is spent by nobody."
             )
         if begun < week.number:
             raise InputError(
                 f"The ledger {self.path} has seen {begun} weeks of season {called}, so week {week.number}"
                 " cannot be next; use the ledger that the season's weeks were charged to."
             )
+        if week.season.gap and not (mine or early):
+            self._check_gap(connection, week)
         week.season.check_week(week.number, [*mine, *releases])
+        of_season = self._charges_of(connection, week.dataset, week.season.name)
+        week.season.budget.check_reserve([*of_season, *releases])
 
     def _season(self, connection: sqlite3.Connection, dataset: str, season: str) -> SeasonSummary:
         self._known(connection, dataset)
@@ -155,12 +345,12 @@ class SeasonBook(LedgerFile):
     def _seasons(self, connection: sqlite3.Connection, dataset: str) -> list[SeasonSummary]:
         query = (
             "SELECT s.name, s.weeks, s.first_share, s.epsilon, s.delta, d.unit, d.relation, s.failure,"
-            " s.closed"
+            " s.closed, s.gap"
             " FROM seasons AS s JOIN datasets AS d ON d.name = s.dataset WHERE s.dataset = ? ORDER BY s.rowid"
         )
         found = []
-        for called, weeks, share, *budget, closed in connection.execute(query, (dataset,)).fetchall():
-            season = Season(Budget(*budget), weeks, share, called)
+        for called, weeks, share, *budget, closed, gap in connection.execute(query, (dataset,)).fetchall():
+            season = Season(Budget(*budget), weeks, share, called, gap)
             charges = self._charges_of(connection, dataset, called)
             runs, last = connection.execute(
                 "SELECT COUNT(DISTINCT run), MAX(id) FROM charges WHERE dataset = ? AND season = ?",
@@ -187,9 +377,17 @@ class SeasonBook(LedgerFile):
         where = "dataset = ? AND season = ?" + (" AND run = ?" if run else "")
         return self._charges(connection, where, (dataset, season, *([run] if run else [])))
 
-    def _outside(self, connection: sqlite3.Connection, dataset: str) -> list[Charge]:
-        """Charges of a data set that belong to no season."""
-        return self._charges(connection, "dataset = ? AND season IS NULL", (dataset,))
+
+def _names(seasons: Iterable[SeasonSummary]) -> str:
+    return ", ".join(shown(each.season.name) for each in seasons)
+
+
+def beside(seasons: Iterable[SeasonSummary]) -> str:
+    """In a sentence on what runs cost: what open seasons reserve beside them."""
+    still = [each for each in seasons if not each.closed]
+    if not still:
+        return ""
+    return f" and what season {_names(still)} reserve{'s' * (len(still) == 1)} until closed"
 
 
 class _Whole:

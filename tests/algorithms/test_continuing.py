@@ -1,20 +1,24 @@
 """Trainings that go on from week to week, with users and items that come and go."""
 
+import contextlib
+import json
 import math
+import sqlite3
 
 import numpy as np
 import pytest
 
+from hushrec import modelfile
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import weighted_slopes
-from hushrec.billboard import Billboard
+from hushrec.billboard import Billboard, load
 from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.gate import LocalGate
 from hushrec.modelfile import encode, read
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part
-from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, epsilon_of
+from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
 from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import PairedEigenRec
@@ -314,25 +318,49 @@ def test_a_growing_number_of_users_is_followed():
         assert board.state["numbers"][0] == pytest.approx(rows.n_users, rel=0.1)
 
 
-def test_a_week_that_does_not_fit_spends_nothing_of_it(tmp_path):
-    """The data set's budget was lowered: there is room for some releases of the week, not for all."""
+@pytest.mark.parametrize("change", ["array", "state", "setting", "item", "range", "releases"])
+def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path):
+    """An edited file with right digests is refused before a charge; the file as it was written goes on.
+
+    A week of an older version, which kept no digest, goes on too, and its statement says so.
+    """
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.open_dataset("default", Budget(20.0, 1e-6))
     ledger.open_season("default", SEASON)
-    first = ItemBias().fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
-    both = ALS.fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "none"), noise=SeededNoise(1)))
-    room = BUDGET.mu * math.sqrt(0.5 + 0.3 * 0.5 / 3)
-    ledger.open_dataset("default", Budget(epsilon_of(room, 1e-6), 1e-6))
-    board = Billboard(
-        estimator=both.estimator,
-        domain=both.domain,
-        arrays=dict(both.arrays) | {f"state/{name}": each for name, each in both.state.items()},
-        privacy=first.privacy,
-    )
-    accountant = SeasonAccountant.following(first.privacy, ledger=ledger)
-    with pytest.raises(BudgetError, match="past its budget"):
-        board.continue_training(WEEKS[1], accountant)
-    assert accountant.own == () and ledger.summary("default", 1e-6).charges == 1
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
+    file = tmp_path / "first.hush"
+    first.save(file)
+    stored = modelfile.read(file)
+    header = json.loads(json.dumps(stored.header))
+    arrays = {name: np.array(each) for name, each in stored.arrays.items() if "padding" not in name}
+    if change in ("array", "state"):
+        name = "serve/item_bias" if change == "array" else next(n for n in arrays if n.startswith("state/"))
+        arrays[name].flat[0] += 1e-3
+    elif change == "item":
+        arrays["catalogue/text"][-1] ^= 1
+    elif change == "setting":
+        header["sections"]["serve"]["settings"]["rank"] += 1
+    elif change == "range":
+        header["domain"]["rating_range"] = [1.0, 50.0]
+    else:
+        header["privacy"]["releases"].pop()
+    edited = tmp_path / "edited.hush"
+    modelfile.write(edited, header, arrays)
+    with contextlib.suppress(ModelFileError):  # some are refused as they are read
+        board = load(edited)
+        accountant = SeasonAccountant.following(board.privacy, ledger=ledger)
+        with pytest.raises(InputError, match="is not the one that week 0 of season '1' wrote"):
+            board.continue_training(WEEKS[1], accountant)
+    assert ledger.season("default", "1").begun == 1
+    with sqlite3.connect(ledger.path) as connection:  # as a migrated ledger has it
+        if change == "array":
+            connection.execute("UPDATE models SET digest = ''")
+            connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
+    connection.close()
+    again = load(file)
+    second = again.continue_training(WEEKS[1], SeasonAccountant.following(again.privacy, ledger=ledger))
+    assert ("kept no digest" in " ".join(second.privacy.notes)) == (change == "array")
+    third = second.continue_training(WEEKS[2], SeasonAccountant.following(second.privacy, ledger=ledger))
+    assert "kept no digest" not in " ".join(third.privacy.notes) and third.privacy.week.number == 2
 
 
 def test_likes_are_no_ratings_from_0_to_1():

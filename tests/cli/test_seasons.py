@@ -70,8 +70,9 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     assert model.domain.n_items == 18 and model.recommend({model.domain.items[0]: 5}, n=2)
     shown = json.loads(done("season", "show", *shop.ledger, "--json"))
     assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
+    default = ["--dataset", "default"]
     for more in ([], ["--delta", "1e-4"]):  # the last run's line is what all cost
-        charged = json.loads(done("ledger", "show", *shop.ledger, "--json", *more))
+        charged = json.loads(done("ledger", "show", *shop.ledger, *default, "--json", *more))
         assert charged["history"][-1]["epsilon"] == pytest.approx(charged["epsilon"], rel=1e-9)
     assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
 
@@ -105,7 +106,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     retrain = ["ratings.parquet", *shop.ledger, "--out", "x.hush"]
     done("train", "ratings.parquet", *shop.budget, *shop.domain, "--out", "alone.hush", "--data-is-public")
     done(*train[:-1], "0.hush", *shop.budget, "--season", "1")
-    before = json.loads(done("ledger", "show", *shop.ledger, "--json"))["charges"]
+    before = json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"][0]["charges"]
     wrong = [
         (["season", "open", *shop.budget, "--weeks", "4", *shop.ledger], "pass --add-up"),
         (["season", "open", *shop.budget, "--weeks", "1", *shop.ledger, "--add-up"], "2 or more"),
@@ -127,7 +128,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
         found = call(*words)
         assert found.exit_code in (1, 2) and sentence in found.stderr, (words, found.stderr)
         assert found.stderr.count("Error:") == 1
-    assert json.loads(done("ledger", "show", *shop.ledger, "--json"))["charges"] == before
+    assert json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"][0]["charges"] == before
     assert "is closed" in done("season", "close", *shop.ledger)
     assert "was closed" in call("retrain", "0.hush", *retrain).stderr
     assert not (tmp_path / "x.hush").exists()
@@ -233,4 +234,4 @@ def test_a_closed_data_set_has_nothing_left_to_say(tmp_path, monkeypatch):
     assert "; nothing of it is spent." in " ".join(done("ledger", "show", *shop).split())
     done("ledger", "close", *shop)
     said = " ".join(done("ledger", "show", *shop).split())
-    assert "and it is closed" in said and "spent" not in said
+    assert "and it is closed" in said and "nothing of it is spent" not in said

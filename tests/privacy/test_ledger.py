@@ -312,7 +312,7 @@ def test_epsilon_of_selections_that_leave_no_delta_is_told_at_more_of_it(path):
     assert ledger.summary("large", 0.6).runs == 1 and ledger.summary("large", 0.6).charges == 2
 
 
-@pytest.mark.parametrize("version", [1, 2, 5])
+@pytest.mark.parametrize("version", [1, 2, 6])
 def test_other_schemas_are_refused_in_words(path, version):
     Ledger(path)
     change(path, f"PRAGMA user_version = {version}")
@@ -585,7 +585,7 @@ TAMPERING = [
     "DELETE FROM datasets WHERE name = 'without charges'",
     "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0, 0)",
     "UPDATE datasets SET failure = delta",
-    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0)",
+    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0, 0)",
     "INSERT INTO journal VALUES (1, 'file', 'digest')",
     "UPDATE charges SET step = 1 WHERE id = 2",
     "DROP TABLE charges",

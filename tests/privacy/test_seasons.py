@@ -1,5 +1,7 @@
 """Seasons: what a week may spend, which week it is, and that no crash or rerun spends more."""
 
+import hashlib
+import json
 import math
 import os
 import random
@@ -16,6 +18,7 @@ import pytest
 
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.privacy import (
+    Accountant,
     Bounded,
     Budget,
     Gaussian,
@@ -180,7 +183,9 @@ def test_a_week_that_was_cut_short_is_passed_over_in_words_only(ledger, path):
     with pytest.raises(BudgetError, match="--skip-week"):
         SeasonAccountant(SEASON, first, ledger=ledger).check(_plan(SEASON))
     statement = week(ledger, first, skip=True)
-    assert statement.week.number == 2 and len(statement.releases) == 2
+    assert statement.week.number == 2  # and what the week without a model was charged is listed
+    assert [each.label for each in statement.releases] == [row[0] for row in charges(path)]
+    assert statement.spent_mu == pytest.approx(BUDGET.mu * math.sqrt(0.4 + 0.02 + 0.2))
     assert week(ledger, statement).week.number == 3
     total = math.fsum(row[1] ** 2 for row in charges(path))
     assert total == pytest.approx((0.4 + 0.02 + 0.2 + 0.2) * BUDGET.mu**2)
@@ -266,22 +271,130 @@ def test_a_closed_season_charges_nothing(ledger, path):
             ledger.close_season(dataset, name)
 
 
-def test_a_week_is_looked_at_in_the_budget_of_its_data_set_too(path):
-    """Before anything is computed: what other runs have taken of it, and whether it was closed."""
-    ledger = Ledger(path)
-    ledger.open_dataset("default", Budget(2.5, 1e-6))
+# what a season reserves
+
+
+def outside(mu2, failure=0.0, label="other"):
+    """A release of another run, by what it takes of mu squared."""
+    if failure:
+        return Release(label, RepeatAndSelect(0.05, failure, 2.0), 1.0, "user", "add-remove")
+    return Release(label, Gaussian(1 / math.sqrt(mu2)), 1.0, "user", "add-remove")
+
+
+def test_a_season_reserves_its_budget(path):
+    """On a data set with twice a season's mu squared: whatever would pass the other half is refused, in a
+    sentence that names season and remainder, by every door; each week fits; closing frees the rest.
+    """
+    room, ledger = BUDGET.mu**2, Ledger(path)
+    budget = Budget(epsilon_of(math.sqrt(2) * BUDGET.mu, 1e-6) + 1e-6, 1e-6)
+    ledger.open_dataset("default", budget)
     ledger.open_season("default", SEASON)
-    coming = Release("sums", BUDGET.share(0.4), 1.0, "user", "add-remove")
-    accountant = SeasonAccountant(SEASON, ledger=ledger)
-    accountant.check(Plan(BUDGET, [coming]))
-    for part in (1.0, 0.3):
-        ledger.charge("default", "another", Release("other", BUDGET.share(part), 1.0, "user", "add-remove"))
-    with pytest.raises(BudgetError, match="past its budget"):
-        accountant.check(Plan(BUDGET, [coming]))
+    first = week(ledger)
+    ledger.charge("default", "fits", outside(0.7 * room))
+    rest = budget.spell(math.floor(epsilon_of(math.sqrt(budget.mu**2 - 1.7 * room), 1e-6) * 1000) / 1000)
+    large = outside(0.4 * room)
+    whole = Budget(epsilon_of(math.sqrt(0.41 * room), 1e-6), 1e-6)
+    doors = [
+        lambda: ledger.charge("default", "more", large),
+        lambda: ledger.check("default", [large]),
+        lambda: Accountant(whole, ledger=ledger).check(Plan(whole, [large])),
+        lambda: ledger.open_season("default", Season(whole, 3, name="2"), add_up=True),
+    ]
+    for door in doors:
+        with pytest.raises(BudgetError) as caught:
+            door()
+        assert "what season '1' reserves until closed" in str(caught.value) and rest in str(caught.value)
+    with pytest.raises(BudgetError, match="what season '1' reserves until closed.*declare at least that"):
+        ledger.open_dataset("default", Budget(epsilon_of(math.sqrt(1.6 * room), 1e-6), 1e-6))
+    summary = ledger.summary("default")
+    of = budget.mu**2 / room
+    assert summary.shares == pytest.approx({"spent": 1.1 / of, "reserved": 0.6 / of, "free": 1 - 1.7 / of})
+    shares = [(each.spent / room, each.reserved / room) for each in ledger.shares("default")]
+    assert shares == [pytest.approx((0.4, 0.6)), pytest.approx((0.7, 0.0))]
+    ledger.charge("default", "the rest", outside(0.3 * room))
+    second = week(ledger, first)
+    both = budget.spell(epsilon_of(math.sqrt(2 * room), 1e-6))
+    assert both in " ".join(second.text().split()) and second.ledger.reserved == pytest.approx(0.4 * room)
+    assert PrivacyStatement.from_dict(second.to_dict()) == second
+    with pytest.raises(BudgetError, match="what season '1' reserves"):
+        ledger.charge("default", "more", outside(0.1 * room))
+    ledger.close_season("default", "1")
+    ledger.charge("default", "freed", outside(0.39 * room))
+    with pytest.raises(BudgetError):
+        ledger.charge("default", "more", outside(0.02 * room))
     ledger.close_dataset("default")
     with pytest.raises(BudgetError, match="was closed in the ledger"):
-        accountant.check(Plan(BUDGET, [coming]))
-    assert len(charges(path)) == 2
+        ledger.charge("default", "more", outside(1e-9))
+
+
+def test_a_season_reserves_what_its_releases_may_fail_with(path):
+    """Chances of failure apart from mu squared; what a week fails with is in its season's reserve."""
+    ledger, season = Ledger(path), Season(Budget(2.0, 1e-6, failure=4e-7), 4)
+    ledger.open_dataset("default", Budget(9.0, 1e-6, failure=6e-7))
+    ledger.open_season("default", season)
+    ledger.charge("default", "fits", outside(0, failure=1e-7))
+    with pytest.raises(BudgetError, match="Chances of failure come to 7e-07"):
+        ledger.charge("default", "more", outside(0, failure=2e-7))
+    with pytest.raises(BudgetError, match="Chances of failure come to 8e-07"):
+        ledger.open_season("default", Season(Budget(1.0, 1e-6, failure=3e-7), 4, name="2"), add_up=True)
+    run = Week(season, 0, "default", "week 0")
+    ledger.charge("default", "week 0", outside(0, failure=3e-7), step=0, week=run)
+    with pytest.raises(BudgetError, match="Chances of failure come to 5e-07"):
+        ledger.charge("default", "week 0", outside(0, failure=2e-7), step=1, week=run)
+    ledger.close_season("default", "1")
+    ledger.charge("default", "freed", outside(0, failure=2e-7))
+
+
+def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
+    """With what both cost, by hand; a run that had begun before the season was opened goes on."""
+    budget = Budget(1.0, 1e-6)
+    both = epsilon_of(math.hypot(BUDGET.mu, budget.mu), 1e-6)
+    asks = Accountant(budget, ledger=ledger)
+    with pytest.raises(BudgetError, match="pass --add-up") as caught:
+        asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
+    assert BUDGET.spell(both) in str(caught.value) and "season '1'" in str(caught.value)
+    assert ledger.summary("default", 1e-6).charges == 0
+    fit = Accountant(budget, ledger=ledger, add_up=True)
+    fit.release(Bounded(np.zeros(2), counted(1.0)), budget.share(0.5), "sums")
+    ledger.charge("default", fit.run, Release("more", budget.share(0.5), 1.0, "user", "add-remove"))
+    said = " ".join(week(ledger).text().split())
+    assert f"with what open seasons are yet to spend {BUDGET.spell(both)} holds over all of them" in said
+    assert ledger.summary("default", 1e-6).shares["free"] is None
+    ledger.close_season("default", "1")
+    asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
+
+
+def as_schema_4(path, *changes):
+    """Make of a ledger what hushrec 0.2 would have written: no gap, no digests of models."""
+    with sqlite3.connect(path) as connection:
+        for statement in ("DROP TABLE models", "ALTER TABLE seasons DROP COLUMN gap", *changes):
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 4")
+        ordered = ("datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge")
+        rows = [connection.execute(f"SELECT * FROM {each}").fetchall() for each in ordered]
+        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        connection.execute("UPDATE head SET tables = ?", (digest,))
+    connection.close()
+
+
+def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path):
+    """A ledger of hushrec 0.2 in which a colleague's run has taken most of what a season counted on."""
+    ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
+    ledger.charge("default", "colleague", outside(0.5 * BUDGET.mu**2))
+    ledger.open_season("default", Season(BUDGET.part(0.4), 4))
+    as_schema_4(path, f"UPDATE seasons SET epsilon = {BUDGET.epsilon}, first_share = 0.4")
+    ledger = Ledger(path)
+    with pytest.raises(BudgetError, match="promised more than its budget.*season close.*--add-up"):
+        week(ledger)
+    with pytest.raises(BudgetError, match="what season '1' reserves"):
+        ledger.charge("default", "another", outside(1e-6))
+    first = week(ledger, add_up=True)
+    with pytest.raises(BudgetError, match="past its budget"):
+        week(ledger, first, add_up=True)
+    assert ledger.summary("default").mu ** 2 == pytest.approx(0.9 * BUDGET.mu**2)
+    ledger.close_season("default", "1")
+    ledger.charge("default", "another", outside(0.09 * BUDGET.mu**2))
 
 
 # several seasons
@@ -487,7 +600,7 @@ def test_a_week_follows_in_the_data_set_of_the_last_one(path):
     spend(second, 0.5, "half")
     assert SeasonAccountant.following(first, ledger=ledger).week.number == 1
     third = SeasonAccountant.following(first, ledger=ledger, skip=True)
-    assert third.week.number == 2 and [each.label for each in third.releases] == ["sums, week 0"]
+    assert third.week.number == 2 and [each.label for each in third.releases] == ["sums, week 0", "half"]
     spend(third)
     assert [(row[0], row[3]) for row in charges(path)] == [("sums, week 0", 0), ("half", 0), ("sums", 0)]
 
