@@ -111,7 +111,8 @@ def of_lists(ratings: Ratings, validation: bool) -> Task:
         parts = strong_generalization(parts.train, 1 / 9, seed=100)
 
     def recall(model: Billboard) -> float:
-        return evaluate(model, parts.fold_in, parts.target, k=20, resamples=0)["recall@20"].value
+        found = evaluate(model, parts.fold_in, parts.target, metrics=["capped-recall"], resamples=0)
+        return found["capped-recall@20"].value
 
     return Task(others, recall)
 

@@ -482,8 +482,9 @@ def runs(model: Estimator, budget: Budget, parts: HeldOutUsers, draws: int) -> l
     found = []
     for draw in range(draws):
         billboard = model.fit(parts.train, Accountant(budget, data_is_public=True), seed=draw)
-        figures = evaluate(billboard, parts.fold_in, parts.target, k=20, resamples=0)
-        found.append((figures["recall@20"].value, figures["ndcg@20"].value))
+        wanted = ["capped-recall", "ndcg"]
+        figures = evaluate(billboard, parts.fold_in, parts.target, k=20, metrics=wanted, resamples=0)
+        found.append((figures["capped-recall@20"].value, figures["ndcg@20"].value))
     return found
 
 
@@ -492,8 +493,8 @@ def judged(parts: HeldOutUsers, scores: Any) -> Figures:
     history, target = parts.fold_in, parts.target.aligned_to(parts.fold_in)
     relevant = target.matrix.toarray() > 0
     best = np.argsort(-np.where(history.matrix.toarray() > 0, -np.inf, scores), axis=1)[:, :20]
-    recall, ndcg = rank_scores(np.take_along_axis(relevant, best, axis=1), relevant.sum(axis=1))[:2]
-    return float(np.nanmean(recall)), float(np.nanmean(ndcg))
+    found = rank_scores(np.take_along_axis(relevant, best, axis=1), relevant.sum(axis=1))
+    return float(np.nanmean(found["capped-recall"])), float(np.nanmean(found["ndcg"]))
 
 
 def spell(figures: Iterable[Figures]) -> str:

@@ -15,13 +15,13 @@ from hushrec.data.preparing import prepare
 from hushrec.evaluation import evaluate, tuning
 from hushrec.evaluation.compare import LIKES_ALS, compare, cross_validate
 from hushrec.evaluation.expected_loss import expected_loss, users_needed
+from hushrec.evaluation.metrics import DEFAULT_METRICS
 from hushrec.evaluation.runs import train
 from hushrec.kernels.least_squares import normal_equations
 from hushrec.kernels.one_bit import likelihood
 from hushrec.kernels.residuals import added_residuals
 from hushrec.kernels.sweeps import statistics
 
-METRICS = ("rmse", "mae", "recall", "ndcg", "coverage")
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (look, {"columns": None, "format": None, "implicit": False}),
     (prepare, {"columns": None, "format": None, "implicit": False, "filesystem": None, "partitions": None,
@@ -35,7 +35,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
                "relevant_from": None, "ledger": None, "dataset": "default", "data_is_public": False,
                "seed": 0, "on_run": None}),
     (cross_validate, {"folds": 5, "seed": 0, "data_is_public": True}),
-    (evaluate, {"k": 20, "relevant_from": None, "metrics": METRICS, "resamples": 1000, "seed": 0,
+    (evaluate, {"k": 20, "relevant_from": None, "metrics": DEFAULT_METRICS, "resamples": 1000, "seed": 0,
                 "engine": None}),
     (expected_loss, {"ratings_per_user": 50, "spread": None}),
     (users_needed, {"ratings_per_user": 50, "kept": 0.5}),

@@ -174,8 +174,8 @@ def judge(model: Any, data: str, parts: Split, validation: bool) -> dict[str, fl
         history, targets = parts.validation[0], {next(iter(targets)): parts.validation[1]}
     if kind_of(data) == "items":
         target = next(iter(targets.values()))
-        figures = evaluate(model, history, target, k=20, resamples=0)
-        return {name: figures[name].value for name in ("recall@20", "ndcg@20")}
+        figures = evaluate(model, history, target, metrics=["capped-recall", "ndcg"], resamples=0)
+        return {"recall@20": figures["capped-recall@20"].value, "ndcg@20": figures["ndcg@20"].value}
     return {name: rmse(model, history, target) for name, target in targets.items()}
 
 

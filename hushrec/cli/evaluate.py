@@ -1,7 +1,8 @@
 """``hushrec evaluate``."""
 
+import math
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -13,6 +14,16 @@ from hushrec.cli.options import Json, Lists, Seed, Whole, listed
 from hushrec.cli.tables import Reading
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
+from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
+from hushrec.evaluation.yardsticks import OF_LISTS, measured
+
+#: Under the table.
+_NOTES = (
+    "(1) From this model's own released values, at no charge: each user's own mean (errors) and item"
+    " popularity (lists).",
+    "(2) popular with the whole budget: HISTORY's item popularity with the noise of popular's plan. Nothing"
+    " was trained; a training of it is charged on top.",
+)
 
 
 def evaluate(
@@ -22,7 +33,9 @@ def evaluate(
     /,
     *,
     lists: Lists = Lists(),
-    metrics: Annotated[str, Parameter(metavar="NAME,...")] = "rmse,mae,recall,ndcg,coverage",
+    metrics: Annotated[str, Parameter(metavar="NAME,...", show_default="as above")] = ",".join(
+        DEFAULT_METRICS
+    ),
     resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = 1000,
     seed: Seed = 0,
     scheduler: Scheduler | None = None,
@@ -32,8 +45,10 @@ def evaluate(
     """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
 
     RMSE and MAE over all held-out ratings, Recall, NDCG and catalogue coverage of the lists, each with a 95%
-    bootstrap interval over users. Users without a history are served from the released values alone. The
-    figures are computed without noise: keep them to yourself.
+    bootstrap interval over users; how many different lists there are, and the share of the commonest first
+    item. Beside them, at no charge: what users' own means and item popularity reach that follow from the
+    model's own released values, and what popular would with the whole budget. Users without a history are
+    served from the released values alone. The figures are computed without noise: keep them to yourself.
 
       hushrec evaluate model.hush train.parquet test.parquet
       hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json
@@ -47,7 +62,8 @@ def evaluate(
     test
         Held-out ratings of the same users.
     metrics
-        Some of rmse, mae, recall, ndcg, map, mrr, hit-rate, coverage, novelty.
+        Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, coverage, novelty,
+        different-lists, commonest-first.
     resamples
         Bootstrap resamples behind the intervals.
     """
@@ -58,19 +74,28 @@ def evaluate(
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)
     with cluster(scheduler, history, test) as engine:
-        result = measure(
-            billboard,
-            rows,
-            targets,
-            **chosen,
-            metrics=listed(metrics),
-            resamples=resamples,
-            seed=seed,
-            engine=engine,
-        )
+        given: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
+        result = measure(billboard, rows, targets, resamples=resamples, **given)
+        beside = measured(billboard, rows, targets, **given)
     if not result.n_ratings:
         raise InputError(
             f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"
             " its rows."
         )
-    show.result(as_json, {"model": billboard.estimator.name, **result.to_dict()}, result.text())
+    missing = show_model.popularity_of(billboard)
+    columns = {
+        "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
+        "popular (2)": _cells(beside["popular"]),
+    }
+    columns["released (1)"].update(_cells(beside["user means"]) | _cells(beside["popularity"]))
+    plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
+    found = {"model": billboard.estimator.name, **result.to_dict(), "beside": plain}
+    show.result(as_json, found, result.text(columns), *map("\n".join, map(show.folded, _NOTES)))
+
+
+def _cells(found: Evaluation | None) -> dict[str, str]:
+    """The figures of a yardstick as text; none where there is no such yardstick."""
+    metrics = {} if found is None else found.metrics
+    return {
+        name: "-" if math.isnan(each.value) else shown(name, each.value) for name, each in metrics.items()
+    }

@@ -18,4 +18,6 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     """
     billboard = load(model)
     first = f"Model:      {billboard.estimator.name}: {show_model.summary(billboard.estimator)}"
-    show.result(as_json, show_model.described(billboard), first, show_model.about(billboard))
+    found, beside = show_model.held_against(billboard)
+    plain = {**show_model.described(billboard), "held_against": found}
+    show.result(as_json, plain, first, show_model.about(billboard), *show.paragraph(beside))

@@ -12,6 +12,7 @@ from hushrec.billboard import Billboard
 from hushrec.cli import show
 from hushrec.evaluation import runs
 from hushrec.evaluation.taste import Taste, taste
+from hushrec.evaluation.yardsticks import planned_noise, released_noise, yardsticks
 from hushrec.kernels import first_use as compiling
 from hushrec.serving import Algorithm
 
@@ -42,6 +43,34 @@ def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_jso
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
     show.result(as_json, found, first, about(billboard, brief=not verbose), *more)
+
+
+def popularity_of(billboard: Billboard) -> str:
+    """Say whether item popularity follows from a model's released values."""
+    if "popularity" in yardsticks(billboard):
+        return "released"
+    released = any(each.label.endswith("item weights") for each in billboard.privacy.releases)
+    return "not kept" if released else "not released"
+
+
+def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
+    """Tell what a model is compared with at no charge, for a program and for a reader."""
+    popularity, means = popularity_of(billboard), "user means" in yardsticks(billboard)
+    own, alone = released_noise(billboard), planned_noise(billboard)
+    found = {
+        "user_means": "released" if means else "not released",
+        "popularity": popularity,
+        "popularity_noise_sd": own,
+        "popular_noise_sd": alone,
+    }
+    words = (
+        f"To compare it with, at no charge: users' own means ({found['user_means']}) and item popularity"
+        f" ({popularity}), from its own values; hushrec evaluate measures them beside the model."
+    )
+    if alone is not None:
+        first = "" if own is None else f"Item popularity was first released with noise of sd {own:.3g}; "
+        words += f" {first}popular with the whole budget would have noise of sd {alone:.3g}, by its plan."
+    return found, words
 
 
 def summary(estimator: Algorithm) -> str:

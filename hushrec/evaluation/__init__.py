@@ -2,6 +2,16 @@
 
 from hushrec.evaluation.compare import Comparison, compare, cross_validate
 from hushrec.evaluation.intervals import Estimate
-from hushrec.evaluation.metrics import Evaluation, evaluate
+from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
+from hushrec.evaluation.yardsticks import yardsticks
 
-__all__ = ["Comparison", "Estimate", "Evaluation", "compare", "cross_validate", "evaluate"]
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Estimate",
+    "Evaluation",
+    "compare",
+    "cross_validate",
+    "evaluate",
+    "yardsticks",
+]

@@ -17,7 +17,7 @@ from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.disk import private_file
 from hushrec.errors import InputError
-from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate
+from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
 from hushrec.evaluation.plots import needs_matplotlib, save_plot
 from hushrec.evaluation.runs import check_run, choose, train
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
@@ -108,7 +108,8 @@ class Comparison:
     def metrics(self) -> list[str]:
         """Names of the metrics."""
         errors = ["rmse", "mae"] if "rmse" in self.main_metrics else []
-        return [*errors, f"recall@{self.k}", f"ndcg@{self.k}", f"coverage@{self.k}"]
+        lists = [f"{name}@{self.k}" for name in ("recall", "ndcg", "coverage", "different-lists")]
+        return [*errors, *lists, "commonest-first"]
 
     def summary(self, metric: str) -> list[dict[str, Any]]:
         """Mean over noise draws and folds of one metric for each model and epsilon.
@@ -157,13 +158,15 @@ class Comparison:
         ]
         columns = {name: self.summary(name) for name in names}
         for position, cell in enumerate(columns[names[0]]):
-            figures = [_interval(columns[name][position]) for name in names]
+            figures = [_interval(name, columns[name][position]) for name in names]
             figures.append(self._directions(cell["model"], cell["epsilon"]))
             lines.append(f"| {cell['model']} | {_number(cell['epsilon'])} | {' | '.join(figures)} |")
         lines += [
             "",
             f"In brackets: {self.interval}.",
-            "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same.",
+            "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same."
+            " different-lists: how many there are; commonest-first: the share of users with the commonest"
+            " first item; both before items of their history are left out.",
             "",
             self.stamp,
             "",
@@ -434,10 +437,11 @@ def _flat(metrics: Mapping[str, Any]) -> dict[str, float]:
     return flat
 
 
-def _interval(cell: Mapping[str, Any]) -> str:
+def _interval(name: str, cell: Mapping[str, Any]) -> str:
     if math.isnan(cell["value"]):
         return "–"
-    return f"{cell['value']:.4f} ({cell['low']:.4f}–{cell['high']:.4f})"
+    value, low, high = (shown(name, cell[end]) for end in ("value", "low", "high"))
+    return f"{value} ({low}–{high})"
 
 
 def _number(epsilon: float) -> str:

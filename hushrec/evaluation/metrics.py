@@ -10,7 +10,8 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ from hushrec.serving import Recommender
 from hushrec.types import Array
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import Billboard
     from hushrec.data.store import Partition
 
 #: What an evaluation says about itself, in its text and in its dictionary.
@@ -34,8 +34,20 @@ PRIVATE_FIGURE = (
 )
 
 #: Every metric, in the order of tables; lists' metrics are called by their length too, as in recall@20.
-METRICS = ("rmse", "mae", "recall", "ndcg", "map", "mrr", "hit-rate", "coverage", "novelty")
-DEFAULT_METRICS = ("rmse", "mae", "recall", "ndcg", "coverage")
+METRICS: tuple[str, ...] = (
+    *("rmse", "mae"),
+    *("recall", "capped-recall", "precision", "ndcg", "map", "mrr", "hit-rate"),
+    *("coverage", "novelty", "different-lists", "commonest-first"),
+)
+DEFAULT_METRICS = (
+    *("rmse", "mae", "recall", "capped-recall", "ndcg"),
+    *("coverage", "different-lists", "commonest-first"),
+)
+_ERRORS = METRICS[:2]
+#: A mean over users; nothing where a user has no relevant item.
+_RANKED = METRICS[2:9]
+#: Of lists before the history's items are left out, which would make any two lists differ.
+_ALIKE = METRICS[11:]
 #: An item that this many users were recommended is in every bootstrap resample but for a chance of e^-40.
 _SURELY_DRAWN = 40
 
@@ -47,9 +59,8 @@ class Evaluation:
     Attributes
     ----------
     metrics : mapping of str to Estimate
-        ``rmse``, ``mae`` (rating units), ``recall@k``, ``ndcg@k``, ``map@k``, ``mrr@k``, ``hit-rate@k``,
-        ``coverage@k`` (0 to 1), ``novelty@k`` (bits), those that were asked for; before them ``accuracy``,
-        ``log_loss`` and ``auc`` for models of likes and dislikes.
+        Those of `METRICS` that were asked for; before them ``accuracy``, ``log_loss`` and ``auc`` for models
+        of likes and dislikes.
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
@@ -107,18 +118,34 @@ class Evaluation:
             "note": PRIVATE_FIGURE,
         }
 
-    def text(self) -> str:
-        """A small table in words."""
+    def text(self, beside: Mapping[str, Mapping[str, str]] | None = None) -> str:
+        """Return a small table in words.
+
+        Parameters
+        ----------
+        beside : mapping of str to mapping of str to str, optional
+            Further columns: by their headings, what stands in the line of a metric.
+        """
         width = max(len(name) for name in self.metrics)
-        lines = [f"{'':{width}}   value   {self.confidence:.0%} interval (bootstrap over users)"]
+        interval = f"   {self.confidence:.0%} interval{'' if beside else ' (bootstrap over users)'}"
+        lines = [f"{'':{width}}   value{interval}{'':{8 * bool(beside)}}"]
         for name, metric in self.metrics.items():
             figures = (
                 "       -   (nothing to measure)"
                 if math.isnan(metric.value)
-                else f"{metric.value:8.4f}"
-                + ("" if math.isnan(metric.low) else f"   {metric.low:.4f} to {metric.high:.4f}")
+                else f"{shown(name, metric.value):>8}"
+                + (
+                    ""
+                    if math.isnan(metric.low)
+                    else f"   {shown(name, metric.low)} to {shown(name, metric.high)}"
+                )
             )
             lines.append(f"{name:{width}}{figures}")
+        for heading, cells in (beside or {}).items():
+            column = [heading, *(cells.get(name, "") for name in self.metrics)]
+            longest, wide = max(map(len, lines)), max(map(len, column))
+            lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column)]
+        lines = [line.rstrip() for line in lines]
         relevant = (
             "all held-out items" if self.relevant_from is None else f"ratings >= {self.relevant_from:g}"
         )
@@ -133,7 +160,7 @@ class Evaluation:
 
 
 def evaluate(
-    billboard: Billboard,
+    billboard: Recommender,
     history: Ratings | Store,
     targets: Ratings | Store,
     *,
@@ -146,18 +173,25 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on held-out ratings.
 
-    RMSE and MAE are over all held-out ratings, of any item. The lists are the ``k`` best items outside a
-    user's history. Recall@k is hits / min(k, number of her relevant items), averaged over users who have
-    any (Chien et al. 2021, section 5.1); NDCG@k has gain 1 for a relevant item and discount
-    1 / log2(rank + 1), relative to the best possible list; map@k is the mean over users of the precision
-    at each hit, summed and divided by min(k, number of relevant items); mrr@k of 1 over the rank of the
-    first hit; hit-rate@k the share of users with a hit. coverage@k is the share of the catalogue that is in
-    at least one list; novelty@k the mean over the lists' items of -log2 of the share of history's users who
-    rated it, one being added to both counts.
+    RMSE and MAE are over all held-out ratings, of any item. A list is the ``k`` best items outside a user's
+    history. Means over the users who have a relevant item:
+
+    - ``recall``: hits / number of their relevant items; ``precision``: hits / k;
+    - ``capped-recall``: hits / min(k, number of their relevant items), so that a perfect list has 1 (Chien et
+      al. 2021, section 5.1); the "Recall@20" of this project's tables;
+    - ``ndcg``: gain 1 for a relevant item, discount 1 / log2(rank + 1), relative to the best possible list;
+    - ``map``: the precision at each hit, summed and divided by the number of relevant items;
+    - ``mrr``: 1 / rank of the first hit; ``hit-rate``: the share of users with a hit.
+
+    Of all lists: ``coverage`` is the share of the catalogue in at least one; ``novelty`` the mean over
+    their items of -log2 of the share of history's users who rated it, one being added to both counts. Whether
+    they are personal: ``different-lists`` is how many different lists there are, and ``commonest-first`` the
+    share of users whose first item is the commonest first item, both before items of the history are left
+    out. A model that gives everybody the same list has 1 of either.
 
     Parameters
     ----------
-    billboard : Billboard
+    billboard : Recommender
         The model.
     history : Ratings or Store
         What users are folded in from; their items are not recommended.
@@ -220,14 +254,14 @@ def evaluate(
         )
     if engine is None:
         history, targets, engine = _readable(billboard, history, targets)
+    alike = any(name in metrics for name in _ALIKE)
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(billboard, history, targets, resamples, seed)
-        whole = _measured(billboard, history, targets, k, relevant_from)
+        whole = _measured(billboard, history, targets, k, relevant_from, alike)
     else:
         signs = {}
-        whole = _over_partitions(billboard, history, targets, k, relevant_from, engine)
-    novelty = np.log2((whole.history + 1) / (whole.raters + 1))
-    found = _estimates(whole.error_sums, whole.ranks, whole.lists, novelty, resamples, seed)
+        whole = _over_partitions(history, targets, (billboard, k, relevant_from, alike), engine)
+    found = _estimates(whole, resamples, seed)
     return Evaluation(
         metrics=signs | {_called(name, k): each for name, each in found.items() if name in metrics},
         k=k,
@@ -243,8 +277,8 @@ class _Measured(NamedTuple):
 
     Attributes
     ----------
-    error_sums, ranks, lists : ndarray
-        As of `user_errors` and `_rank_metrics`, a row for each user with held-out ratings.
+    error_sums, ranks, lists, alike : ndarray
+        As of `user_errors`, `_rank_metrics` and `_before_history`, a row for each user with held-out ratings.
     raters : ndarray of shape (n_items,)
         Users of the history who rated each item.
     history, n_ratings, n_known : int
@@ -254,6 +288,7 @@ class _Measured(NamedTuple):
     error_sums: Array
     ranks: Array
     lists: Array
+    alike: Array
     raters: Array
     history: int
     n_ratings: int
@@ -261,7 +296,12 @@ class _Measured(NamedTuple):
 
 
 def _measured(
-    billboard: Billboard, history: Ratings, targets: Ratings, k: int, relevant_from: float | None
+    billboard: Recommender,
+    history: Ratings,
+    targets: Ratings,
+    k: int,
+    relevant_from: float | None,
+    alike: bool,
 ) -> _Measured:
     """What is known of the users in history and held-out ratings."""
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
@@ -273,11 +313,12 @@ def _measured(
         error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
     relevant, n_known = _relevant_cells(history, targets, relevant_from)
     ranks, lists = _rank_metrics(billboard, history, relevant, k)
-    return _Measured(error_sums, ranks, lists, raters, n_history, targets.n_ratings, n_known)
+    before = _before_history(billboard, history, k) if alike else np.zeros((history.n_users, 2), np.uint64)
+    return _Measured(error_sums, ranks, lists, before, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(
-    billboard: Billboard, history: Ratings | Store, targets: Ratings | Store
+    billboard: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
     """Two stores of as many partitions as they are, which are measured one by one; all else in memory."""
     alike = isinstance(history, Store) and isinstance(targets, Store) and billboard.scores != "log-odds"
@@ -290,42 +331,26 @@ def _readable(
     return whole[0], whole[1], None
 
 
-def _measured_there(
-    number: int, partitions: Sequence[Partition], public: tuple[Billboard, int, float | None]
-) -> _Measured:
+def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
     """The same of a partition of both, on a worker."""
-    billboard, k, relevant_from = public
+    billboard, k, relevant_from, alike = public
     history, targets = (each.ratings() for each in partitions)
-    return _measured(billboard, history, targets, k, relevant_from)
+    return _measured(billboard, history, targets, k, relevant_from, alike)
 
 
-def _over_partitions(
-    billboard: Billboard,
-    history: Any,
-    targets: Any,
-    k: int,
-    relevant_from: float | None,
-    engine: Any,
-) -> _Measured:
+def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> _Measured:
+    """The same of all partitions; rows of users are joined, counts are added."""
     if not (isinstance(history, Store) and isinstance(targets, Store) and engine is not None):
         raise InputError("An engine measures two stores; prepare history and held-out ratings.")
-    if billboard.scores == "log-odds":
+    if public[0].scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
-    parts = engine.each(_measured_there, (history, targets), (billboard, k, relevant_from))
-    error_sums, ranks, lists, raters, users, n_ratings, n_known = zip(*parts)
-    return _Measured(
-        np.concatenate(error_sums),
-        np.concatenate(ranks),
-        np.concatenate(lists),
-        np.sum(raters, axis=0),
-        sum(users),
-        sum(n_ratings),
-        sum(n_known),
-    )
+    parts: list[_Measured] = engine.each(_measured_there, (history, targets), public)
+    joined = [np.concatenate(each) if place < 4 else sum(each) for place, each in enumerate(zip(*parts))]
+    return _Measured._make(joined)
 
 
 def _sign_metrics(
-    billboard: Billboard, history: Ratings, targets: Ratings, resamples: int, seed: int
+    billboard: Recommender, history: Ratings, targets: Ratings, resamples: int, seed: int
 ) -> dict[str, Estimate]:
     """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
     if billboard.scores != "log-odds":
@@ -345,11 +370,16 @@ def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
 
 
 def _called(name: str, k: int) -> str:
-    return name if name in ("rmse", "mae") else f"{name}@{k}"
+    return name if name in (*_ERRORS, "commonest-first") else f"{name}@{k}"
 
 
-def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, ...]:
-    """Recall, NDCG, average precision, reciprocal rank and hit of each user's list of k items.
+def shown(name: str, value: float) -> str:
+    """Return a figure as text: a number of lists as a whole number."""
+    return f"{value:,.0f}" if name.startswith("different-lists") else f"{value:.4f}"
+
+
+def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
+    """Return what each user's list of k items scores, by the names of `METRICS`.
 
     Parameters
     ----------
@@ -360,23 +390,25 @@ def rank_scores(hits: Array, n_relevant: Array) -> tuple[Array, ...]:
 
     Returns
     -------
-    (recall, ndcg, average_precision, reciprocal_rank, hit) : ndarrays of shape (n_users,)
+    dict of str to ndarray of shape (n_users,)
         NaN for users without a relevant item.
     """
     rank = np.arange(1, hits.shape[1] + 1)
     discount = 1 / np.log2(rank + 1)
     reachable = np.minimum(n_relevant, len(rank))
     best = np.concatenate([[0.0], np.cumsum(discount)])[reachable]
-    precision = (hits * np.cumsum(hits, axis=1) / rank).sum(axis=1)
+    precisions = (hits * np.cumsum(hits, axis=1) / rank).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         some = reachable / reachable  # NaN where nothing is relevant
-        return (
-            hits.sum(axis=1) / reachable,
-            (hits @ discount) / best,
-            precision / reachable,
-            (hits / rank).max(axis=1, initial=0.0) * some,
-            hits.any(axis=1) * some,
-        )
+        return {
+            "recall": hits.sum(axis=1) / n_relevant,
+            "capped-recall": hits.sum(axis=1) / reachable,
+            "precision": hits.mean(axis=1) * some,
+            "ndcg": (hits @ discount) / best,
+            "map": precisions / n_relevant,
+            "mrr": (hits / rank).max(axis=1, initial=0.0) * some,
+            "hit-rate": hits.any(axis=1) * some,
+        }
 
 
 def _relevant_cells(
@@ -398,12 +430,12 @@ def _cells(ratings: Ratings) -> Array:
 
 
 def _rank_metrics(
-    billboard: Billboard, history: Ratings, relevant: tuple[Array, Array], k: int
+    billboard: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int
 ) -> tuple[Array, Array]:
-    """Each user's `rank_scores`, shape (n_users, 5), and her list (item positions, -1 past its end)."""
+    """Each user's `rank_scores`, a column a metric, and list (item positions, -1 past its end)."""
     keys, n_relevant = relevant
     n_items = billboard.domain.n_items
-    ranks = np.zeros((history.n_users, 5))
+    ranks = np.zeros((history.n_users, len(_RANKED)))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     start = 0
     for columns, _ in billboard.top_columns(history, k):
@@ -413,25 +445,36 @@ def _rank_metrics(
         hits = np.zeros((len(columns), k), dtype=bool)
         mine = keys[slice(*np.searchsorted(keys, [start * n_items, stop * n_items]))]
         hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, mine) & (columns >= 0)
-        ranks[start:stop] = np.column_stack(rank_scores(hits, n_relevant[start:stop]))
+        scores = rank_scores(hits, n_relevant[start:stop])
+        ranks[start:stop] = np.column_stack([scores[name] for name in _RANKED])
         start = stop
     return ranks, lists
 
 
-def _estimates(
-    error_sums: Array, ranks: Array, lists: Array, novelty: Array, resamples: int, seed: int
-) -> dict[str, Estimate]:
+def _before_history(billboard: Recommender, history: Ratings, k: int) -> Array:
+    """A digest of each user's list and its first item, before items of the history are left out."""
+    found = [
+        (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
+        for columns, _ in billboard.top_columns(history, k, exclude_seen=False)
+        for row in columns
+    ]
+    return np.array(found, dtype=np.uint64).reshape(-1, 2)
+
+
+def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimate]:
     """All `METRICS` and their intervals, from what is known of each user."""
-    ranked, n_items = ~np.isnan(ranks[:, 0]), len(novelty)
-    listed = lists >= 0
+    ranks, lists, n_items = whole.ranks, whole.lists, len(whole.raters)
+    novelty = np.log2((whole.history + 1) / (whole.raters + 1))
+    ranked, listed = ~np.isnan(ranks[:, 0]), lists >= 0
     new = np.where(listed, novelty[lists], 0.0).sum(axis=1)
     per_user = np.column_stack(
-        [error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, listed.sum(axis=1)]
+        [whole.error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, listed.sum(axis=1)]
     )
-    counts = np.bincount(lists[lists >= 0], minlength=n_items)
-    rare = np.argwhere((lists >= 0) & (counts < _SURELY_DRAWN)[lists])
+    counts = np.bincount(lists[listed], minlength=n_items)
+    rare = np.argwhere(listed & (counts < _SURELY_DRAWN)[lists])
     rare_users, rare_items = rare[:, 0], lists[rare[:, 0], rare[:, 1]]
     always = int((counts >= _SURELY_DRAWN).sum())
+    digests, firsts = (np.unique(column, return_inverse=True)[1] for column in whole.alike.T)
 
     def figures(weights: Array) -> Array:
         squared, absolute, n_ratings, *ranks, n_ranked, new, n_listed = weights @ per_user
@@ -445,10 +488,14 @@ def _estimates(
                     *np.array(ranks) / n_ranked,
                     (always + covered.sum()) / n_items,
                     new / n_listed,
+                    np.count_nonzero(np.bincount(digests, weights)) if len(digests) else np.nan,
+                    np.bincount(firsts, weights).max(initial=0.0) / weights.sum(),
                 ]
             )
 
-    return estimates(METRICS, figures, len(per_user), resamples, seed)
+    found = estimates(METRICS, figures, len(per_user), resamples, seed)
+    different = found["different-lists"]  # no more than there are users
+    return found | {"different-lists": replace(different, high=min(different.high, float(len(per_user))))}
 
 
 def _plain(value: float) -> float | None:

@@ -138,6 +138,24 @@ def test_no_privacy_has_its_word(run, files):
     assert plain["privacy"]["epsilon"] == "inf" and plain["privacy"]["private"] is False
 
 
+def test_the_report_has_no_held_out_figure_but_both_noises(run, files):
+    line = ["train", files.train, "--for", "lists", "--epsilon", "3", "--delta", "1e-6", "--users", "200"]
+    assert run(*line, *files.domain, "--out", "m.hush").exit_code == 0
+    told = json.loads(run("report", "m.hush", "--json").stdout)["held_against"]
+    assert (told["user_means"], told["popularity"]) == ("not released", "released")
+    assert told["popular_noise_sd"] == pytest.approx(1 / hushrec.Budget(3, 1e-6).mu)
+    assert told["popularity_noise_sd"] == hushrec.load("m.hush").privacy.releases[0].noise_sd
+    assert f"noise of sd {told['popular_noise_sd']:.3g}, by its plan" in " ".join(
+        run("report", "m.hush").stdout.split()
+    )
+    shown = run("evaluate", "m.hush", files.train, files.test).stdout
+    assert "released (1)" in shown and "popular (2)" in shown and "not released" not in shown
+    beside = json.loads(run("evaluate", "m.hush", files.train, files.test, "--json").stdout)["beside"]
+    assert beside["user means"] is None and 0 < beside["popular"]["recall@20"] < 1
+    of_ratings = run("evaluate", files.model, files.train, files.test).stdout
+    assert of_ratings.count("not released") == 6
+
+
 def test_evaluate(run, files):
     plain = parsed(run("evaluate", files.model, files.train, files.test, "--json", "-k", "5"))
     for name in ("rmse", "mae", "recall@5", "ndcg@5", "coverage@5"):

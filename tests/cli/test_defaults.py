@@ -10,13 +10,14 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from hushrec.cli.app import _COMMANDS, place
+from hushrec.evaluation.metrics import DEFAULT_METRICS
 
 NOTHING = inspect.Parameter.empty
 LISTS, DATASET = {"k": 20}, {"dataset": "default"}
 NUMBERS: dict[str, dict[str, Any]] = {
     "split": {"seed": 0},
     "train": {"seed": 0, "unit": "user", **DATASET},
-    "evaluate": {"seed": 0, "resamples": 1000, "metrics": "rmse,mae,recall,ndcg,coverage", **LISTS},
+    "evaluate": {"seed": 0, "resamples": 1000, "metrics": ",".join(DEFAULT_METRICS), **LISTS},
     "recommend": {"n": 10},
     "similar": {"n": 10},
     "plan": {"ratings_per_user": 50.0, "first_share": 0.5, "unit": "user", "max_ratings_per_user": 10_000},

@@ -119,7 +119,7 @@ def test_no_taste_no_similar_items(run, shop):
     assert refused.exit_code == 2 and "learned nothing of people's tastes" in refused.stderr
     report = " ".join(run("report", "m.hush").stdout.split())
     assert "none was learned; everybody gets nearly the same list. Whether lists become personal" in report
-    both = hushrec.epsilon_of(2**0.5 * hushrec.Budget(0.1, 1e-6).mu, 1e-6)
+    both = hushrec.privacy.epsilon_of(2**0.5 * hushrec.Budget(0.1, 1e-6).mu, 1e-6)
     assert f"cost epsilon = {both:.3g} at delta = 1e-06 (unit: user, relation: add-remove)." in report
 
 

@@ -181,6 +181,7 @@ def test_evaluate(files, run):
     found = json.loads(run(*line, *more, "--seed", "5").stdout)
     options = {"k": 7, "relevant_from": 3.5, "metrics": ["rmse", "recall", "mrr"], "resamples": 30}
     wanted = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5).to_dict()
+    assert found.pop("beside").keys() == {"user means", "popularity", "popular"}
     assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
 
 

@@ -107,7 +107,7 @@ def test_likes_are_judged_by_lists_against_references_of_likes(liked):
     ]
     assert result.main_metric == "recall@5" and result.metrics[0] == "recall@5"
     assert not any(name.startswith(("rmse", "mae")) for row in result.rows for name in row)
-    assert "rmse" not in result.markdown() and "–" not in result.markdown().replace("–0.", "")
+    assert "rmse" not in result.markdown() and " – " not in result.markdown()
     for name, row in zip(("als", "ease"), result.rows[-2:]):
         settings = {**(LIKES_ALS if name == "als" else {}), **LIKES[name]}
         model = train(name, liked[0], Accountant(Budget(math.inf, 1e-6)), settings=settings)
@@ -245,7 +245,9 @@ def made_up(**changes) -> Comparison:
         ("als", math.inf, 0, 3, 0.25),
     ]:
         row = {"model": model, "epsilon": epsilon, "draw": draw, "directions": directions}
-        for place, name in enumerate(("rmse", "mae", "recall@7", "ndcg@7", "coverage@7")):
+        for place, name in enumerate(
+            ("rmse", "mae", "recall@7", "ndcg@7", "coverage@7", "different-lists@7", "commonest-first")
+        ):
             figure = value / 2**place
             row |= {name: figure, f"{name}_low": figure - 0.125, f"{name}_high": figure + 0.125}
         rows.append(row)
@@ -265,21 +267,24 @@ def made_up(**changes) -> Comparison:
 def test_the_table_for_people_letter_by_letter():
     found = made_up()
     both = "0.6250 (0.5000–0.7500) | 0.3125 (0.2500–0.3750) | 0.1562 (0.1250–0.1875)"
-    both += " | 0.0781 (0.0625–0.0938) | 0.0391 (0.0312–0.0469)"
+    both += " | 0.0781 (0.0625–0.0938) | 0.0391 (0.0312–0.0469) | 0 (0–0) | 0.0098 (0.0078–0.0117)"
     als = "0.2500 (0.1250–0.3750) | 0.1250 (0.0000–0.2500) | 0.0625 (-0.0625–0.1875)"
-    als += " | 0.0312 (-0.0938–0.1562) | 0.0156 (-0.1094–0.1406)"
+    als += " | 0.0312 (-0.0938–0.1562) | 0.0156 (-0.1094–0.1406) | 0 (-0–0) | 0.0039 (-0.1211–0.1289)"
     assert found.markdown().split("\n") == [
         "Unit: user, relation: replace, delta = 1e-05. Of a user's held-out items a list is to find:"
         " ratings from 4 up.",
         "",
-        "| model | epsilon | rmse | mae | recall@7 | ndcg@7 | coverage@7 | ways of taste |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| model | epsilon | rmse | mae | recall@7 | ndcg@7 | coverage@7 | different-lists@7"
+        " | commonest-first | ways of taste |",
+        "|---|" + "---:|" * 9,
         f"| both | 1 | {both} | 0–2 |",
-        "| popular | 2.5 | – | – | – | – | – | not known |",
+        "| popular | 2.5 |" + " – |" * 7 + " not known |",
         f"| als | inf | {als} | 3 |",
         "",
         "In brackets: smallest and largest of 2 noise draws, whose mean is shown.",
-        "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same.",
+        "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same."
+        " different-lists: how many there are; commonest-first: the share of users with the commonest first"
+        " item; both before items of their history are left out.",
         "",
         found.stamp,
         "",
@@ -289,7 +294,7 @@ def test_the_table_for_people_letter_by_letter():
     assert made_up(total_epsilon=math.inf).stamp.startswith("NOT PRIVATE. All runs together: epsilon = inf")
     assert made_up(data_is_public=True).stamp == f"{NOT_PRIVATE}."
     lists = made_up(main_metrics=("recall@7",), relevant_from=None)
-    assert "| model | epsilon | recall@7 | ndcg@7 | coverage@7 | ways" in lists.markdown()
+    assert "| model | epsilon | recall@7 | ndcg@7 | coverage@7 | different" in lists.markdown()
     assert "a list is to find: all of them." in lists.markdown() and lists.main_metric == "recall@7"
     one = made_up().rows[:1]
     assert Comparison(**vars(found) | {"rows": one}).interval == "95% bootstrap interval over users"

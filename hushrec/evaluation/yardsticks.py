@@ -1,0 +1,148 @@
+"""What a model is to be held against, at no charge: simple models that follow from its own released values.
+
+Users' own means stand beside its predictions and item popularity beside its lists. What `popular` would
+reach with the whole budget is not trained but drawn: item popularity of the curator's rows with the noise
+of its plan. That is a private figure of the curator, as all of an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushrec.algorithms.baselines import ItemBias, Popular
+from hushrec.data import Ratings, Store
+from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
+from hushrec.serving import Recommender
+
+if TYPE_CHECKING:
+    from hushrec.billboard import Billboard
+
+#: What is measured of predictions, and of lists.
+OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]
+#: Of the release that popularity follows from.
+_WEIGHTS = "item weights"
+
+
+def yardsticks(model: Recommender) -> dict[str, Recommender]:
+    """Return the models that follow from a model's own released values.
+
+    Parameters
+    ----------
+    model : Recommender
+
+    Returns
+    -------
+    dict of str to Recommender
+        ``"user means"`` of a model that predicts ratings: every user's own mean, drawn to the released level.
+        ``"popularity"`` of a model for lists that released how much each item is liked. What was not
+        released is missing.
+
+    Privacy
+    -------
+    Functions of released values, so they cost nothing.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> list(hushrec.evaluation.yardsticks(model))
+    ['popularity']
+    """
+    found: dict[str, Recommender] = {}
+    lister: Any = model.lists or model
+    if model.scores == "ratings":
+        level = {"center": model.arrays["center"], "item_bias": np.zeros(model.domain.n_items)}
+        found["user means"] = _simple(ItemBias(), model, level)
+    if lister.scores == "likes" and np.ptp(lister.item_bias) > 0:
+        popularity: dict[str, Any] = {"center": np.float64(0), "item_bias": np.asarray(lister.item_bias)}
+        if "supported" in lister.arrays:
+            popularity["supported"] = lister.arrays["supported"]
+        found["popularity"] = _simple(Popular(), model, popularity)
+    return found
+
+
+def measured(
+    model: Billboard,
+    history: Ratings | Store,
+    targets: Ratings | Store,
+    *,
+    metrics: Sequence[str],
+    seed: int = 0,
+    engine: Any = None,
+    **lists: Any,
+) -> dict[str, Evaluation | None]:
+    """Measure what a model is to be held against, as `evaluate` measures the model; a private figure.
+
+    Parameters
+    ----------
+    model, history, targets, metrics, seed, engine
+        As of :func:`hushrec.evaluation.evaluate`.
+    **lists
+        Its `k` and `relevant_from`.
+
+    Returns
+    -------
+    dict of str to Evaluation or None
+        ``"user means"``, ``"popularity"`` and ``"popular"``: None of what was not released, or is not known.
+        On a cluster `popular` is not known, since its rows are not here.
+    """
+    models: dict[str, Recommender | None] = {
+        **dict.fromkeys(("user means", "popularity")),
+        **yardsticks(model),
+    }
+    models["popular"] = popular_by_plan(model, history, seed) if engine is None else None
+    found: dict[str, Evaluation | None] = {}
+    for name, each in models.items():
+        own = [metric for metric in metrics if metric in (OF_RATINGS if name == "user means" else OF_LISTS)]
+        options: dict[str, Any] = {**lists, "metrics": own, "resamples": 0, "seed": seed, "engine": engine}
+        found[name] = evaluate(each, history, targets, **options) if each is not None and own else None
+    return found
+
+
+def popular_by_plan(model: Billboard, history: Ratings | Store, seed: int = 0) -> Recommender | None:
+    """Return what `popular` might have been with the model's whole budget; None where its plan is not known.
+
+    Parameters
+    ----------
+    model : Billboard
+    history : Ratings or Store
+        Private: the curator's rows, whose item popularity is taken. What comes out is for the curator alone.
+    seed : int
+        Of a draw of noise as large as the plan's. It protects nobody.
+    """
+    noise = planned_noise(model)
+    if noise is None:
+        return None
+    weights = np.zeros(model.domain.n_items)
+    parts = [history] if isinstance(history, Ratings) else [each.ratings() for each in history.partitions()]
+    for rows in parts:
+        counts = np.diff(rows.matrix.indptr)
+        each = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
+        weights += np.bincount(rows.matrix.indices, each, minlength=len(weights))
+    weights += noise * np.random.default_rng(seed).standard_normal(len(weights))
+    return _simple(Popular(), model, {"center": np.float64(0), "item_bias": weights})
+
+
+def planned_noise(model: Billboard) -> float | None:
+    """Return the noise's standard deviation in item popularity of `popular` with the model's whole budget."""
+    budget = model.privacy.budget
+    if not budget.private or budget.unit != "user" or budget.failure:
+        return None
+    return float(Popular().plan(budget, model.domain).releases[0].noise_sd)
+
+
+def released_noise(model: Billboard) -> float | None:
+    """Return the noise's standard deviation in the first release that the model's popularity follows from."""
+    labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
+    found = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
+    return float(found[0]) if found and "popularity" in yardsticks(model) else None
+
+
+def _simple(estimator: Any, model: Recommender, arrays: Mapping[str, Any]) -> Recommender:
+    """A model without factors."""
+    return Recommender(
+        estimator, model.domain, {**arrays, "item_factors": np.zeros((model.domain.n_items, 0))}
+    )
