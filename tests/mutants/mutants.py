@@ -100,7 +100,9 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
             self._rows = self._ratings.where(keep, drop_empty=False)"""),
     bug("duplicates of a user's rating kept", sensitivity("popular"), "data/building",
         "if not ends.all():", "if False:"),
-    bug("ratings out of the range kept (NaN, infinity)", sensitivity("item-bias"), "data/building",
+    bug("ratings out of the range kept (NaN, infinity)",
+        "data/test_ratings.py::TestRulesForBadRows::test_a_bad_rating_does_not_replace_a_good_one",
+        "data/building",
         "values[~((values >= low) & (values <= high))] = np.nan", "return values"),
     bug("mean of all ratings charged as one vote a user (DPALS, section 5.2)", sensitivity("global-mean"),
         "users", "return together([self.mean_sum(), self.count()], LEVEL_BOUND)",
@@ -341,7 +343,10 @@ EXACT = [  # sums are not exact
     bug("norms of residuals that are not the bits that are summed",
         "kernels/test_residuals.py::test_a_residual_is_the_same_bits_from_either_side", "kernels/residuals",
         "    threads.run(compute, work)\n    return norms\n",
-        "    threads.run(compute, work)\n    return norms * (1 + 2.0**-50)\n"),
+        """    rows = np.repeat(np.arange(len(row_factors)), np.diff(indptr))
+    left = values - terms["row_offset"][rows] - terms["col_offset"][indices]
+    left = left - (row_factors[rows] * col_factors[indices]).sum(axis=1)
+    return np.sqrt(np.bincount(rows, left**2, len(row_factors)))\n"""),
     bug("sums in floating point (item biases)", f"{ORDER}[item-bias]", "kernels/fixed_point",
         "return math.ldexp(1.0, math.frexp(bound)[1] - bits)",
         "return math.ldexp(1.0, math.frexp(bound)[1] - bits - 60)"),
@@ -354,9 +359,12 @@ EXACT = [  # sums are not exact
 ]  # fmt: skip
 
 PAPERS = [  # the algorithms of the papers and of lists
-    bug("4 L^2 declared as L^2 (Frank-Wolfe)", sensitivity("private-frank-wolfe, residual clip"),
-        "papers/frank_wolfe/frank_wolfe", "clip = self.residual_clip or",
-        "clip = 0.5 * self.residual_clip or"),
+    Bug("4 L^2 declared as L^2 (Frank-Wolfe)",
+        (Edit("hushrec/papers/frank_wolfe/eigensolvers.py", "positive(self.bound**2))]",
+              "positive(self.bound**2 / 4))]"),
+         Edit("hushrec/users.py", "return Bounded(packed, positive(bound**2), weight",
+              "return Bounded(packed, positive(bound**2 / 4), weight")),
+        sensitivity("private-frank-wolfe, residual clip")),
     bug("T - 1 steps charged (Frank-Wolfe)", f"{PLAN}[private-frank-wolfe, residual clip-add-remove]",
         "papers/frank_wolfe/frank_wolfe", "return Plan(budget, planned)",
         "return Plan(budget, planned[:-1])"),
