@@ -2,15 +2,25 @@
 
 import contextlib
 import io
+import sys
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from hushrec.cli import run
 
 
-def invoke(*words):
-    """Exit code and what was printed."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+class Terminal(io.StringIO):
+    """Somebody sits there."""
+
+    def isatty(self):
+        return True
+
+
+def invoke(*words, typed=None):
+    """Exit code and what was printed; with what is typed, at a terminal."""
+    stdout, stderr = io.StringIO(), io.StringIO() if typed is None else Terminal()
+    stdin = patch.object(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), stdin:
         code = run([str(word) for word in words])
     out, err = stdout.getvalue(), stderr.getvalue()
     return SimpleNamespace(exit_code=code, stdout=out, stderr=err, output=out + err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -27,10 +28,11 @@ from hushrec.cli.options import (
 )
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data.splits import split_ratings
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.compare import FILES, USUAL
 from hushrec.evaluation.plots import needs_matplotlib
 from hushrec.privacy import Budget
+from hushrec.privacy.budget import guarantee
 
 _USUAL = "both,private-als,item-bias; with --implicit private-eigenrec,popular"
 
@@ -51,6 +53,7 @@ def compare(
     declared: Declared = Declared(),
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    yes: Annotated[bool, Parameter(help="Do not ask before the charge.")] = False,
     force: Force = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
@@ -59,10 +62,10 @@ def compare(
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
     Part of the ratings is held out for testing. The baselines that every private model must beat are always
-    in it. Every run is charged in the ledger and the total is printed; if all runs together do not fit, none
-    is made. Or declare --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The
-    epsilon inf adds the references without privacy: als, and ease for lists. Likes (--implicit) are judged by
-    lists alone.
+    in it. Every run is charged in the ledger: what all cost together is printed first, and on a terminal you
+    are asked; if they do not fit, none is made. hushrec evaluate compares a model at no charge. Or declare
+    --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The epsilon inf adds the
+    references without privacy: als, and ease for lists. Likes (--implicit) are judged by lists alone.
 
       hushrec compare ratings.parquet --models both,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
@@ -117,6 +120,7 @@ def compare(
     else:
         train_part, test_part = split_ratings(rows, (1 - holdout, holdout), seed=seed)
         charged = charging.arguments(private=max(levels) < math.inf or min(levels) == math.inf)
+        options["on_price"] = _ask(budget, charging.dataset, yes)
         comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
@@ -126,6 +130,20 @@ def compare(
         comparison.markdown(),
         f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
     )
+
+
+def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:
+    """Tell a price, and on a terminal go on only where somebody says yes."""
+
+    def ask(runs: int, epsilon: float) -> None:
+        cost = guarantee(epsilon, budget.delta, budget.unit, budget.relation)
+        show.note(f"{runs} trainings will be charged to data set {dataset!r}; together they cost {cost}.")
+        if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+            print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                raise HushrecError("Not started; nothing was charged.")
+
+    return ask
 
 
 def _say_run(budget: Budget) -> Callable[[str, float, int], None]:

@@ -233,6 +233,7 @@ def compare(
     add_up: bool = False,
     seed: int = 0,
     on_run: Callable[[str, float, int], None] | None = None,
+    on_price: Callable[[int, float], None] | None = None,
 ) -> Comparison:
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
@@ -269,6 +270,9 @@ def compare(
         Of initialisation, sampling and the bootstrap.
     on_run : callable, optional
         Called with (model, epsilon, draw) before each run.
+    on_price : callable, optional
+        Called with the number of runs that will be charged and the epsilon at ``delta`` of all of them
+        together, before the first; what it raises stops the comparison, and nothing is spent.
 
     Raises
     ------
@@ -295,6 +299,8 @@ def compare(
         ledger = None
     elif ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
+    if ledger is not None and on_price is not None:
+        on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     found: list[dict[str, Any]] = []
     charged: list[Release] = []
     for name, budget, draw in runs:

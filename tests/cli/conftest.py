@@ -39,8 +39,8 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "ledger.sqlite"))
     monkeypatch.delenv("HUSHREC_DEBUG", raising=False)
 
-    def run_here(*arguments):
-        return invoke(*arguments)
+    def run_here(*arguments, **typed):
+        return invoke(*arguments, **typed)
 
     run_here.folder = folder
     run_here.ledger = tmp_path / "ledger.sqlite"

@@ -393,14 +393,31 @@ def test_compare_charges_every_run(run, files):
         "1e-6",
         *files.domain,
     ]
-    plain = parsed(run(*line, "--out-dir", "out", "--draws", "2", "--json"))
+    plain = json.loads(run(*line, "--out-dir", "out", "--draws", "2", "--json").stdout)
     assert len(plain["runs"]) == 8  # two models, two epsilons, two draws; no reference without inf
     summary = Ledger(run.ledger).summary("default", 1e-6)
     assert summary.runs == 8 and summary.epsilon == pytest.approx(plain["total_epsilon"])
     mu = [hushrec.Budget(epsilon, 1e-6).mu for epsilon in (1, 5)]
     assert summary.mu == pytest.approx(math.sqrt(4 * sum(m**2 for m in mu)))
-    text = run(*line, "--out-dir", "more").stdout
-    assert "| item-bias | 1 |" in text and "All runs together: epsilon =" in text
+    told = run(*line, "--out-dir", "more")
+    assert "| item-bias | 1 |" in told.stdout and "All runs together: epsilon =" in told.stdout
+    four = hushrec.privacy.epsilon_of(math.sqrt(2 * sum(m**2 for m in mu)), 1e-6)
+    price = f"together they cost epsilon = {four:.6g} at delta = 1e-06 (unit: user, relation: add-remove).\n"
+    assert told.stderr == f"4 trainings will be charged to data set 'default'; {price}"
+
+
+@pytest.mark.parametrize(("said", "goes_on"), [("y", True), ("YES", True), ("", False), ("no", False)])
+def test_compare_asks_on_a_terminal(said, goes_on, run, files):
+    """Without a word, or with another than yes, nothing is charged and nothing is written."""
+    words = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1", "--delta", "1e-6"]
+    words += [*files.domain, "--out-dir", "out", "--no-progress"]
+    found = run(*words, typed=f"{said}\n")
+    assert "2 trainings will be charged" in found.stderr and "Go on? [y/N]" in found.stderr
+    assert (found.exit_code, any(run.folder.iterdir())) == (1 - goes_on, goes_on)
+    assert goes_on or found.stderr.endswith("Not started; nothing was charged.\n")
+    charged = {name: Ledger(run.ledger).summary(name, 1e-6).charges for name in Ledger(run.ledger).datasets()}
+    assert sum(charged.values()) == 2 * goes_on
+    assert "Go on?" not in run(*words, "--yes", "--force", typed="").stderr
 
 
 def test_compare_is_all_or_nothing(run, files):
