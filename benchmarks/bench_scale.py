@@ -94,7 +94,10 @@ def generate(rows: int, out: Path) -> None:
 
 
 def prepare(rows: int, folder: Path) -> dict[str, float]:
-    store = Ratings.prepare(str(folder / "rows"), folder / "store", domain_of(rows), force=True)
+    parts = max(32, rows >> 21)
+    store = Ratings.prepare(
+        str(folder / "rows"), folder / "store", domain_of(rows), partitions=parts, force=True
+    )
     size = sum(part.path.stat().st_size for part in store.partitions())
     return {"octets": size / store.n_ratings, "kept": store.n_ratings}
 

@@ -46,7 +46,8 @@ def prepare(
     times
         Keep when ratings were given.
     partitions
-        Into how many files the users are dealt out; by default one for some 2,000,000 rows.
+        Into how many files the users are dealt out; 32 by default. Beyond some 100 million rows pass about
+        one for each 2 million that you expect.
     force
         Replace the store of --out if it is there.
     """

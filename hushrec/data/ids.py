@@ -267,8 +267,8 @@ def as_arrow_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
 
 
 def _of_short_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    chunks = [short_cells(chunk) for chunk in column.chunks]
-    return pa.chunked_array(chunks) if chunks else column
+    chunks = [short_cells(chunk) for chunk in column.chunks or [column.combine_chunks()]]
+    return pa.chunked_array(chunks)
 
 
 def short_cells(column: pa.Array) -> pa.Array:

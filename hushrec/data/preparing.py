@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import os
 import shutil
 import tempfile
@@ -42,11 +41,12 @@ from hushrec.disk import sync_folder
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
 
-_PARTITION_ROWS = 1 << 21  # about so many rows are cleaned at a time by a thread, in some 200 MB
+_CLEANED_ROWS = 1 << 23  # about so many rows are cleaned at a time by all threads, in some 800 MB
 _FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
 _HELD_ROWS = 1 << 24  # rows that wait for their partition's file, in some 300 MB: few large writes
-#: Fewest, so that threads and nodes have something to share, and most: files of a folder.
-_FEW_PARTITIONS, _MOST_PARTITIONS = 8, 4096
+#: Where nobody says how many, whatever the rows are: a folder's shape tells nothing of them.
+PARTITIONS = 32
+_MOST_PARTITIONS = 4096  # files of a folder
 _ROW_BYTES = {"parquet": 8, "jester": 500}  # at least, of a row in a file; of others 12
 _LOCK = "lock"
 
@@ -85,9 +85,9 @@ def prepare(
     chunks, rows = _chunks(source, options, filesystem)
     bar = progress_bar(progress, rows, "preparing (private)", " rows")
     with _workspace(target) as folder, bar as advance:
-        count = partitions or _partition_count(rows)
+        count = partitions or PARTITIONS
         marks = _deal_out(chunks, options, folder, count, advance)
-        entries = _clean_all(domain, folder, count)
+        entries = _clean_all(domain, folder, count, rows // count)
         _finish(domain, folder, entries, marks)
         _check_target(target, force)  # another one may have been faster
         _put(folder, target)
@@ -141,11 +141,6 @@ def _rows_of(file: File, kind: str) -> int:
             return 0  # said when it is read
     unpacked = 4 if file.name.lower().endswith((".gz", ".bz2", ".zst")) else 1
     return unpacked * file.size() // _ROW_BYTES.get(kind, 12)
-
-
-def _partition_count(rows: int) -> int:
-    few = _FEW_PARTITIONS if rows > _PARTITION_ROWS // 8 else 1
-    return min(max(math.ceil(rows / _PARTITION_ROWS), few), _MOST_PARTITIONS)
 
 
 # ---------------------------------------------------------------------- first pass: rows to partitions
@@ -225,8 +220,9 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
 # ---------------------------------------------------------------------- second pass: each partition
 
 
-def _clean_all(domain: Domain, folder: Path, count: int) -> list[dict[str, Any]]:
-    with ThreadPoolExecutor(_workers()) as pool:
+def _clean_all(domain: Domain, folder: Path, count: int, rows: int) -> list[dict[str, Any]]:
+    """Clean partitions of about so many rows each; of large ones few at a time."""
+    with ThreadPoolExecutor(min(_workers(), _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
         return list(pool.map(partial(_clean, domain, folder), range(count)))
 
 

@@ -49,7 +49,8 @@ class Ratings:
     hand_picked : bool
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
         (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a
-        private training refuses.
+        private training refuses. It sees the methods of this class alone: not where a date or a mask came
+        from, nor what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying her row, which leaves all others their numbers, and the number of rows is public.
@@ -187,7 +188,8 @@ class Ratings:
         filesystem : pyarrow.fs.FileSystem, optional
             Where the paths are.
         partitions : int, optional
-            Into how many files the users are dealt out; by default by the number of rows.
+            Into how many files the users are dealt out; 32 by default, whatever the rows are. Beyond some 100
+            million rows pass about one for each 2 million you expect: a partition is cleaned in memory.
         force : bool
             Replace a store that is there.
         progress : bool
@@ -323,7 +325,8 @@ class Ratings:
     def to_arrow(self) -> pa.Table:
         """An Arrow table of user, item, rating and, where known, time, with the ids as given. Private.
 
-        Its metadata keep ``hand_picked``, ``by_position`` and ``splits``, which `from_any` finds there.
+        Its metadata keep ``hand_picked``, ``by_position`` and ``splits``, which `from_any` finds there; they
+        are lost where the table goes through pandas, polars or CSV.
         """
         marks = " ".join([*(mark for mark in MARKS if getattr(self, mark)), *self.splits])
         table = {

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from pyarrow import fs as pa_fs
 
 from hushrec import Domain, InputError, Ratings, Store, split_ratings
@@ -205,6 +205,7 @@ CELLS = st.tuples(
 )
 
 
+@example([[], [(" a", "1", 0.5, 0)]], 1, 1)
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(CELLS, max_size=12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 9))
 def test_hostile_cells_in_any_pieces(tmp_path_factory, parts, count, folded) -> None:
@@ -293,7 +294,7 @@ def test_likes_take_four_octets(tmp_path) -> None:
     rng = np.random.default_rng(0)
     rows = pa.table({"user": rng.integers(0, 100, 20_000), "item": rng.integers(0, 50, 20_000)})
     pq.write_table(rows, tmp_path / "t.parquet")
-    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", domain)
+    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", domain, partitions=8)
     assert_same(found, Ratings.read(tmp_path / "t.parquet", domain))
     assert sum(part.path.stat().st_size for part in found.partitions()) < 5 * found.n_ratings + 8000
 
@@ -306,7 +307,7 @@ def test_a_rating_takes_five_to_eight_octets_and_its_time_four(tmp_path, ratings
     users, items = np.zeros(40_000, int), np.arange(40_000)
     times = np.arange(40_000) + 10**9
     for columns, size in (((users, items, ratings), octets), ((users, items, ratings, times), octets + 4)):
-        found = Ratings.prepare(columns, tmp_path / "s", domain, force=True)
+        found = Ratings.prepare(columns, tmp_path / "s", domain, force=True, partitions=1)
         assert found.n_ratings == 40_000
         (part,) = found.partitions()
         assert size * 40_000 <= part.path.stat().st_size <= size * 40_000 + 5000
@@ -705,21 +706,10 @@ def test_each_row_of_a_user_is_dealt_out_once_in_its_order(tmp_path, monkeypatch
     assert found == wanted
 
 
-def test_a_table_has_as_many_partitions_as_it_needs(tmp_path, monkeypatch) -> None:
-    """8 from an eighth of a partition's rows on, so that threads share them; then one for so many rows."""
-    monkeypatch.setattr(preparing, "_PARTITION_ROWS", 800)
-    counts = [preparing._partition_count(rows) for rows in (0, 1, 100, 101, 6400, 6401, 80_000, 10**9)]
-    assert counts == [1, 1, 1, 8, 8, 9, 100, 4096]
-    pq.write_table(table(77), tmp_path / "t.parquet")
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("t.csv", "t.csv.gz", "T.CSV.BZ2", "t.csv.zst"):
-        (tmp_path / name).write_bytes(b"x" * 12_011)
-    rows = {"t.parquet": 77, "bad.parquet": 0, "t.csv": 1000, "t.csv.gz": 4003, "T.CSV.BZ2": 4003}
-    for name, count in {**rows, "t.csv.zst": 4003}.items():
-        file = preparing.File(str(tmp_path / name))
-        assert preparing._rows_of(file, "parquet" if ".parquet" in name else "csv") == count
-    assert preparing._rows_of(preparing.File(str(tmp_path / "t.csv")), "jester") == 24
-    assert len(Ratings.prepare(table(101), tmp_path / "s", DOMAIN).partitions()) == 8
+@pytest.mark.parametrize("rows", [0, 1, 300_000])
+def test_the_number_of_partitions_tells_nothing_of_the_rows(rows, tmp_path) -> None:
+    columns = np.arange(rows), np.zeros(rows, int), np.full(rows, 3.0)
+    assert len(Ratings.prepare(columns, tmp_path / "s", DOMAIN).partitions()) == 32
 
 
 def test_where_a_store_may_be_written_is_asked_before_anything_is_read(tmp_path, made, monkeypatch) -> None:
