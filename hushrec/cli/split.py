@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,6 +14,8 @@ from hushrec.cli.files import output_folder
 from hushrec.cli.options import Count, Force, Json, Seed
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
+from hushrec.data.looking import PRIVATE_LOOK
+from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
 
@@ -58,6 +60,7 @@ def split(
         Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
     date
         The test gets the ratings given from this declared date on, such as 2024-06-01; needs a time column.
+        A rating without a time counts as given before all others; how many there are is printed, PRIVATE.
     """
     ways = {
         "--test-share": test_share,
@@ -87,4 +90,13 @@ def split(
         parquet.write_table(part.to_arrow(), buffer)
         write_atomically(file, [buffer.getvalue()])
     written = [str(file) for file in files]
-    show.result(as_json, {"files": written}, f"Wrote {', '.join(written)}; they are private, like {ratings}.")
+    found: dict[str, Any] = {"files": written}
+    lines = [f"Wrote {', '.join(written)}; they are private, like {ratings}."]
+    if rows.times is not None:
+        found |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
+        lines += [
+            f"{found['without_time']:,} of {rows.n_ratings:,} ratings have no time that can be read; they are"
+            f" all in {written[0]}.",
+            f"{PRIVATE_LOOK}.",
+        ]
+    show.result(as_json, found, *lines)

@@ -202,17 +202,21 @@ def test_evaluate(files, run):
 def test_split(way, split, names, files, run):
     """The parts of the call, with what tells that they are parts; nobody else may read them."""
     table = pq.read_table(files.ratings)
-    timed = table.append_column("when", [[number % 60 for number in range(table.num_rows)]])
+    when = [number % 60 if number % 7 else None for number in range(table.num_rows)]
+    timed = table.append_column("when", [when])
     pq.write_table(timed, "timed.parquet")
     domain = Domain(files.items, (1, 5))
     line = ["split", "timed.parquet", *files.domain, "--columns", "time=when", "--seed", "5", *way]
-    assert run(*line, "--out-dir", "parts").exit_code == 0
+    told = run(*line, "--out-dir", "parts")
+    assert told.exit_code == 0
     assert sorted(os.listdir("parts")) == sorted(f"{name}.parquet" for name in names)
     rows = Ratings.read("timed.parquet", domain, columns={"time": "when"})
     for name, part in zip(names, split(rows), strict=True):
         found = Ratings.read(f"parts/{name}.parquet", domain, columns={"time": True})
         assert same_rows(found, part) and part.n_ratings and (found.times == part.times).all()
         assert (found.splits, found.hand_picked) == (part.splits, part.hand_picked)
+    lost = f"{(rows.times < 0).sum()} of {rows.n_ratings:,} ratings have no time that can be read"
+    assert (lost in told.stdout and "PRIVATE" in told.stdout) == ("--from" in way)
 
 
 def test_predict(files, run):
