@@ -33,7 +33,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (hushrec.data.sample_per_user, {"priority": None}),
     (compare, {"relation": "add-remove", "n_users": None, "settings": None, "draws": 1, "k": 20,
                "relevant_from": None, "ledger": None, "dataset": "default", "data_is_public": False,
-               "seed": 0, "on_run": None, "on_price": None, "add_up": False}),
+               "add_up": False, "seed": 0, "on_run": None, "on_price": None}),
     (cross_validate, {"folds": 5, "seed": 0, "data_is_public": True}),
     (evaluate, {"k": 20, "relevant_from": None, "metrics": DEFAULT_METRICS, "resamples": 1000, "seed": 0,
                 "engine": None}),

@@ -92,16 +92,9 @@ def compare(
     """
     levels, domain = promises.levels(), declared.domain(reading.implicit, ratings)
     budget = promises.budget_of(min(levels))
-    if not 0 < holdout < 1:
-        raise InputError(
-            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
-        )
+    _check_parts(holdout, folds, charging.data_is_public)
     folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
-    if folds is not None and not charging.data_is_public:
-        raise InputError(
-            "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
-        )
     rows = reading.read(ratings, domain)
     show_model.first_use()
     options: dict[str, Any] = {
@@ -130,6 +123,18 @@ def compare(
         comparison.markdown(),
         f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
     )
+
+
+def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
+    """Refuse parts to test on that are none, or that would be charged once more each."""
+    if not 0 < holdout < 1:
+        raise InputError(
+            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
+        )
+    if folds is not None and not public:
+        raise InputError(
+            "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
+        )
 
 
 def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:

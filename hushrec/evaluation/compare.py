@@ -295,14 +295,13 @@ def compare(
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_from
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
-    if data_is_public:
-        ledger = None
-    elif ledger is not None:
+    ledger = None if data_is_public else ledger
+    if ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
-    if ledger is not None and on_price is not None:
-        on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
+        if on_price is not None:
+            on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     found: list[dict[str, Any]] = []
-    charged: list[Release] = []
+    charged: list[float] = []
     for name, budget, draw in runs:
         if on_run is not None:
             on_run(name, budget.epsilon, draw)
@@ -311,7 +310,7 @@ def compare(
         model = train(
             name, train_ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed
         )
-        charged.extend(accountant.releases)
+        charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
         run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
         kept = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
@@ -324,9 +323,7 @@ def compare(
         k=k,
         main_metrics=tuple({"ratings": "rmse", "lists": f"recall@{k}"}[job] for job in jobs),
         data_is_public=data_is_public,
-        total_epsilon=0.0
-        if data_is_public
-        else epsilon_of(total_mu(release.mu for release in charged), delta),
+        total_epsilon=epsilon_of(total_mu(charged), delta),
         relevant_from=relevant_from,
     )
 
