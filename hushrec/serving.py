@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -65,6 +65,32 @@ class UserState(NamedTuple):
             (np.ones(start[-1]), position[known], start), shape=(len(position), len(self.offset))
         )
         return UserState(chosen @ self.offset, chosen @ self.factors)
+
+
+class Recommended(NamedTuple):
+    """An item of a user's list.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    score : float
+        What the list is ranked by: it never rises from one rank to the next, and is compared within one
+        user's scores only.
+    rating : float or None
+        What :meth:`Recommender.predict` says of it; None where the model predicts no ratings.
+
+    Examples
+    --------
+    >>> best = hushrec.serving.Recommended("alien", 0.41, 4.2)
+    >>> item, score, rating = best
+    >>> best.rating
+    4.2
+    """
+
+    item: Any
+    score: float
+    rating: float | None = None
 
 
 class Algorithm(Protocol):
@@ -155,8 +181,8 @@ class Recommender:
 
     def predict(
         self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]], items: Any
-    ) -> NDArray[np.float64]:
-        """Predicted ratings of some items, clipped to the declared range.
+    ) -> Any:
+        """Return predicted ratings of some items, clipped to the declared range.
 
         Parameters
         ----------
@@ -168,17 +194,21 @@ class Recommender:
 
         Returns
         -------
+        list of float
+            For one user, in the order of ``items``.
         ndarray
-            Of shape (n_items,); (n_users, n_items) where ``history`` is Ratings; (n_rows,) for a table, in
-            its order, NaN where the item is not in the catalogue. Users without a row in ``history`` are
-            served from released values alone.
+            Where ``history`` is Ratings: of shape (n_users, n_items); (n_rows,) for a table, in its order,
+            NaN where the item is not in the catalogue. Users without a row in ``history`` are served from
+            released values alone.
         """
         if isinstance(items, Mapping) or hasattr(items, "columns"):
             return self._predict_rows(history, items)
         rows, single = self._rows(history)
         columns = self._columns(items)
-        scores = self._clip(all_scores(self.arrays, self.fold_in(rows))[:, columns])
-        return scores[0] if single else scores
+        every = np.repeat(np.arange(rows.n_users), len(columns))
+        found = scores_at(self.arrays, self.fold_in(rows), every, np.tile(columns, rows.n_users))
+        scores = self._clip(found).reshape(rows.n_users, len(columns))
+        return scores[0].tolist() if single else scores
 
     def predict_pairs(self, history: Ratings, targets: Ratings) -> NDArray[np.float64]:
         """Predicted ratings at the cells of ``targets``, clipped to the declared range.
@@ -207,17 +237,17 @@ class Recommender:
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
-    ) -> list[tuple[Any, float]]:
-        """The best items for one user, from her own ratings.
+    ) -> list[Recommended]:
+        """Return the best items for one user, from their own ratings.
 
         Parameters
         ----------
         history : mapping or pairs of item id and rating
-            Her own ratings; may be empty.
+            Their own ratings; may be empty.
         n : int
             How many items, at most.
         exclude_seen : bool
-            Leave out the items in her history.
+            Leave out the items in the history.
         items : sequence of item ids, optional
             Recommend among these only.
         exclude_items : sequence of item ids, optional
@@ -225,17 +255,18 @@ class Recommender:
 
         Returns
         -------
-        list of (item id, score)
-            Best first.
+        list of Recommended
+            Best first: tuples of item id, score and, from a model that predicts, rating.
         """
         rows, single = self._rows(history)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
         options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
-        ((columns, scores),) = self.top_columns(rows, n, **options)
+        ((columns, scores, ratings),) = self.top_rated(rows, n, **options)
+        shown = [None] * len(columns[0]) if ratings is None else ratings[0].tolist()
         return [
-            (self.domain.items[column], float(score))
-            for column, score in zip(columns[0], scores[0])
+            Recommended(self.domain.items[column], score, rating)
+            for column, score, rating in zip(columns[0].tolist(), scores[0].tolist(), shown)
             if column >= 0
         ]
 
@@ -248,7 +279,7 @@ class Recommender:
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
     ) -> pa.Table:
-        """The best items for many users; each user's rows are for that user alone.
+        """Return the best items for many users; each user's rows are for that user alone.
 
         Parameters
         ----------
@@ -260,24 +291,25 @@ class Recommender:
         Returns
         -------
         pyarrow.Table
-            Columns ``user``, ``item``, ``rank`` (from 1) and ``score``; private, like any recommendation.
+            Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, of a model that predicts, ``rating``
+            (:class:`Recommended`); private, like any recommendation.
         """
-        columns_blocks, score_blocks = [], []
         options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
-        for columns, scores in self.top_columns(history, n, **options):
-            columns_blocks.append(columns)
-            score_blocks.append(scores)
-        columns = np.concatenate(columns_blocks) if columns_blocks else np.empty((0, 0), dtype=np.int64)
-        scores = np.concatenate(score_blocks) if score_blocks else np.empty((0, 0))
+        blocks = list(self.top_rated(history, n, **options))
+        nothing = np.empty((0, 0))
+        columns = np.concatenate([block[0] for block in blocks] or [nothing.astype(np.int64)])
+        scores = np.concatenate([block[1] for block in blocks] or [nothing])
         users, ranks = np.nonzero(columns >= 0)
-        return pa.table(
-            {
-                "user": history.user_column.take(pa.array(users)),
-                "item": self.domain.item_column.take(pa.array(columns[users, ranks])),
-                "rank": pa.array((ranks + 1).astype(np.int32)),
-                "score": pa.array(scores[users, ranks].astype(np.float64)),
-            }
-        )
+        table = {
+            "user": history.user_column.take(pa.array(users)),
+            "item": self.domain.item_column.take(pa.array(columns[users, ranks])),
+            "rank": pa.array((ranks + 1).astype(np.int32)),
+            "score": pa.array(scores[users, ranks].astype(np.float64)),
+        }
+        if self.scores == "ratings":
+            ratings = np.concatenate([block[2] for block in blocks if block[2] is not None] or [nothing])
+            table["rating"] = pa.array(ratings[users, ranks])
+        return pa.table(table)
 
     def top_columns(
         self,
@@ -288,7 +320,7 @@ class Recommender:
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """The best items for many users as positions in the catalogue, a block of users at a time.
+        """Yield the best items for many users as positions in the catalogue, a block of users at a time.
 
         Parameters
         ----------
@@ -300,6 +332,51 @@ class Recommender:
         (columns, scores)
             Shape (users in the block, min(n, n_items)), best first; columns are -1 past the end of a list.
         """
+        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
+        for _, columns, scores in self._ranked(history, n, (self.lists or self).fold_in, **options):
+            yield columns, scores
+
+    def top_rated(
+        self, history: Ratings, n: int = 10, **options: Any
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64] | None]]:
+        """Yield as :meth:`top_columns`, with what is predicted of the items; None where nothing is.
+
+        Parameters
+        ----------
+        history, n, **options
+            As in :meth:`top_columns`.
+
+        Yields
+        ------
+        (columns, scores, ratings)
+            Of one shape; ratings are NaN past the end of a list.
+        """
+        folded: list[UserState] = []
+
+        def fold_in(rows: Ratings) -> UserState:
+            folded.append(self.fold_in(rows))
+            return self.lists.fold_in(rows) if self.lists else folded[0]
+
+        once = fold_in if self.scores == "ratings" else (self.lists or self).fold_in
+        for users, columns, scores in self._ranked(history, n, once, **options):
+            ratings = None
+            if folded:
+                rows, ranks = np.nonzero(columns >= 0)
+                ratings = np.full(columns.shape, np.nan)
+                found = scores_at(self.arrays, folded[0].at(users), rows, columns[rows, ranks])
+                ratings[rows, ranks] = self._clip(found)
+            yield columns, scores, ratings
+
+    def _ranked(
+        self,
+        history: Ratings,
+        n: int,
+        fold_in: Callable[[Ratings], UserState],
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
+    ) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[Any]]]:
+        """Yield blocks of users with their best items and scores."""
         if not isinstance(history, Ratings):
             raise InputError(
                 f"history must be Ratings, not {type(history).__name__}; load it with Ratings.read(table,"
@@ -311,10 +388,8 @@ class Recommender:
             every = np.arange(self.domain.n_items) if allowed is None else allowed
             allowed = np.setdiff1d(every, self._columns(exclude_items))
         excluded = history.matrix if exclude_seen else None
-        lister = self.lists or self
-        state = lister.fold_in(history)
-        for columns, scores in best_columns(lister.arrays, state, count, excluded=excluded, allowed=allowed):
-            yield columns, scores if self.lists else self._clip(scores)
+        arrays, state = (self.lists or self).arrays, fold_in(history)
+        yield from best_columns(arrays, state, count, excluded=excluded, allowed=allowed)
 
     @property
     def directions(self) -> int | None:
@@ -453,8 +528,11 @@ def scores_at(
             cells = order[first:last]
             found[cells] = all_scores(arrays, state.at(users))[rows[cells] - users.start, columns[cells]]
         return found
-    items = np.asarray(arrays["item_factors"], dtype=np.float64)
-    found = residuals.predict_pairs(rows, columns, state.factors, items)
+    factors, places = arrays["item_factors"], columns
+    if len(columns) < len(factors):  # the rows that are needed
+        used, places = np.unique(columns, return_inverse=True)
+        factors = factors[used]
+    found = residuals.predict_pairs(rows, places, state.factors, np.asarray(factors, dtype=np.float64))
     return found + float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
 
 
@@ -465,13 +543,13 @@ def best_columns(
     *,
     excluded: sp.csr_array | None = None,
     allowed: Array | None = None,
-) -> Iterator[tuple[NDArray[np.int64], Array]]:
-    """The best items of each user, a block of users at a time.
+) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
+    """Yield the best items of each user, a block of users at a time.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
-        The released arrays. Items whose ``supported`` is 0 come after all others.
+        The released arrays. Items whose ``supported`` is 0 come after all others, with scores below theirs.
     state : UserState
         The users.
     count : int
@@ -483,23 +561,42 @@ def best_columns(
 
     Yields
     ------
-    (columns, scores)
-        Shape (users in the block, count), best first; columns are -1 past the end of a list.
+    (users, columns, scores)
+        Columns and scores of shape (users in the block, count), best first; columns are -1 past the end of a
+        list. The score of an item is the same whatever else is asked for.
     """
     supported = arrays.get("supported")
     first = None if supported is None else supported.astype(bool)
     for rows in _blocks(arrays, state):
-        found = all_scores(arrays, state.at(rows))
+        found = every = all_scores(arrays, state.at(rows))
         if allowed is not None:
-            kept = np.full(found.shape, -np.inf)
-            kept[:, allowed] = found[:, allowed]
-            found = kept
-        if excluded is None:
-            yield topk.top_k(found, count, None, None, first)
-        else:
+            found = np.full(every.shape, -np.inf)
+            found[:, allowed] = every[:, allowed]
+        indptr, taken = None, None
+        if excluded is not None:
             indptr = excluded.indptr[rows.start : rows.stop + 1]
-            taken = excluded.indices[indptr[0] : indptr[-1]]
-            yield topk.top_k(found, count, indptr - indptr[0], taken, first)
+            indptr, taken = indptr - indptr[0], excluded.indices[indptr[0] : indptr[-1]]
+        columns, scores = topk.top_k(found, count, indptr, taken, first)
+        yield rows, columns, scores if first is None else below(every, first, columns, scores)
+
+
+def below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
+    """Return the scores of chosen items, those that are not of ``first`` below all that are.
+
+    A user's other scores are all lowered by one number, so that the best of them comes to just below the
+    least of the first.
+
+    Parameters
+    ----------
+    every : ndarray of shape (n_users, n_items)
+        All scores of each user.
+    first : ndarray of bool, shape (n_items,)
+    columns, scores : ndarrays of shape (n_users, count)
+    """
+    least = every.min(axis=1, where=first, initial=np.inf, keepdims=True)
+    most = every.max(axis=1, where=~first, initial=-np.inf, keepdims=True)
+    lowered = np.minimum(scores - np.maximum(most - least, 0.0), np.nextafter(least, -np.inf))
+    return np.where(first[columns], scores, lowered)
 
 
 def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -76,17 +77,22 @@ def shown(model: Recommender, value: float) -> float:
     return min(max(value, 1.0), 5.0) if model.scores == "ratings" else value
 
 
-def best(model, history, n=10, exclude_seen=True, items=None, exclude_items=()) -> list[tuple[str, float]]:
-    """Her list: sorted by score, then by place in the catalogue."""
+def best(model, history, n=10, exclude_seen=True, items=None, exclude_items=(), rated=None) -> list[tuple]:
+    """A list, with what a model of ratings says: sorted by score, then by place in the catalogue."""
     chosen = [item for item in ITEMS if items is None or item in items]
     chosen = [i for i in chosen if i not in exclude_items and not (exclude_seen and i in history)]
     chosen.sort(key=lambda item: -score(model, history, item))
-    return [(item, shown(model, score(model, history, item))) for item in chosen[:n]]
+    scores, rated = [score(model, history, item) for item in chosen[:n]], rated or model
+    predicts = rated.scores == "ratings"
+    ratings = [shown(rated, score(rated, history, item)) if predicts else None for item in chosen[:n]]
+    return list(zip(chosen, scores, ratings))
 
 
-def same(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> None:
-    assert [item for item, _ in found] == [item for item, _ in wanted]
-    assert [value for _, value in found] == pytest.approx([value for _, value in wanted], rel=1e-12)
+def same(found: list[tuple], wanted: list[tuple]) -> None:
+    assert [item for item, *_ in found] == [item for item, *_ in wanted]
+    for place in (1, 2):
+        numbers, others = ([(*each, None)[place] for each in rows] for rows in (found, wanted))
+        assert numbers == (others if None in others else pytest.approx(others, rel=1e-12))
 
 
 OPTIONS = [
@@ -114,16 +120,22 @@ def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeyp
             same(model.recommend(history, **options), wanted[user])
             same(model.recommend(list(history.items()), **options), wanted[user])
         table = model.recommend_batch(ROWS, **options)
-        assert table.column_names == ["user", "item", "rank", "score"]
-        assert table.schema.types[2:] == [pa.int32(), pa.float64()]
-        rows = list(zip(*table.to_pydict().values()))
+        names = {
+            "user": pa.large_string(),
+            "item": pa.large_string(),
+            "rank": pa.int32(),
+            "score": pa.float64(),
+        }
+        names |= {"rating": pa.float64()} if scores == "ratings" else {}
+        assert table.column_names == list(names) and table.schema.types[2:] == list(names.values())[2:]
+        rows = [(*row, None)[:5] for row in zip(*table.to_pydict().values())]
         for user, lists in wanted.items():
-            same([(item, value) for who, item, _, value in rows if who == user], lists)
-            assert [rank for who, _, rank, _ in rows if who == user] == list(range(1, len(lists) + 1))
+            same([(item, *values) for who, item, _, *values in rows if who == user], lists)
+            assert [rank for who, _, rank, *_ in rows if who == user] == list(range(1, len(lists) + 1))
         columns = np.concatenate([columns for columns, _ in model.top_columns(ROWS, **options)])
         assert columns.shape == (len(USERS), min(options.get("n", 10), N_ITEMS))
         found = [[ITEMS[place] for place in row if place >= 0] for row in columns]
-        assert found == [[item for item, _ in wanted[user]] for user in ROWS.users]
+        assert found == [[item for item, *_ in wanted[user]] for user in ROWS.users]
 
 
 FORMS_OF_ITEMS = {
@@ -148,6 +160,35 @@ def test_items_may_be_named_in_any_form(form: str, short: int, monkeypatch) -> N
         InputError, match="^Item .*other.* is not in the model's catalogue of 13 items; leave"
     ):
         model.recommend(history, items=made([ITEMS[0], "other", ITEMS[1]]))
+
+
+@pytest.mark.parametrize("supported", [0b1011001110010, 0, (1 << N_ITEMS) - 1])
+@pytest.mark.parametrize("kind", ["dense", "learned"])
+def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, supported: int) -> None:
+    """Items that do not stand out of the noise come last, as their scores say; ratings are predictions."""
+    first = np.array([supported >> place & 1 for place in range(N_ITEMS)], np.uint8)
+    lists = served("learned", "likes") if kind == "learned" else served(scores="likes")
+    for model in (served(arrays={"supported": first}), served(lists=with_arrays(lists, supported=first))):
+        for history in HISTORIES.values():
+            whole = model.recommend(history, N_ITEMS, exclude_seen=False)
+            scores = {each.item: each.score for each in whole}
+            assert [-each.score for each in whole] == sorted(-each.score for each in whole)
+            groups = [first[ITEMS.index(each.item)] for each in whole]
+            assert groups == sorted(groups, reverse=True)
+            raw = [score(model.lists or model, history, each.item) for each in whole]
+            ahead = [a > b for a, b, one, other in zip(raw, raw[1:], groups, groups[1:]) if one == other]
+            assert all(ahead)
+            for options in ({"n": 4}, {"items": ITEMS[3:9]}, {"exclude_items": [whole[0].item]}, {"n": 1000}):
+                found = model.recommend(history, **options)
+                assert all(each.score == scores[each.item] for each in found)
+                assert [each.rating for each in found] == model.predict(
+                    history, [each.item for each in found]
+                )
+    assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
+
+
+def with_arrays(model: Recommender, **arrays) -> Recommender:
+    return replace(model, arrays={**model.arrays, **arrays})
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes"])
@@ -192,7 +233,7 @@ def test_a_model_of_lists_recommends_in_place_of_the_other() -> None:
     """Scores of lists are no ratings; predictions stay those of ratings."""
     lists = served("learned", "likes", arrays={"directions": np.int64(2)})
     model = served(lists=lists, arrays={"directions": np.int64(3)})
-    same(model.recommend(HISTORIES["w"]), best(lists, HISTORIES["w"]))
+    same(model.recommend(HISTORIES["w"]), best(lists, HISTORIES["w"], rated=model))
     assert model.directions == 2 and model.scores == "ratings"
     wanted = [shown(model, score(model, HISTORIES["w"], item)) for item in ITEMS]
     np.testing.assert_allclose(model.predict(HISTORIES["w"], ITEMS), wanted, rtol=1e-12)
@@ -226,7 +267,7 @@ def test_a_history_is_a_mapping_pairs_or_liked_items() -> None:
 
 def test_items_are_a_list_of_those_of_the_catalogue() -> None:
     model, many = served(), [ITEMS[place % N_ITEMS] for place in range(1001)]
-    assert model.predict({}, many).tolist() == [*model.predict({}, ITEMS)] * 77
+    assert model.predict({}, many) == [*model.predict({}, ITEMS)] * 77
     for items, words in (
         ("i1", "is one id"),
         (b"i1", "is one id"),

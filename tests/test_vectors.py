@@ -34,6 +34,7 @@ def test_python_computes_the_vectors(name: str) -> None:
         found = answers(model, [tuple(pair) for pair in expected["ratings"]])
         for numbers in ("predicted", "scores"):
             np.testing.assert_allclose(found[numbers], expected[numbers], atol=1e-7, err_msg=history)
+        assert (np.diff(found["scores"]) <= 0).all()
         for exact in ("refused", "ranked", "list"):
             assert found[exact] == expected[exact], history
     for expected in entry["similar"]:

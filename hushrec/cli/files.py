@@ -106,8 +106,8 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
     """One CSV file per user; rows of a user stand together in the table."""
-    users, items = table["user"].to_pylist(), table["item"].to_pylist()
-    ranks, scores = table["rank"].to_pylist(), table["score"].to_pylist()
+    columns = ["rank", "item", *table.column_names[3:]]
+    users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
     folder.mkdir(mode=0o700, exist_ok=True)
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
     names = file_names([users[start] for start in starts])
@@ -115,8 +115,8 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
         try:
             with io.TextIOWrapper(private_file(folder / name), "utf-8", newline="") as file:
                 writer = csv.writer(file)
-                writer.writerow(["rank", "item", "score"])
-                writer.writerows(zip(ranks[start:stop], items[start:stop], scores[start:stop]))
+                writer.writerow(columns)
+                writer.writerows(rows[start:stop])
         except OSError as error:
             raise InputError(
                 f"Cannot write {str(folder / name)!r} ({error.strerror}); free space or pass another folder."

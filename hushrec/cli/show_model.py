@@ -132,16 +132,21 @@ def recommendations(
     """One user's list, and what the model learned of taste."""
     domain, taste = billboard.domain, taste_of(billboard)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
-    items = [{key: row[key] for key in ("rank", "item", "score")} for row in rows]
+    columns = ["rank", "item", "score", *(["rating"] if rows and "rating" in rows[0] else [])]
+    items = [{key: row[key] for key in columns} for row in rows]
     what = (
         ""
         if known
         else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
     )
-    cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
-    listed = show.table([("rank", "item", "score"), *cells], left={1})
+    cells = [
+        [str(each["rank"]), str(each["item"]), *(f"{each[key]:.3f}" for key in columns[2:])] for each in items
+    ]
+    listed = show.table([columns, *cells], left={1})
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
-    about = "The higher the score, the better the match. The list is computed from this user's own ratings."
+    rating = "; rating is what the model predicts" if "rating" in columns else ""
+    about = f"The higher the score, the better the match{rating}."
+    about += " The list is computed from this user's own ratings."
     show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
 
 

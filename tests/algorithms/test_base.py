@@ -36,12 +36,12 @@ def test_one_user_is_served_as_in_a_batch_and_as_by_hand() -> None:
     )
     np.testing.assert_allclose(scores, np.clip(by_hand, 1, 5), rtol=1e-9)
     best = MODEL.recommend(history, 10)
-    assert not {item for item, _ in best} & set(history)
+    assert not {item for item, *_ in best} & set(history)
     unseen = [(score, item) for score, item in zip(by_hand, ITEMS) if item not in history]
-    assert [item for item, _ in best] == [item for _, item in sorted(unseen, reverse=True)[:10]]
+    assert [item for item, *_ in best] == [item for _, item in sorted(unseen, reverse=True)[:10]]
     table = MODEL.recommend_batch(RATINGS, 10).to_pydict()
     rows = [index for index, user in enumerate(table["user"]) if user == RATINGS.users[7]]
-    assert [table["item"][row] for row in rows] == [item for item, _ in best]
+    assert [table["item"][row] for row in rows] == [item for item, *_ in best]
     assert [table["rank"][row] for row in rows] == list(range(1, 11))
 
 
@@ -62,7 +62,7 @@ def test_filters() -> None:
     history = history_of(3)
     allowed = list(ITEMS[:9])
     best = MODEL.recommend(history, 50, items=allowed, exclude_seen=False)
-    assert {item for item, _ in best} == set(allowed)
+    assert {item for item, *_ in best} == set(allowed)
     assert len(MODEL.recommend(history, 50, items=allowed)) == 9 - len(set(allowed) & set(history))
 
 
@@ -76,8 +76,8 @@ def test_unsupported_items_come_last_whatever_they_score(width: float) -> None:
         "supported": np.array([0, 1, 0, 1, 1], dtype=np.uint8),
     }
     model = Billboard(estimator=GlobalMean(), domain=domain, arrays=arrays, privacy=MODEL.privacy)
-    assert [item for item, _ in model.recommend({})] == list("ebdac")
-    assert [item for item, _ in model.recommend({}, 2, items=["a", "d"])] == ["d", "a"]
+    assert [item for item, *_ in model.recommend({})] == list("ebdac")
+    assert [item for item, *_ in model.recommend({}, 2, items=["a", "d"])] == ["d", "a"]
     ratings = Ratings.from_any((["u", "u"], ["e", "a"], [0.0, width]), domain)
     assert model.recommend_batch(ratings, 3)["item"].to_pylist() == ["b", "d", "c"]
     held_out = Ratings.from_any((["u"], ["b"], [width]), domain)

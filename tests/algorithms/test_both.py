@@ -46,7 +46,9 @@ def test_without_privacy_it_is_the_two_models() -> None:
     assert np.array_equal(both.predict(hers, DOMAIN.items), alone.predict(hers, DOMAIN.items))
     likes = {item: rating for item, rating in hers.items() if rating >= 4}
     unseen = [item for item in DOMAIN.items if item not in hers]
-    assert both.recommend(hers, 7) == lists.recommend(likes, 7, items=unseen)
+    listed = both.recommend(hers, 7)
+    assert [each[:2] for each in listed] == [each[:2] for each in lists.recommend(likes, 7, items=unseen)]
+    assert [each.rating for each in listed] == alone.predict(hers, [each.item for each in listed])
     assert both.similar_items(DOMAIN.items[0]) == lists.similar_items(DOMAIN.items[0])
     assert both.estimator.like_from == 4
 
@@ -54,7 +56,7 @@ def test_without_privacy_it_is_the_two_models() -> None:
 def test_what_she_rated_low_is_not_recommended_either() -> None:
     both = train("both", RATINGS, Accountant(BUDGET), n_users=300)
     everything_but_one = dict.fromkeys(DOMAIN.items[1:], 1.0)
-    assert [item for item, _ in both.recommend(everything_but_one, 5)] == [DOMAIN.items[0]]
+    assert [item for item, *_ in both.recommend(everything_but_one, 5)] == [DOMAIN.items[0]]
     assert len(both.recommend(everything_but_one, 5, exclude_seen=False)) == 5
 
 

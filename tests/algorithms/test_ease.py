@@ -60,7 +60,7 @@ def test_the_most_liked_items_are_learned_where_there_are_too_many(monkeypatch: 
     expected = np.zeros(likes.shape)
     expected[:, learned] = likes[:, learned] @ regressions(likes[:, learned], 3.0)
     np.testing.assert_allclose(scores, expected, atol=1e-6)
-    best = [item for item, _ in model.recommend({0: 1.0}, n=14, exclude_seen=False)]
+    best = [item for item, *_ in model.recommend({0: 1.0}, n=14, exclude_seen=False)]
     assert set(best[:6]) == set(learned.tolist())
 
 
@@ -81,7 +81,7 @@ def test_who_likes_nothing_gets_the_popular_items() -> None:
     ratings = drawn(4)
     counts = ratings.matrix.toarray().sum(axis=0)
     model = EASE(regularization=3.0).fit(ratings, no_privacy())
-    best = [item for item, _ in model.recommend({}, n=5)]
+    best = [item for item, *_ in model.recommend({}, n=5)]
     assert best == np.argsort(-counts, kind="stable")[:5].tolist()
     empty = model.fold_in(ratings).moved(np.array([-1, 2, 0, -1]))
     assert not empty.factors.toarray()[[0, 3]].any() and not empty.offset.any()

@@ -302,9 +302,9 @@ def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() ->
     model = PrivateEigenRec(rank=2).fit(ratings, Accountant(budget))
     popular = [ratings.domain.items[column] for column in np.argsort(-model.item_bias, kind="stable")]
     supported = [item for item in popular if model.arrays["supported"][ratings.domain.items.index(item)]]
-    assert [item for item, _ in model.recommend({}, n=5)] == supported[:5]
+    assert [item for item, *_ in model.recommend({}, n=5)] == supported[:5]
     liked = {"i0": 1.0, "i2": 1.0}
-    best = [item for item, _ in model.recommend(liked, n=40)]
+    best = [item for item, *_ in model.recommend(liked, n=40)]
     assert len(best) == 38 and not set(best) & set(liked)
 
 

@@ -197,7 +197,7 @@ def test_recommend_to_a_newcomer(run, files):
     plain = parsed(result)
     model = hushrec.load(files.model)
     assert plain["known"] is False
-    assert [row["item"] for row in plain["items"]] == [item for item, _ in model.recommend({})]
+    assert [row["item"] for row in plain["items"]] == [item for item, *_ in model.recommend({})]
     assert "newcomers" in run("recommend", files.model, files.train, "--user", "nobody").stdout
 
 
@@ -215,7 +215,7 @@ def test_recommend_one_file_per_user(run, files):
         for row in pq.read_table(files.train).to_pylist()
         if row["user"] == users[0]
     }
-    assert [row["item"] for row in rows] == [item for item, _ in model.recommend(own, n=3)]
+    assert [row["item"] for row in rows] == [item for item, *_ in model.recommend(own, n=3)]
 
 
 def test_recommend_one_file_marked_private(run, files):
@@ -223,7 +223,7 @@ def test_recommend_one_file_marked_private(run, files):
     assert result.exit_code == 0 and "lists.private.parquet" in result.stderr
     table = pq.read_table("lists.parquet")
     assert table.schema.metadata[b"hushrec"].startswith(b"PRIVATE")
-    assert table.column_names == ["user", "item", "rank", "score"]
+    assert table.column_names == ["user", "item", "rank", "score", "rating"]
     assert (
         run("recommend", files.model, files.train, "--all-users", "--out", "a.private.parquet").stderr == ""
     )

@@ -38,15 +38,18 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
     monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
     board = SimpleNamespace(domain=Domain(["a", "b"], likes=True) if likes else Domain(["a", "b"], (1, 5)))
     rows = [{"user": "ann", "rank": n + 1, "item": item, "score": 4.0 - n / 3} for n, item in enumerate("ab")]
+    rows = rows if likes else [row | {"rating": 2.5} for row in rows]
     show_model.recommendations("ann", known, rows, board, as_json=False)
     what = "likes" if likes else "ratings from 1 to 5"
     newcomer = f", who has no {what} of items in the catalogue in the history: the list for newcomers"
     assert capsys.readouterr().out.split("\n") == [
         "For user ann alone" + ("" if known else newcomer),
-        "rank  item  score",
-        "   1  a     4.000",
-        "   2  b     3.667",
-        "The higher the score, the better the match. The list is computed from this user's own ratings.",
+        "rank  item  score" + ("" if likes else "  rating"),
+        "   1  a     4.000" + ("" if likes else "   2.500"),
+        "   2  b     3.667" + ("" if likes else "   2.500"),
+        "The higher the score, the better the match"
+        + ("" if likes else "; rating is what the model predicts")
+        + ". The list is computed from this user's own ratings.",
         "",
         "Something of taste.",
         "",
@@ -55,7 +58,7 @@ def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {
         "user": "ann",
         "known": known,
-        "items": [{key: row[key] for key in ("rank", "item", "score")} for row in rows],
+        "items": [{key: row[key] for key in row if key != "user"} for row in rows],
         "taste": {"directions": 2},
     }
 

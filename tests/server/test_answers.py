@@ -35,21 +35,25 @@ def pairs(response) -> list[tuple[str, float]]:
     return [(each["item"], each["score"]) for each in response.json()["items"]]
 
 
+def scored(listed) -> list[tuple[str, float]]:
+    return [(each.item, each.score) for each in listed]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     model = hushrec.load(files[name])
     asked = {"ratings": HERS, "model": name}
-    assert pairs(server.post("/v1/recommend", **asked)) == model.recommend(HERS)
+    assert pairs(server.post("/v1/recommend", **asked)) == scored(model.recommend(HERS))
     as_pairs = asked | {"ratings": [[item, rating] for item, rating in HERS.items()]}
-    assert pairs(server.post("/v1/recommend", **as_pairs, n=1000)) == model.recommend(HERS, 1000)
-    assert pairs(server.post("/v1/recommend", **asked, n=1)) == model.recommend(HERS, 1)
+    assert pairs(server.post("/v1/recommend", **as_pairs, n=1000)) == scored(model.recommend(HERS, 1000))
+    assert pairs(server.post("/v1/recommend", **asked, n=1)) == scored(model.recommend(HERS, 1))
     only = ITEMS[:6]
     among = pairs(server.post("/v1/recommend", **asked, only=only, exclude_seen=False))
-    assert among == model.recommend(HERS, items=only, exclude_seen=False)
+    assert among == scored(model.recommend(HERS, items=only, exclude_seen=False))
     assert pairs(server.post("/v1/predict", **asked, items=only)) == [
         (item, float(score)) for item, score in zip(only, model.predict(HERS, only))
     ]
-    assert pairs(server.post("/v1/recommend", ratings={}, model=name)) == model.recommend({})
+    assert pairs(server.post("/v1/recommend", ratings={}, model=name)) == scored(model.recommend({}))
     assert server.post("/v1/recommend", **asked).json()["digest"] == server.models[name].digest
     if name in ("als", "both"):
         found = pairs(server.post("/v1/similar", item=ITEMS[2], n=4, model=name))

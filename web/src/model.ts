@@ -4,13 +4,20 @@ import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best, scoreOf } from "./scoring.js";
+import { allScores, best, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 /** An item and its score, or how similar it is. */
 export interface Scored {
   item: string;
+  /** What a list is ranked by: it never rises from one item to the next. */
   score: number;
+}
+
+/** An item of a list. */
+export interface Recommended extends Scored {
+  /** What `predict` says of it, from a model that predicts ratings. */
+  rating?: number;
 }
 
 export interface ListOptions {
@@ -22,7 +29,7 @@ export interface ListOptions {
   only?: Iterable<Id>;
 }
 
-/** Why an item has its score. */
+/** Why an item has its score, before items that do not stand out of the noise are put below all others. */
 export interface Explanation extends Scored {
   /** What it would be without the items below. */
   base: number;
@@ -56,13 +63,13 @@ class Recommender {
   }
 
   /** The best items for a user, best first. */
-  recommend(ratings: Ratings, { n = 10, exclude, only }: ListOptions = {}): Scored[] {
+  recommend(ratings: Ratings, { n = 10, exclude, only }: ListOptions = {}): Recommended[] {
     const { state, rated } = this.folded(ratings);
-    const scores = allScores(this.section, state);
+    const scores = ranking(allScores(this.section, state), this.section.supported);
     const among = only && new Set(this.positions(only));
     if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
     for (const item of exclude ? this.positions(exclude) : rated) scores[item] = -Infinity;
-    return this.named(best(scores, count(n), this.section.supported), (item) => this.clipped(scores[item]!));
+    return this.named(best(scores, count(n), this.section.supported), (item) => scores[item]!);
   }
 
   /** Predicted scores of some items; ratings are clipped to the declared range. */
@@ -227,8 +234,12 @@ export class Model extends Recommender {
     return this.lists ? this.lists.directions : super.directions;
   }
 
-  override recommend(ratings: Ratings, options?: ListOptions): Scored[] {
-    return this.lists ? this.lists.recommend(this.pairs(ratings), options) : super.recommend(ratings, options);
+  override recommend(ratings: Ratings, options?: ListOptions): Recommended[] {
+    const pairs = this.pairs(ratings);
+    const listed = this.lists ? this.lists.recommend(pairs, options) : super.recommend(pairs, options);
+    if (this.scores !== "ratings") return listed;
+    const predicted = this.predict(pairs, listed.map(({ item }) => item));
+    return listed.map((each, place) => ({ ...each, rating: predicted[place]! }));
   }
 
   override explain(ratings: Ratings, item: Id): Explanation {

@@ -24,6 +24,23 @@ export function scoreOf(section: Section, { offset, factors }: UserState, item: 
   return offset + (section.center + section.itemBias[item]!) + (place < 0 ? 0 : dot(section.row(place), factors));
 }
 
+/**
+ * Scores that a list is ranked by: those of items that are not of `first` are all lowered by one number, so that
+ * the best of them comes to just below the least of the first. In place.
+ */
+export function ranking(scores: Float64Array, first?: Numbers): Float64Array {
+  let [least, most] = [Infinity, -Infinity];
+  scores.forEach((score, item) => {
+    if (!first || first[item]) least = Math.min(least, score);
+    else most = Math.max(most, score);
+  });
+  if (!first || most === -Infinity || least === Infinity) return scores;
+  const lowered = Math.max(most - least, 0);
+  const below = least - Math.max(Math.abs(least) * Number.EPSILON, Number.MIN_VALUE);
+  scores.forEach((score, item) => first[item] || (scores[item] = Math.min(score - lowered, below)));
+  return scores;
+}
+
 /** Four items at a time: each number of hers is read once for them, and no sum waits for another. */
 function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, scores: Float64Array): void {
   const rank = taste.length;

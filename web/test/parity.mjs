@@ -28,6 +28,9 @@ export async function parity({ Model, InputError, ModelFileError }, vectors) {
       const listed = places(model.recommend(ratings, { n: LISTED }));
       if (differ(model.predict(ratings, ids), expected.predicted) > CLOSE) faults.push(`${where}: predictions differ`);
       if (differ(ranked.map(({ score }) => score), expected.scores) > CLOSE) faults.push(`${where}: scores differ`);
+      if (ranked.some(({ score }, k) => k && score > ranked[k - 1].score)) faults.push(`${where}: scores rise`);
+      const rated = ranked.map(({ rating }) => rating);
+      if (model.scores === "ratings" ? rated.join() !== model.predict(ratings, ranked.map(({ item }) => item)).join() : rated.some((each) => each !== undefined)) faults.push(`${where}: ratings are no predictions`);
       if (places(ranked).join() !== expected.ranked.join()) faults.push(`${where}: ranked otherwise`);
       if (listed.join() !== expected.list.join()) faults.push(`${where}: another list`);
     }
