@@ -92,7 +92,7 @@ def split(
     written = [str(file) for file in files]
     found: dict[str, Any] = {"files": written}
     lines = [f"Wrote {', '.join(written)}; they are private, like {ratings}."]
-    if rows.times is not None:
+    if date is not None and rows.times is not None:
         found |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
         lines += [
             f"{found['without_time']:,} of {rows.n_ratings:,} ratings have no time that can be read; they are"
