@@ -20,7 +20,7 @@ ROOM      ?= 1
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
+.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -32,6 +32,9 @@ demo: $(VENV)/.run ## train, judge and use a private model, on RATINGS=… CATAL
 
 test: check ## style, types, who may import whom, and all tests; sets everything up
 	$(PYTEST)
+
+true: $(VENV)/.test ## follow what the product says and see whether it comes true; 5 minutes
+	$(BIN)/python -m benchmarks.true
 
 docs: $(VENV)/.docs ## the site, in build/site; its start pages are run as it is built
 	$(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site

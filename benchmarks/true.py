@@ -1,0 +1,76 @@
+"""Follow what the product says and see whether it comes true: ``make true``.
+
+A test that carries out what is printed or documented bears a mark, ``@pytest.mark.true("D1")``. This runs
+them all and prints a line for each sentence below, PASS or what falls short; it exits 1 if any does.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SENTENCES = {
+    "A1": "An edited model file is refused before a week is charged, and no number in it unbounds a user",
+    "A2": "One user's long texts are no ids, and stop nobody else's run, in any format",
+    "A3": "A run's name is a hash of agreement and session, and its chance of failure is always charged",
+    "A4": "Injected noise is never booked in a ledger, a node's neither",
+    "A5": "The server's counts tell strangers nothing of single requests",
+    "A6": "A catalogue too small for the model is refused before a charge",
+    "A7": "A statement lists all that its season charged, skipped weeks too",
+    "A8": "What is written is for its owner alone, and a training killed at any point can be resumed",
+    "C1": "Nothing is promised before training that is not known",
+    "C2": "Models stand beside what their released values give for nothing; prices are told beforehand",
+    "D1": "A season's budget is there when its weeks come",
+    "D2": "The line for cron, run twice, trains one week",
+    "D3": "A run without privacy on a data set with a ledger is asked for twice",
+    "D4": "The ledger without a name lists all data sets",
+    "E1": "A list's scores never rise with rank, and its ratings are what predict says",
+    "E2": "What Python returns is JSON as it is; lists are explained alike in Python, shell, server, browser",
+    "E3": "Metrics bear their usual names where they have their usual definitions",
+    "E4": "What split, demo, reprs and the server's page of its API say is so",
+    "0.2": "What 0.2.0 wrote works, or is refused in a sentence that says what to do",
+}
+
+
+class Reporter:
+    """Gathers what came of the tests of each sentence."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, tuple[str, ...]] = {}
+        self.outcomes: dict[str, list[tuple[str, str]]] = defaultdict(list)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Remember which sentence a test is of."""
+        for item in items:
+            self.marks[item.nodeid] = tuple(str(m.args[0]) for m in item.iter_markers("true"))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what came of a test: its call, or what went wrong before or after."""
+        if report.when == "call" or report.outcome != "passed":
+            for sentence in self.marks[report.nodeid]:
+                self.outcomes[sentence].append((report.outcome, report.nodeid))
+
+
+def main() -> int:
+    """Run the marked tests; 1 if a sentence is not true, or no test carries it out."""
+    os.chdir(Path(__file__).parents[1])
+    reporter = Reporter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["-m", "true", "tests"], plugins=[reporter])
+    wrong = sorted(reporter.outcomes.keys() - SENTENCES.keys())
+    for number, sentence in SENTENCES.items():
+        came = reporter.outcomes[number]
+        failed = [name for outcome, name in came if outcome == "failed"]
+        passed = sum(outcome == "passed" for outcome, _ in came)
+        verdict = "PASS" if passed and not failed else f"FALLS SHORT: {'; '.join(failed) or 'no test ran'}"
+        print(f"{number:4} {verdict}  {sentence} ({passed} tests)")
+        wrong += [number] * (verdict != "PASS")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
