@@ -305,7 +305,8 @@ class Ledger(SeasonBook):
             of_week = week is not None
             self._check(connection, dataset, (release,), failure, run=run, of_week=of_week, add_up=add_up)
             if week is not None:
-                self._check_week(connection, week, (release,), made=step, early=early)
+                coming = (release, Charge(0.0, 0.0, failure))
+                self._check_week(connection, week, coming, made=step, early=early)
             if self._charged(connection, dataset, run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '

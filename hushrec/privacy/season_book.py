@@ -298,7 +298,7 @@ class SeasonBook(LedgerFile):
         self,
         connection: sqlite3.Connection,
         week: Week,
-        releases: Iterable[Release],
+        releases: Iterable[Cost],
         after: Week | None = None,
         made: int | None = None,
         early: bool = False,

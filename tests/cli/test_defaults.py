@@ -27,9 +27,10 @@ NUMBERS: dict[str, dict[str, Any]] = {
     | {"body_bytes": 1_048_576, "connections": 2000},
     "papers serve-completion": {"wait": 5.0, "mask_rank": 10, "noise_sd": 100.0, "solver": "am", "rounds": 1}
     | {"host": "127.0.0.1", "port": 8765, "database": "completion.sqlite", "seed": 0},
-    "season open": {"first_share": 0.5, "unit": "user", **DATASET},
+    "season open": {"first_share": 0.5, "unit": "user", "gap": 0.0, **DATASET},
     "ledger open": {"unit": "user", **DATASET},
-    **dict.fromkeys(("ledger show", "ledger close", "season show", "season close"), DATASET),
+    "ledger show": {"dataset": None},
+    **dict.fromkeys(("ledger close", "season show", "season close"), DATASET),
     **dict.fromkeys(("papers node submit", "papers node fetch"), {"patience": 30.0}),
     "papers audit-masked": {"step": 1.0},
     "audit distinguish": {"model": "private-als", "runs": 2000, "seed": 0, "unit": "user"},
