@@ -22,6 +22,7 @@ from hushrec.engines.secure.messages import (
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.network.messages import Refusal
 from hushrec.privacy import Budget, Ledger
+from hushrec.privacy.noise import SystemNoise
 from hushrec.privacy.testing import SeededNoise
 
 client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
@@ -295,7 +296,9 @@ def test_a_budget_without_room_for_all_releases_is_refused_before_the_first(tmp_
     for number, (epsilon, fits) in enumerate(((4.9, False), (5.1, True))):
         ledger = Ledger(tmp_path / f"{number}.sqlite")
         ledger.open_dataset("default", Budget(epsilon, 1e-6, failure=1e-9))
-        node = client.Member(Lies(Enrolment=told), UNSIGNED, "n0", SeededNoise(0), ledger)
+        with pytest.raises(InputError, match="private runs only"):
+            client.Member(Lies(), UNSIGNED, "n0", SeededNoise(0), ledger)
+        node = client.Member(Lies(Enrolment=told), UNSIGNED, "n0", SystemNoise(), ledger)
         if fits:
             node.enrol()
         else:

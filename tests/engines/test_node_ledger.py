@@ -88,7 +88,8 @@ class Trial:
             key = (self.server.session, path[1], name)
             self.sent.append((key, message))
             if isinstance(message, Masked):
-                self.uncharged += not self.ledgers[name].charged("default", key[0], int(key[1]))
+                run = client.run_of(AGREED, key[0])
+                self.uncharged += not self.ledgers[name].charged("default", run, int(key[1]))
         while True:
             try:
                 reply = self.server.answer(method, list(path), token, body)
@@ -220,11 +221,21 @@ def test_a_node_refuses_beyond_its_own_budget(tmp_path):
     again = Trial(ledgers, patience=3, quiet=0.5)
     assert isinstance(again.results["n2"], BudgetError) and "its budget of" in str(again.results["n2"])
     assert not any(isinstance(message, Masked) for key, message in again.sent if key[2] == "n2")
-    ledgers = ledgers_at(tmp_path / "another")
+
+
+def test_the_chance_of_failure_is_reserved_whatever_the_session_is_called(tmp_path):
+    """Killed: a run that is named by the server, which knows the runs of a season; a check without 2^-39."""
+    ledgers, release = ledgers_at(tmp_path), AGREED.plan.releases[0]
     tight = Ledger(tmp_path / "tight" / "ledger.sqlite")
     tight.open_dataset("default", Budget(8.0, 1e-6))
-    refused = Trial(ledgers | {"n1": tight}, patience=3, quiet=0.5).results["n1"]
-    assert isinstance(refused, BudgetError) and f"{FAILURE:g}" in str(refused)
+    for ledger in (tight, ledgers["n0"]):
+        ledger.charge("default", "a week", release)
+    for session in (None, "a week"):
+        trial = Trial(ledgers | {"n1": tight}, patience=2, quiet=0.3, session=session)
+        refused = trial.results["n1"]
+        assert isinstance(refused, BudgetError) and f"{FAILURE:g}" in str(refused)
+        assert not any(key[2] == "n1" for key, _ in trial.sent)  # before the first release
+    assert ledgers["n0"].summary("default").runs == 3  # the week and two trainings
 
 
 @pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])

@@ -77,7 +77,7 @@ def take_part(
     identity : Identity, optional
         What was registered for this node, where the agreement has keys.
     noise : GeneratorNoise, optional
-        For tests; makes the statement say NOT PRIVATE.
+        For tests; makes the statement say NOT PRIVATE, and is refused together with a ledger.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def take_part(
     Raises
     ------
     BudgetError
-        The node's own budget has no room, for the training or for its next release.
+        The node's own budget has no room, for the training with what it may fail by, or for its next release.
     HushrecError
         The server refused, went away, or too few nodes are left. Nothing but what was released is known.
 
@@ -124,6 +124,11 @@ def take_part(
     return replace(billboard, privacy=replace(billboard.privacy, ledger=summary))
 
 
+def run_of(agreement: Agreement, session: str) -> str:
+    """Name of a training in a node's ledger."""
+    return sha256(f"secure aggregation {agreement.fingerprint} {session}".encode()).hexdigest()
+
+
 @dataclass
 class Member:
     """One node's part of the protocol.
@@ -148,6 +153,10 @@ class Member:
     _told: bytes = field(default=b"", init=False)
 
     def __post_init__(self) -> None:
+        if self.ledger is not None and type(self.noise) is not SystemNoise:
+            raise InputError(
+                "A ledger records private runs only: leave out the injected noise source or the ledger."
+            )
         keys = self.agreement.keys
         if keys and (self.identity is None or keys.get(self.node) != self.identity.public):
             raise InputError(
@@ -173,9 +182,9 @@ class Member:
             raise HushrecError("The server gave this node another number of neighbours than was agreed.")
         self._session, self._names = found.session, names
         if self.ledger is not None:
-            releases = enumerate(agreement.plan.releases)
+            releases = list(enumerate(agreement.plan.releases))
             rest = [release for index, release in releases if not self._charged(index)]
-            self.ledger.check(self.dataset, rest)
+            self.ledger.check(self.dataset, rest, failure=FAILURE if len(rest) == len(releases) else 0.0)
         theirs = {name: theirs[name] for name in names}
         self._sealing = masks.pair_keys(key, node, theirs, "hushrec envelope", self._session)
 
@@ -261,14 +270,19 @@ class Member:
             self._verify(quorum.signatures, name, *words)
         return alive, [name for name in self._among_neighbours(held) if name not in everybody]
 
+    @property
+    def _run(self) -> str:
+        """Name of this training in the ledger: no server can choose a session that gives another run's."""
+        return run_of(self.agreement, self._session)
+
     def _charged(self, index: int) -> bool:
-        return self.ledger is not None and self.ledger.charged(self.dataset, self._session, index)
+        return self.ledger is not None and self.ledger.charged(self.dataset, self._run, index)
 
     def _charge(self, index: int) -> None:
         """Charge the node's own ledger for a release, and with the first for the neighbour graph."""
         if self.ledger is not None:
             release = self.agreement.plan.releases[index]
-            self.ledger.charge(self.dataset, self._session, release, step=index, failure=FAILURE)
+            self.ledger.charge(self.dataset, self._run, release, step=index, failure=FAILURE)
 
     def _sign(self, *words: str | int) -> bytes:
         if self.identity is None:
