@@ -47,6 +47,11 @@ class Call(NamedTuple):
     positional: tuple[Any, ...]
     named: dict[str, Any]
 
+    @property
+    def finite(self) -> bool:
+        """Whether all its arrays are: users compute with no others."""
+        return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
+
     def of(self, users: Any) -> Any:
         """What the method returns."""
         return attrgetter(self.name)(users)(*self.positional, **self.named)
@@ -68,6 +73,11 @@ class Question(NamedTuple):
     told: tuple[Call, ...]
     asked: Call
     size: int = 0
+
+    @property
+    def finite(self) -> bool:
+        """Whether all that users are told and asked with is."""
+        return all(call.finite for call in (*self.told, self.asked))
 
 
 class Engine(Protocol):
@@ -228,6 +238,8 @@ class PartitionedUsers:
 
     def _call(self, name: str, *positional: Any, **named: Any) -> Any:
         call = Call(name, positional, named)
+        if not call.finite:
+            raise HushrecError("A released value is not finite; users compute with none such. Train anew.")
         zero = call.of(self._nobody)
         if zero is None:  # as it was told: whoever told it may change an array afterwards
             self._told.pop(name, None)
@@ -251,6 +263,15 @@ class _Part:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, f"{self._name}.{name}")
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    """Arrays of floats within tuples, lists and dictionaries."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        yield value
+    elif isinstance(value, tuple | list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(each)
 
 
 def _several(found: Any) -> tuple[Bounded, ...]:

@@ -44,12 +44,13 @@ _WORDS = {
     "memory": "A worker ran out of memory; give workers more, or prepare the store with more partitions.",
     "store": "A worker could not read its partitions; all must reach the store's folder, unchanged.",
     "version": "A worker has another version of hushrec than the driver; start all with the same.",
+    "values": "A worker was sent released values that are not finite; train anew.",
     "failed": "A worker failed; why is private, and in its log.",
     "lost": "Workers were lost again and again with one task; why is private, and may be in their logs.",
     "nobody": "No worker is left, or the scheduler is gone.",
 }
 #: After these there is no use in trying again.
-_FINAL = ("version", "nobody")
+_FINAL = ("version", "values", "nobody")
 _RESUME = " What was charged stays charged, and a training with a ledger can be resumed."
 #: Of glibc's mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -331,7 +332,13 @@ async def _give_up(dask_scheduler: Any, silence: float) -> int:
 # ---------------------------------------------------------------------- on the workers
 
 
+class _NotFinite(Exception):
+    """What a worker was sent is nothing to compute with."""
+
+
 def _answered(make: Make, blocks: list[Any], question: Question) -> list[Array] | None:
+    if not question.finite:
+        raise _NotFinite
     return answer_all(make, blocks, question)
 
 
@@ -375,6 +382,8 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
             return run()
     except MemoryError:
         return "memory"
+    except _NotFinite:
+        return "values"
     except Exception as error:
         logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
         return "store" if isinstance(error, InputError) else "failed"

@@ -773,3 +773,17 @@ def test_integers_and_noise_are_on_one_grid(coarse, multiplier):
     np.testing.assert_array_equal(integers * steps, values.ravel())
     assert (index, label, set(steps)) == (1, "sums", {min(coarse, 2.0**-20) if multiplier else coarse})
     np.testing.assert_array_equal(found, 5 * values)
+
+
+@pytest.mark.parametrize("told", [[1 << 54, 0], [0, (1 << 64) - (1 << 54)], [1 << 63, 0], [0], [0, 0, 0]])
+def test_a_total_that_no_nodes_can_add_up_to_is_refused(told):
+    """Before anything is computed with what the server says. Killed: totals that are believed."""
+    release = Release("sums", Gaussian(3.0), 1.0, "user", "add-remove")
+    plan, told = Plan(Budget(5.0, 1e-6), [release]), np.array(told, np.uint64)
+    sums = Bounded(np.zeros(2), positive(1.0), step=2.0**-28)
+    assert SecureGate(plan, 4, lambda *_: np.full(2, 1 << 50, np.uint64)).release("sums", sums)[0] == 2.0**22
+    with pytest.raises(HushrecError, match="none that nodes can add up to"):
+        SecureGate(plan, 4, lambda *_: told).release("sums", sums)
+    drowned = Bounded(np.zeros(2), positive(1.0), weight=[1.0, 1e300], step=2.0**-28)
+    with pytest.raises(InputError, match="makes the noise of release 'sums' vanish"):
+        SecureGate(plan, 4, lambda *_: told).release("sums", drowned)

@@ -18,7 +18,7 @@ from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
 from hushrec.gate import LocalGate
-from hushrec.partitioned import Question
+from hushrec.partitioned import Call, PartitionedUsers, Question
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
@@ -158,6 +158,18 @@ def test_an_exception_of_a_worker_is_one_fixed_sentence(store, client, monkeypat
         trained(ItemBias(), store, client)
     assert "alice" not in str(caught.value) and "17" not in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
+
+
+def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
+    """Wherever it is in what a scheduler passed on; the driver asks with none such, nor tells it."""
+    items = {"factors": [np.zeros(3), np.array([1.0, np.nan])]}
+    question = Question((Call("weigh", (2.0, items), {}),), Call("item_weights", (), {}))
+    sent = pytest.raises(HushrecError, match="sent released values that are not finite")
+    with sent, engine.Dask(client).asking(ItemBias().users, store) as ask:
+        ask(question)
+    users = PartitionedUsers(ItemBias().users, store.domain, lambda question: pytest.fail("asked"))
+    with pytest.raises(HushrecError, match="users compute with none such"):
+        users.item_deviations(np.array([np.inf]))
 
 
 def test_a_task_that_failed_once_is_asked_again(store, client, monkeypatch):
@@ -603,7 +615,7 @@ def test_partial_sums_are_added_and_words_are_passed_on() -> None:
     assert engine._work(lambda blocks, asked: [*blocks, asked], rows, [2, 0], "q", version) == ["c", "a", "q"]
     assert engine._work(lambda blocks, asked: None, rows, [0], "q", version) == []
     assert engine._one(lambda *given: given, (rows, rows), 1, "p", version) == [(1, ["y", "y"], "p")]
-    assert engine._answered(Users, [], Question((), None)) is None
+    assert engine._answered(Users, [], Question((), Call("any", (), {}))) is None
 
 
 def test_freed_memory_is_kept_for_the_next_block(monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """Messages survive the trip unchanged, and nothing else is let in."""
 
+import base64
 import hashlib
 import json
 
@@ -105,10 +106,11 @@ def test_a_task_without_a_finite_noise_is_refused(sd):
 @pytest.mark.parametrize("place", [0, 1])
 def test_numbers_that_are_not_finite_are_refused_wherever_they_are(value, place):
     """Killed: a check of float32 arrays alone, or of the first array, whose message looks no further."""
-    keys = [np.eye(3), np.eye(3)]
-    keys[place][2, 1] = value
+    entries, key = json.loads(Task("ab", (np.eye(3),) * 2, 10.0, 2, True).to_json()), np.eye(3)
+    key[2, 1] = value
+    entries["keys"][place]["bytes"] = base64.b64encode(key.tobytes()).decode()
     with pytest.raises(InputError, match="not finite"):
-        from_json(Task, Task("ab", tuple(keys), 10.0, 2, True).to_json())
+        from_json(Task, json.dumps(entries).encode())
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"{", b"null", b"[" * 100_000, b'{"error": 3}'])
@@ -170,6 +172,10 @@ def test_sizes_at_their_edges():
         (lambda: Task("ab", (np.eye(3),), 0.0, 1, True), "noise_sd is above 0"),
         (lambda: Task("ab", (np.eye(3), np.eye(4)), 1.0, 2, True), "one row per item"),
         (lambda: Task("ab", (np.eye(3), np.ones(3)), 1.0, 2, True), "has 2 dimension"),
+        (lambda: Task("ab", (np.eye(3), np.zeros((3, 1))), 1.0, 2, True), "orthonormal"),
+        (lambda: Task("ab", (np.full((3, 1), 1e300),), 1.0, 1, True), "orthonormal"),
+        (lambda: Task("ab", (np.eye(3)[:, [0, 0]],), 1.0, 1, True), "orthonormal"),
+        (lambda: Task("ab", (np.zeros((3, 0)),), 1.0, 1, True), "orthonormal"),
         (lambda: Record(np.ones(3), np.ones((2, 3))), "one row of the public key for each"),
         (lambda: Record(np.ones(3), np.ones(3)), "has 2 dimension"),
         (lambda: Upload("a", 0, UPLOAD.items, UPLOAD.values), "round 1 or 2"),

@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -401,3 +402,19 @@ def test_sizes_that_do_not_fit_come_with_some_that_do(asked, passes) -> None:
         Settings(**usual | asked)
     assert all(f"{name}={value}" in str(refused.value) for name, value in passes.items() if name != "n_nodes")
     Settings(**usual | asked | passes)
+
+
+def test_a_node_computes_with_no_key_or_column_that_does_not_fit(tmp_path):
+    """Of a server, and of its own file: one sentence, and nothing was sent."""
+    told = {Task: Task("catalogue", (np.eye(3),), 50.0, 1, True), Column: Column(np.zeros(4))}
+    asked = SimpleNamespace(get=lambda kind, *_, **__: told[kind], post=lambda *_, **__: pytest.fail("sent"))
+    key = client.PrivateKey.create(tmp_path / "a.key", "a", "catalogue")
+    with pytest.raises(InputError, match="fewer rows than the catalogue"):
+        client.submit(asked, key, np.array([0, 3]), np.ones(2))
+    key.coefficients = [np.ones(3)]
+    with pytest.raises(InputError, match="do not go together"):
+        client.fetch(asked, key)
+    key.coefficients = [np.array([1.0, np.nan, 1.0])]
+    key.save()
+    with pytest.raises(InputError, match="no key file"):
+        client.PrivateKey.load(key.path)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 from hushrec.gate import PlannedGate
 from hushrec.privacy import Bounded, Plan
+from hushrec.privacy.release import SMALLEST_NOISE
 from hushrec.types import Array
 
 #: ``total(index, label, integers, noise_sd, steps)``: what integers and noise add up to, as uint64.
@@ -26,6 +27,8 @@ Total = Callable[[int, str, NDArray[np.uint64], Array, Array], NDArray[np.uint64
 _LEAST_NOISE_BITS = 20
 #: Noise of more than this many sensitivities has no place beside the sums in 64 bits.
 LARGEST_MULTIPLIER = 2.0**12
+#: Exact sums are below so many steps, and noise of all nodes below so many standard deviations of one.
+_LARGEST_SUM, _LARGEST_NOISE = 2.0**53, 2.0**20
 
 
 class SecureGate(PlannedGate):
@@ -61,11 +64,19 @@ class SecureGate(PlannedGate):
         if not np.all(bounded.step > 0):
             raise InputError(f"Release {label!r} is no exact sum; nodes cannot add it up.")
         share = planned.noise_sd / math.sqrt(self._honest) / np.asarray(bounded.entry_scale)
+        if self.private and not np.all((share > SMALLEST_NOISE) & (share < math.inf)):
+            raise InputError(f"scale makes the noise of release {label!r} vanish; bring it near 1.")
         # powers of two both: whatever is a multiple of the one is a multiple of the smaller
         finer = np.exp2(np.floor(np.log2(np.maximum(share, 1e-300))) - _LEAST_NOISE_BITS)
         step = np.where(share > 0, np.minimum(bounded.step, finer), bounded.step)
         steps = np.broadcast_to(step, value.shape).ravel()
         noise_sd = np.broadcast_to(share, value.shape).ravel() / steps
         integers = (value.ravel() / steps).astype(np.int64).view(np.uint64)
-        total = self._total(self._order[label], label, integers, noise_sd, steps)
-        return (total.view(np.int64).astype(np.float64) * steps).reshape(value.shape)
+        total = self._total(self._order[label], label, integers, noise_sd, steps).view(np.int64)
+        # the server tells it: what no nodes can have added up is not computed with
+        coarse = np.broadcast_to(bounded.step, value.shape).ravel() / steps
+        if total.shape != steps.shape or np.any(
+            np.abs(total.astype(np.float64)) > _LARGEST_SUM * coarse + _LARGEST_NOISE * noise_sd
+        ):
+            raise HushrecError(f"The total of release {label!r} is none that nodes can add up to; refused.")
+        return (total * steps).reshape(value.shape)

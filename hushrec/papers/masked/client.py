@@ -17,7 +17,7 @@ import numpy as np
 
 from hushrec.errors import InputError
 from hushrec.modelfile import write_atomically
-from hushrec.network.messages import check_name
+from hushrec.network.messages import check, check_name
 from hushrec.network.transport import Connection
 from hushrec.papers.masked.masking import draw_coefficients, masked, unmasked
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
@@ -64,6 +64,7 @@ class PrivateKey:
                 entries = json.load(file)
             node, token, catalogue = (str(entries[name]) for name in ("node", "token", "catalogue"))
             coefficients = [np.array(part, dtype=np.float64) for part in entries["coefficients"]]
+            check(all(np.isfinite(part).all() for part in coefficients), "Coefficients are finite.")
             key = cls(Path(path), node, token, catalogue, coefficients, [*map(str, entries["uploads"])])
         except OSError as error:
             raise InputError(f"Cannot read the key file {str(path)!r} ({error.strerror}).") from None
@@ -102,6 +103,7 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
     task = connection.get(Task, "task")
     if task.catalogue != key.catalogue:
         raise InputError("The server works on another catalogue; pass the one it was started with.")
+    check(int(items[-1]) < len(task.keys[0]), "The server's key has fewer rows than the catalogue; refused.")
     round = len(task.keys)
     while len(key.coefficients) < round:
         key.coefficients.append(draw_coefficients(task.keys[len(key.coefficients)].shape[1], task.noise_sd))
@@ -125,4 +127,7 @@ def fetch(connection: Connection, key: PrivateKey) -> Array:
     """The node's completed column, decrypted, shape (n_items,); waits within the connection's patience."""
     values = connection.get(Column, "columns", key.node, token=key.token).values
     task = connection.get(Task, "task")
+    shapes = [(len(values), len(part)) for part in key.coefficients]
+    told = [public.shape for public in task.keys]
+    check(shapes == told, "The server's column, key and this node's key file do not go together; refused.")
     return unmasked(values, task.keys, key.coefficients)

@@ -8,12 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from hushrec.network.messages import Floats, Message, Name, array_of, check
 from hushrec.types import Array
 
 Positions = Annotated[Array, array_of("<i4")]
 _matrix = array_of("<f8", 2)
 Matrix = Annotated[Array, _matrix]
+#: Products of orthonormal columns are 0 or 1 but for rounding.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class Task(Message):
         for key in self.keys:
             _matrix(key)
             check(len(key) == len(self.keys[0]), "A task's keys have one row per item.")
+            check(_orthonormal(key), "A task's keys have orthonormal columns, one at least.")
+
+
+def _orthonormal(key: Array) -> bool:
+    small = key.size > 0 and bool((np.abs(key) <= 1.0 + _ROUNDING).all())
+    return small and bool(np.allclose(key.T @ key, np.eye(key.shape[1]), rtol=0, atol=_ROUNDING))
 
 
 @dataclass(frozen=True)
