@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _MEDIA = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
+#: Headers by which proxies say that a request is somebody else's.
+_OF_A_PROXY = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
 _MODEL_FILE = "application/octet-stream"
 
 
@@ -118,7 +121,10 @@ class Answers:
         return {"models": models}
 
     def _measured(self, request: Request) -> Reply:
+        """Counts before and after a single request tell its outcome and time: the operator's to see."""
         self._let_in(request)
+        if not self._tokens and not _from_here(request):
+            raise Refusal(403, "Metrics are told on the server's own machine, or to whoever has a token.")
         text = self._metrics.text([(each.name, each.digest) for each in self._models.all()])
         return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_KEPT_NOWHERE)
 
@@ -132,6 +138,13 @@ class Answers:
                 return _file(each.content, _MODEL_FILE, each.digest, _ASKED_AGAIN)
         found = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
         return found and _file(*found, _ASKED_AGAIN | _PAGE)
+
+
+def _from_here(request: Request) -> bool:
+    """Whether a request is of this machine, and of nobody behind a proxy that says so."""
+    client = request.client
+    passed_on = any(name in request.headers for name in _OF_A_PROXY)
+    return client is not None and not passed_on and ip_address(client.host).is_loopback
 
 
 def _recommended(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import hashlib
 import json
@@ -17,11 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from starlette.requests import Request
 
 import hushrec
+from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits
-from hushrec.server.answers import _json
+from hushrec.server.answers import Answers, _json
 from hushrec.server.metrics import SIZE, Metrics, route_of
+from hushrec.server.models import Models
 from tests.network.test_http import make_files
 from tests.server.conftest import ITEMS, serving
 
@@ -196,6 +200,29 @@ def test_tokens(files) -> None:
         named = {"Authorization": f"Bearer {token}"}
         assert closed.client.post("/v1/recommend", json={"ratings": {}}, headers=named).status_code == 200
         assert closed.client.get("/models/als.hush").status_code == 200  # it is public
+
+
+def test_metrics_are_for_this_machine_or_a_token(files):
+    """Killed: an address of another machine, or what a proxy on this one passes on."""
+
+    def told(tokens, client, headers=()):
+        models = Models({"als": files["als"]})
+        answers = Answers(models, Metrics(bytearray(8 * SIZE)), tokens=tokens)
+        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "client": client}
+        try:
+            return asyncio.run(answers(Request(scope | {"headers": list(headers)}), b"")).status
+        except Refusal as refused:
+            return refused.status
+
+    named = (b"authorization", b"Bearer " + b"t" * 32)
+    for host in ("127.0.0.1", "::1"):
+        assert told((), (host, 1)) == 200
+        for header in (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"):
+            assert told((), (host, 1), [(header, b"192.0.2.7")]) == 403
+        assert told(["t" * 32], (host, 1)) == 401
+    for client in (("192.0.2.7", 1), ("10.0.0.1", 1), ("2001:db8::1", 1), None):
+        assert told((), client) == told((), client, [named]) == 403
+        assert told(["t" * 32], client, [named]) == 200
 
 
 def test_rates(files) -> None:
