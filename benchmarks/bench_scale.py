@@ -8,8 +8,8 @@ without. A line a target, PASS or what falls short; exits 1 if any does. --long 
 process of its own, whose anonymous memory is sampled: mapped pages of a store do not count. Seconds mean
 something on an idle machine only. Dask has targets of its own: benchmarks/bench_dask.py.
 
-What a step took is appended to benchmarks/scale.jsonl, with the commit; --table prints the latest of each, as
-docs/scaling.md has it. With --keep the folder's files stay, and steps can be run one by one.
+What a step took is appended to docs/data/scaling.jsonl, with the commit; --table prints the latest of each.
+With --keep the folder's files stay, and steps can be run one by one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SECONDS = {"prepare": 1500.0, "ratings": 2400.0, "sweep": 120.0, "recommend": 3
 _FILE_TO_MODEL = {"size": 1e8, "seconds": 60.0, "gib": 2.0}
 _EXPONENT, _PRIVATE_OVER_PLAIN = 1.05, 1.2
 #: What was measured, a line a step.
-ROWS = Path(__file__).with_name("scale.jsonl")
+ROWS = Path(__file__).parents[1] / "docs" / "data" / "scaling.jsonl"
 
 
 def domain_of(rows: int) -> Domain:
