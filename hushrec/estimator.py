@@ -221,6 +221,15 @@ class Estimator(Generic[PrivateSide]):
         """Local step: what each user computes from the released arrays and her own rows."""
         raise NotImplementedError
 
+    def score_parts(
+        self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
+    ) -> NDArray[np.float64]:
+        """What each rating of one user adds to the score of an item, shape (history.n_ratings,).
+
+        Local, as :meth:`fold_in`; refused where an estimator's scores are no sum over a user's items.
+        """
+        raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
+
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         """What else its privacy statement must say, in words."""
         return ()

@@ -93,6 +93,51 @@ class Recommended(NamedTuple):
     rating: float | None = None
 
 
+class Because(NamedTuple):
+    """One of a user's items, and how much it moved the score of another.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    moved : float
+        What it added to the score; below 0 where it lowered it.
+    """
+
+    item: Any
+    moved: float
+
+
+class Explanation(NamedTuple):
+    """Why an item has its score for a user: theirs alone, like their list.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    score : float
+        Before items that do not stand out of the noise are put below all others.
+    base : float
+        What it would be without the items below.
+    because : list of Because
+        What each of the user's items adds to the base, what moves it most first.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> model = hushrec.PrivateALS().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> first, second, third, *others = ratings.domain.items
+    >>> why = model.explain({first: 5, second: 1}, third)
+    >>> round(why.base + sum(each.moved for each in why.because) - why.score, 9)
+    0.0
+    """
+
+    item: Any
+    score: float
+    base: float
+    because: list[Because]
+
+
 class Algorithm(Protocol):
     """What serving asks of the estimator that trained."""
 
@@ -113,6 +158,11 @@ class Algorithm(Protocol):
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
         """What each user computes from the released arrays and her own rows."""
+
+    def score_parts(
+        self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
+    ) -> NDArray[np.float64]:
+        """What each rating of one user adds to the score of an item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +319,34 @@ class Recommender:
             for column, score, rating in zip(columns[0].tolist(), scores[0].tolist(), shown)
             if column >= 0
         ]
+
+    def explain(self, history: Mapping[Any, float] | Iterable[tuple[Any, float]], item: Any) -> Explanation:
+        """Return which of a user's items moved the score of this one; for their eyes only.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating
+            Their own ratings; may be empty.
+        item
+            An item of the catalogue.
+
+        Raises
+        ------
+        InputError
+            If the item is not in the catalogue, or the model's scores are no sums over a user's items.
+        """
+        rows, single = self._rows(history)
+        if not single:
+            raise InputError("explain is for one user; pass a mapping or pairs of item and rating.")
+        lister, column = self.lists or self, int(self._columns([item])[0])
+        here = np.zeros(1, np.int64)
+        score = float(scores_at(lister.arrays, lister.fold_in(rows), here, here + column)[0])
+        moved = lister.estimator.score_parts(lister.arrays, rows, column).tolist()
+        named = [
+            Because(self.domain.items[at], part) for at, part in zip(rows.matrix.indices.tolist(), moved)
+        ]
+        because = sorted(named, key=lambda each: -abs(each.moved))
+        return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
     def recommend_batch(
         self,

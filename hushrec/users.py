@@ -329,6 +329,22 @@ def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: Sweep
     return UserState.of(half_sweep(csr(rows), float(arrays["center"]), items, ridge))
 
 
+def ridge_parts(
+    arrays: Mapping[str, Array], row: sp.csr_array, ridge: SweepSettings, column: int
+) -> NDArray[np.float64]:
+    """Return what each rating of one user adds to an item's score, of `ridge_on_items`; shape (row.nnz,)."""
+    factors = np.asarray(arrays["item_factors"])
+    ones = np.ones((row.nnz + 1, int(ridge.constant)))
+    table = np.hstack([factors[[*row.indices, column]].astype(np.float64), ones])
+    own, toward = table[:-1], table[-1]
+    matrix = own.T @ own + np.diag(ridge.ridge(factors.shape[1], np.float64))
+    if ridge.unobserved_weight:
+        every = factors.astype(np.float64)
+        matrix += ridge.unobserved_weight * every.T @ every
+    targets = row.data - (arrays["item_bias"][row.indices] + float(arrays["center"]))
+    return np.asarray(targets * (own @ np.linalg.solve(matrix, toward)), dtype=np.float64)
+
+
 def less_user_means(ratings: Ratings) -> Ratings:
     """Every user's ratings less their mean: local, hence free (Chien et al. 2021, section 5.2)."""
     matrix = ratings.matrix.copy()

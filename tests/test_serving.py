@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from hushrec import serving
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.estimator import Estimator
 from hushrec.serving import Recommender, UserState, cosines_with
 
 N_ITEMS, RANK, USERS = 13, 3, ("u", "v", "w", "x", "y")
@@ -185,6 +186,17 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
                     history, [each.item for each in found]
                 )
     assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
+
+
+def test_only_one_user_is_told_why() -> None:
+    with pytest.raises(InputError, match="explain is for one user"):
+        served().explain(ROWS, "i1")
+    with pytest.raises(InputError, match="cannot say what each rating adds"):
+        replace(served(), estimator=Unexplained()).explain({}, "i1")
+
+
+class Unexplained(Fake):
+    score_parts = Estimator.score_parts
 
 
 def with_arrays(model: Recommender, **arrays) -> Recommender:

@@ -35,6 +35,9 @@ def test_python_computes_the_vectors(name: str) -> None:
         for numbers in ("predicted", "scores"):
             np.testing.assert_allclose(found[numbers], expected[numbers], atol=1e-7, err_msg=history)
         assert (np.diff(found["scores"]) <= 0).all()
+        for why, told in zip(found["explained"], expected["explained"], strict=True):
+            np.testing.assert_allclose(why[1:3], told[1:3], atol=1e-7, err_msg=history)
+            np.testing.assert_allclose(why[3], told[3], atol=1e-7, err_msg=history)
         for exact in ("refused", "ranked", "list"):
             assert found[exact] == expected[exact], history
     for expected in entry["similar"]:

@@ -26,7 +26,7 @@ from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, wit
 from hushrec.kernels.sweeps import Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.types import Array
-from hushrec.users import ridge_on_items, user_means
+from hushrec.users import ridge_on_items, ridge_parts, user_means
 
 #: Part of what biases leave of the ratings that the ridge takes for noise, with very many ratings a user
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on
@@ -140,11 +140,23 @@ class ALS(Estimator[Ratings]):
             return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
         matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
         items = BiasedFactors.joined(*tables).table.astype(np.float64)
-        # files of earlier versions hold no ridge on offsets, and one ridge for all users
-        exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
-        offset_ridge = float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
+        exponent, offset_ridge = self._growth(arrays)
         side = _Side(matrix, offset_ridge, exponent)
         return UserState.of(side.solve(float(arrays["center"]), items, ridge))
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        ridge = float(arrays["regularization"])
+        settings = self._of_likes(ridge)
+        if self.scores != "likes":
+            exponent, offset_ridge = self._growth(arrays)
+            ridge *= 2.0 ** (exponent * round(math.log2(max(history.n_ratings, 1))))
+            settings = SweepSettings(regularization=ridge, bias_regularization=offset_ridge)
+        return ridge_parts(arrays, history.matrix, settings, column)
+
+    def _growth(self, arrays: Mapping[str, Array]) -> tuple[float, float]:
+        """How ridges grow, and that on offsets: files of earlier versions hold one ridge for all users."""
+        exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
+        return exponent, float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
 
     def _of_ratings(self, ratings: Ratings, tried: _Tried, iterations: int, seed: int) -> _Solved:
         rank, part = tried

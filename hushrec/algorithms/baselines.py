@@ -21,7 +21,7 @@ from hushrec.modelfile import Expected
 from hushrec.posterior import level
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
 from hushrec.types import Array
-from hushrec.users import LEVEL_BOUND, Users, ridge_on_items
+from hushrec.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"
@@ -66,6 +66,9 @@ class GlobalMean(Estimator[Users]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return np.zeros(history.n_ratings)  # everybody has the same scores
+
 
 @dataclass(frozen=True, kw_only=True)
 class ItemBias(Estimator[Users]):
@@ -97,7 +100,7 @@ class ItemBias(Estimator[Users]):
     >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> item = ratings.domain.items[0]
     >>> 1 <= model.predict({item: 5}, [ratings.domain.items[1]])[0] <= 5
-    np.True_
+    True
     """
 
     name: ClassVar[str] = "item-bias"
@@ -161,8 +164,14 @@ class ItemBias(Estimator[Users]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        ridge = SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
-        return ridge_on_items(arrays, history.matrix, ridge)
+        return ridge_on_items(arrays, history.matrix, self._ridge)
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return ridge_parts(arrays, history.matrix, self._ridge, column)
+
+    @property
+    def _ridge(self) -> SweepSettings:
+        return SweepSettings(regularization=1.0, bias_regularization=self.user_regularization)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +223,9 @@ class Popular(Estimator[Users]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return np.zeros(history.n_ratings)  # everybody has the same scores
 
 
 def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:

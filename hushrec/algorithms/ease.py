@@ -101,6 +101,25 @@ class EASE(Estimator[Ratings]):
             np.zeros(history.n_users), own_likes(history.liked(self.like_from), arrays["learned_items"])
         )
 
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        """The item's own weight for each item that they like."""
+        return at_ratings(history, liked := history.liked(self.like_from), weights_for(arrays, liked, column))
+
+
+def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Array:
+    """Return an item's weights for those that one user likes; 0 for what was not learned."""
+    place = np.full(liked.n_items, -1)
+    place[arrays["learned_items"]] = np.arange(len(arrays["learned_items"]))
+    own, at = place[liked.matrix.indices], place[column]
+    return np.where((own >= 0) & (at >= 0), arrays["item_factors"][at, own] if own.size else 0.0, 0.0)
+
+
+def at_ratings(history: Ratings, liked: Ratings, values: Array) -> NDArray[np.float64]:
+    """Return values of one user's likes at their ratings; 0 for those that are no likes."""
+    found = np.zeros(history.n_ratings)
+    found[np.searchsorted(history.matrix.indices, liked.matrix.indices)] = values
+    return found
+
 
 def own_likes(history: Ratings, learned: Array) -> sp.csr_array:
     """Ones where a user likes a learned item, shape (n_users, number of learned items)."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import expit
 
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.data import Domain, Ratings
@@ -83,6 +84,16 @@ class UserLevelOneBit(PrivateALS):
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
         users = UserState.of(_regression(labels, center, items, stored_ridge(arrays)))
         return users._replace(offset=2 * users.offset)
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        """What is left of each label beside the regression, in the direction of the item."""
+        places, state = history.matrix.indices, self.fold_in(arrays, history)
+        table = np.column_stack([arrays["item_factors"], np.full(history.n_items, 2.0)]).astype(np.float64)
+        solved = np.append(np.asarray(state.factors), state.offset / 2)
+        score = table[places] @ solved + arrays["item_bias"][places] + float(arrays["center"])
+        left = likes(history, self.threshold).data - expit(score)
+        toward = table[column] / stored_ridge(arrays).ridge(table.shape[1] - 1, np.float64)
+        return np.asarray(left * (table[places] @ toward), dtype=np.float64)
 
 
 class LabelUsers(FittedUsers):

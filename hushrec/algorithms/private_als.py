@@ -56,7 +56,7 @@ from hushrec.posterior import (
 )
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.types import Array
-from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items
+from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items, ridge_parts
 
 # Shares, decays, priors and bounds were chosen in one study (docs/planning.md, "How far to trust it"); limits
 # of size and of floating point are no choice of a study.
@@ -392,6 +392,9 @@ class PrivateALS(Estimator[FittedUsers]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors."""
         return ridge_on_items(arrays, history.matrix, stored_ridge(arrays))
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return ridge_parts(arrays, history.matrix, stored_ridge(arrays), column)
 
     # ------------------------------------------------------------------ server's steps
 

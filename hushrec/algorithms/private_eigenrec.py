@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.ease import MOST_ITEMS, own_likes
+from hushrec.algorithms.ease import MOST_ITEMS, at_ratings, own_likes, weights_for
 from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.algorithms.likes_taste import (
     NOTHING,
@@ -446,6 +446,18 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         popularity *= np.diff(likes.indptr) ** float(arrays.get("history_power", 0.0))
         factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
         return UserState(np.zeros(history.n_users), factors)
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        """Local: each liked item's part of the weighted sum."""
+        liked = history.liked(self.like_from)
+        if "learned_items" in arrays:
+            return at_ratings(history, liked, weights_for(arrays, liked, column))
+        own = liked.matrix.indices
+        weight, factors = arrays["history_weight"][own], np.asarray(arrays["item_factors"], np.float64)
+        popularity = float(arrays["item_bias"][own] @ weight)
+        popularity *= len(own) ** float(arrays.get("history_power", 0.0))
+        weight = weight / popularity if popularity > 0 else np.zeros(len(own))
+        return at_ratings(history, liked, weight * (factors[own] @ factors[column]))
 
 
 class LikingUsers(Users):

@@ -33,6 +33,7 @@ def recommend(
     items: File | None = None,
     exclude_items: File | None = None,
     include_seen: bool = False,
+    explain: bool = False,
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
     out: Annotated[str | None, Parameter(metavar="FILE")] = None,
     out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
@@ -48,6 +49,7 @@ def recommend(
     per user, or one file marked private.
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
+      hushrec recommend model.hush history.parquet --user 42 --explain
       hushrec recommend model.hush history.parquet --all-users --out-dir lists/
       hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
       hushrec recommend model.hush STORE --all-users --out-parts lists.private/
@@ -70,6 +72,8 @@ def recommend(
         Recommend none of these: one item id a line.
     include_seen
         Allow items that the user has rated.
+    explain
+        Say of each item which of the user's own items moved its score most; with --user.
     out_dir
         One CSV file per user, named by her percent-encoded id.
     out
@@ -78,6 +82,8 @@ def recommend(
         A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
     """
     _check(user, all_users, out_dir, out, out_parts)
+    if explain and user is None:
+        raise InputError("--explain is for one user; pass --user ID.", parameter="explain")
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     billboard = load(model)
@@ -100,8 +106,16 @@ def recommend(
         rows = found_rows if user is None else found_rows.for_users([user])
     table = billboard.recommend_batch(rows, n, **options)
     if user is not None:
-        known = rows.n_ratings > 0
-        show_model.recommendations(user, known, table.to_pylist(), billboard, as_json)
+        known, listed = rows.n_ratings > 0, table.to_pylist()
+        if explain:
+            matrix = rows.matrix
+            own = {
+                billboard.domain.items[at]: value for at, value in zip(matrix.indices, matrix.data.tolist())
+            }
+            for row in listed:
+                why = billboard.explain(own, row["item"])
+                row |= {"base": why.base, "because": [each._asdict() for each in why.because]}
+        show_model.recommendations(user, known, listed, billboard, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)

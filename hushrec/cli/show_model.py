@@ -18,6 +18,8 @@ from hushrec.serving import Algorithm
 
 #: Of the release that tells whether anybody was found.
 _COUNT = "number of users"
+#: Items that are named beside a score as what moved it most.
+_REASONS = 3
 
 
 def about(billboard: Billboard, brief: bool = False) -> str:
@@ -132,22 +134,31 @@ def recommendations(
     """One user's list, and what the model learned of taste."""
     domain, taste = billboard.domain, taste_of(billboard)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
-    columns = ["rank", "item", "score", *(["rating"] if rows and "rating" in rows[0] else [])]
-    items = [{key: row[key] for key in columns} for row in rows]
+    keys = ["rank", "item", "score"] + [
+        key for key in ("rating", "base", "because") if rows and key in rows[0]
+    ]
+    items = [{key: row[key] for key in keys} for row in rows]
     what = (
         ""
         if known
         else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
     )
-    cells = [
-        [str(each["rank"]), str(each["item"]), *(f"{each[key]:.3f}" for key in columns[2:])] for each in items
-    ]
-    listed = show.table([columns, *cells], left={1})
+    shown = [key for key in keys if key != "base"]
+    cells = [[_cell(each[key]) for key in shown] for each in items]
+    listed = show.table([shown, *cells], left={1, len(shown) - 1} if "because" in shown else {1})
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
-    rating = "; rating is what the model predicts" if "rating" in columns else ""
+    rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
     about += " The list is computed from this user's own ratings."
     show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
+
+
+def _cell(value: Any) -> str:
+    """A number of a list, an item, or the items that moved a score most, with how much."""
+    if isinstance(value, list):
+        most = [each for each in value if each["moved"]][:_REASONS]
+        return ", ".join(f"{each['item']} {each['moved']:+.3f}" for each in most) or "none of theirs"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def first_use() -> None:

@@ -192,6 +192,22 @@ def test_recommend_among_some_items(run, files, tmp_path):
     assert {row["item"] for row in plain["items"]} == set(files.items[:3])
 
 
+def test_recommend_explains_one_users_list(run, files):
+    line = ["recommend", files.model, files.train, "--user", "u000007", "-n", "3", "--explain"]
+    model, own = hushrec.load(files.model), pq.read_table(files.train).to_pylist()
+    own = {row["item"]: row["rating"] for row in own if row["user"] == "u000007"}
+    items = parsed(run(*line, "--json"))["items"]
+    for each in items:
+        why = model.explain(own, each["item"])
+        assert each["base"] == why.base
+        assert each["because"] == [{"item": item, "moved": moved} for item, moved in why.because]
+        assert each["rating"] == model.predict(own, [each["item"]])[0]
+    printed, first = run(*line).stdout, items[0]["because"][0]
+    assert f"{first['item']} {first['moved']:+.3f}" in printed
+    refused = run("recommend", files.model, files.train, "--all-users", "--out-dir", "lists", "--explain")
+    assert refused.exit_code == 2 and "--explain is for one user" in refused.stderr
+
+
 def test_recommend_to_a_newcomer(run, files):
     result = run("recommend", files.model, files.train, "--user", "nobody", "--json")
     plain = parsed(result)

@@ -8,6 +8,7 @@ from hushrec.errors import InputError
 
 _DIGITS = 10
 _LISTED = 20
+_EXPLAINED = (0, 7, 29)
 
 
 def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
@@ -24,13 +25,23 @@ def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
         refused = next(item for item, _ in pairs if repr(item) in str(error))
     ((ranked, scores),) = model.top_columns(rows, model.domain.n_items, exclude_seen=False)
     ((listed, _),) = model.top_columns(rows, _LISTED)
+    usable = {model.domain.items[at]: rating for at, rating in zip(rows.matrix.indices, rows.matrix.data)}
     return {
         "refused": refused,
         "predicted": [round(float(x), _DIGITS) for x in model.predict(rows, model.domain.items)[0]],
         "ranked": ranked[0].tolist(),
         "scores": [round(float(x), _DIGITS) for x in scores[0]],
         "list": [column for column in listed[0].tolist() if column >= 0],
+        "explained": [explained(model, usable, column) for column in _EXPLAINED],
     }
+
+
+def explained(model: Billboard, ratings: dict[Any, float], column: int) -> list[Any]:
+    """Position, score, base, and what each of a user's items moved, by position."""
+    found = model.explain(ratings, model.domain.items[column])
+    assert [-abs(each.moved) for each in found.because] == sorted(-abs(each.moved) for each in found.because)
+    moved = {model.domain.position(each.item): round(each.moved, _DIGITS) for each in found.because}
+    return [column, round(found.score, _DIGITS), round(found.base, _DIGITS), sorted(map(list, moved.items()))]
 
 
 def similar_to(model: Billboard, column: int) -> dict[str, Any]:

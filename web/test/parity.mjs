@@ -31,6 +31,12 @@ export async function parity({ Model, InputError, ModelFileError }, vectors) {
       if (ranked.some(({ score }, k) => k && score > ranked[k - 1].score)) faults.push(`${where}: scores rise`);
       const rated = ranked.map(({ rating }) => rating);
       if (model.scores === "ratings" ? rated.join() !== model.predict(ratings, ranked.map(({ item }) => item)).join() : rated.some((each) => each !== undefined)) faults.push(`${where}: ratings are no predictions`);
+      for (const [at, score, base, moved] of expected.explained) {
+        const found = model.explain(ratings, ids[at]);
+        const because = found.because.map((each) => [model.items.indexOf(each.item), each.moved]).sort(([a], [b]) => a - b);
+        const same = because.map(([own]) => own).join() === moved.map(([own]) => own).join();
+        if (!same || differ([found.score, found.base, ...because.map(([, by]) => by)], [score, base, ...moved.map(([, by]) => by)]) > CLOSE) faults.push(`${where}: ${ids[at]} is explained otherwise`);
+      }
       if (places(ranked).join() !== expected.ranked.join()) faults.push(`${where}: ranked otherwise`);
       if (listed.join() !== expected.list.join()) faults.push(`${where}: another list`);
     }

@@ -42,6 +42,7 @@ from hushrec.users import (
     fixed_gramian,
     less_user_means,
     ridge_on_items,
+    ridge_parts,
     user_means,
 )
 
@@ -246,6 +247,10 @@ class DPALS(Estimator["SampledUsers"]):
             means, rows = user_means(history), less_user_means(history)
         found = ridge_on_items(arrays, rows.matrix, self._ridge)
         return found._replace(offset=found.offset + means)
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        rows = less_user_means(history) if self.center == "user" else history
+        return ridge_parts(arrays, rows.matrix, self._ridge, column)
 
     @property
     def _ridge(self) -> SweepSettings:
