@@ -248,23 +248,15 @@ class Charging(Account):
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
         """Of an accountant; asked for when all else has been checked, since it may create the ledger."""
-        ledger = None if self.data_is_public else self.open(create=True)
-        if ledger is not None and not private and self.dataset == _DEFAULT and not _budgeted(ledger):
-            show.note(
-                f"Warning: without privacy, data set {_DEFAULT!r} of the ledger is charged an infinite"
-                " epsilon, for good; pass --dataset with a name of its own, or --data-is-public where the"
-                " ratings are no secret."
+        if not (private or self.data_is_public) and self.dataset == _DEFAULT:
+            raise InputError(
+                f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite epsilon,"
+                " for good; pass --dataset with a name of its own, or --data-is-public where the ratings are"
+                " no secret."
             )
+        ledger = None if self.data_is_public else self.open(create=True)
         words = {"data_is_public": self.data_is_public, "add_up": self.add_up}
         return {"ledger": ledger, "dataset": self.dataset, **words}
-
-
-def _budgeted(ledger: Ledger) -> bool:
-    """Whether the usual data set has a budget, which refuses what is infinite."""
-    try:
-        return ledger.left(_DEFAULT) is not None
-    except InputError:  # it is not in the ledger
-        return False
 
 
 def model_for(model: str | None, job: str | None, likes: bool, private: bool) -> str:

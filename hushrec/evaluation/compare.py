@@ -295,6 +295,7 @@ def compare(
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_from
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
+    runs.sort(key=lambda run: run[1].private)  # in a ledger none without privacy follows private ones
     ledger = None if data_is_public else ledger
     if ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
@@ -316,7 +317,7 @@ def compare(
         kept = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
         found.append({**run, **_flat(kept)})
     return Comparison(
-        rows=tuple(found),
+        rows=tuple(sorted(found, key=lambda run: math.isinf(run["epsilon"]))),
         delta=delta,
         unit="user",
         relation=relation,

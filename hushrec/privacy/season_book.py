@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -222,6 +223,8 @@ class SeasonBook(LedgerFile):
         still = [each for each in self._seasons(connection, dataset) if not each.closed]
         committed = self._committed(connection, dataset)
         coming: list[Cost] = [*releases, Charge(0.0, 0.0, failure)]
+        if total_mu(each.mu for each in coming) == math.inf:
+            self._check_exact(connection, dataset, budget)
         if budget is None:
             if still and not (of_week or add_up or self._begun(connection, dataset, run)):
                 raise self._adds_up(dataset, still, [*committed, *coming])
@@ -244,6 +247,18 @@ class SeasonBook(LedgerFile):
             f'This would bring data set "{dataset}" to {total} over all its runs{beside(still)}, past its '
             f"budget of {budget} in the ledger {self.path}; {budget.left(committed)}."
         )
+
+    def _check_exact(self, connection: sqlite3.Connection, dataset: str, budget: Budget | None) -> None:
+        """Refuse a release without noise where users were promised privacy, and no other has ended that."""
+        charges = self._charges(connection, "dataset = ?", (dataset,))
+        promised = budget is not None or charges or self._seasons(connection, dataset)
+        if promised and all(charge.mu < math.inf for charge in charges):
+            raise BudgetError(
+                f'A run without privacy would end what the users of data set "{dataset}" in the ledger'
+                f" {self.path} were promised: pass --dataset with a name of its own, or --data-is-public"
+                " where the ratings are no secret (in Python dataset=..., or data_is_public=True and no"
+                " ledger)."
+            )
 
     def _adds_up(self, dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
         """What a run beside a season costs together with it, where no budget limits both."""

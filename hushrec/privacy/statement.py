@@ -110,7 +110,17 @@ class PrivacyStatement:
         return (
             "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
             f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What a user is shown herself is "
-            "computed from the released values and her own ratings, for her alone."
+            "computed from the released values and her own ratings, for her alone." + self._broken
+        )
+
+    @property
+    def _broken(self) -> str:
+        """What a promise is still worth beside runs without privacy."""
+        if not self.private or self.ledger is None or self.ledger.mu < math.inf:
+            return ""
+        return (
+            f' NOT PRIVATE together with the other runs on data set "{self.ledger.dataset}", which were'
+            " charged an infinite epsilon."
         )
 
     def __repr__(self) -> str:
@@ -135,7 +145,8 @@ class PrivacyStatement:
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += _wrapped(self.joint_dp)
-        lines += _field("Promise", f"{budget}" + (f", mu = {budget.mu:.6g}" if not budget.failure else ""))
+        mu = "" if budget.failure else f", mu = {budget.mu:.6g}"
+        lines += _field("Promise", f"{budget}{mu}{self._broken and ' for this run alone.'}{self._broken}")
         if self.week is not None:
             what = "the promise is for all weeks together, and for all that a user rates over the season"
             lines += _field("Season", f"{self.week}; {what}")

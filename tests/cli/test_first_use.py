@@ -102,17 +102,39 @@ def test_nothing_is_replaced_unless_that_is_asked_for(line, run, files):
     assert run(*line, "--force").exit_code == 0
 
 
-def test_an_infinite_charge_to_the_usual_data_set_is_warned_of(run, files):
-    line = ["train", files.train, "--model", "als", "--iterations", "1", "--epsilon", "inf", *files.domain]
-    said = [
-        run(*line, "--out", f"{number}.hush", *more).stderr
-        for number, more in enumerate([[], ["--dataset", "try"], ["--data-is-public"]])
-    ]
-    assert "data set 'default' of the ledger is charged an infinite epsilon, for good" in said[0]
-    assert said[1:] == ["", ""]
-    compared = ["compare", files.train, "--models", "item-bias", *files.domain, "--delta", "1e-6"]
-    compared += ["--als.iterations", "1", "--out-dir", "out", "--force", "--epsilons"]
-    assert "infinite" in run(*compared, "1,inf").stderr and "infinite" not in run(*compared, "1").stderr
+def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(run, files):
+    """Before anything is charged; a private run beside one without says so where it makes its promise."""
+    line = ["train", files.train, "--model", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
+    compared = ["compare", files.train, "--models", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
+    compared += ["--als.iterations", "1", "--out-dir", "out", "--epsilons", "1,inf"]
+    for words in ([*line, "--epsilon", "inf", "--out", "m.hush"], compared):
+        refused = run(*words)
+        assert (
+            refused.exit_code == 2
+            and "--dataset with a name of its own, or --data-is-public" in refused.stderr
+        )
+    assert not run.ledger.exists()
+    opened = ["ledger", "open", "--dataset", "opened", "--epsilon", "9", "--delta", "1e-6"]
+    season = ["season", "open", "--dataset", "weekly", "--epsilon", "9", "--delta", "1e-6", "--weeks", "3"]
+    trained = [*line, "--dataset", "charged", "--epsilon", "1", "--out", "m.hush"]
+    for words in (opened, season, trained):
+        assert run(*words).exit_code == 0
+        name = words[words.index("--dataset") + 1]
+        before = run("ledger", "show", "--dataset", name, "--json").stdout
+        for more in ([*line, "--epsilon", "inf", "--out", "n.hush"], compared):
+            refused = run(*more, "--dataset", name)
+            assert refused.exit_code == 1 and "were promised: pass --dataset" in refused.stderr
+        assert run("ledger", "show", "--dataset", name, "--json").stdout == before
+    assert not Path("n.hush").exists() and not Path("out").exists()
+    assert run(*compared, "--dataset", "try").exit_code == 0
+    said = run(*line, "--dataset", "try", "--epsilon", "1", "--out", "m.hush")
+    told = run("report", "m.hush")
+    for text in (said.stdout, told.stdout):
+        promise = " ".join(text.partition("Promise:")[2].partition("Charged:")[0].split())
+        assert promise.endswith(
+            'for this run alone. NOT PRIVATE together with the other runs on data set "try", which were'
+            " charged an infinite epsilon."
+        )
 
 
 def test_the_statement_adds_up_at_the_declared_delta(run, files):

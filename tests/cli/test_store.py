@@ -46,16 +46,14 @@ def test_where_no_row_can_be_used_prepare_points_to_check(run, files, tmp_path):
 
 
 def test_a_store_knows_what_was_declared(run, files, stored):
-    line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--out"]
+    line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--data-is-public", "--out"]
     for name, more in (("a.hush", ["--rating-range", "1", "5"]), ("b.hush", files.domain)):
         result = run(*line, name, *more)
         assert result.exit_code == 0, result.stderr
     assert run(*line[:-1], "--out", "c.hush", *files.domain).exit_code == 0
     octets = [hushrec.load(f"{name}.hush").item_bias.tobytes() for name in "abc"]
     assert octets[0] == octets[1] == octets[2]
-    result = run(
-        "train", files.train, "--model", "item-bias", "--epsilon", "inf", *files.domain, "--out", "d.hush"
-    )
+    result = run("train", files.train, *line[2:-1], *files.domain, "--out", "d.hush")
     assert result.exit_code == 0 and hushrec.load("d.hush").item_bias.tobytes() == octets[0]
 
 
@@ -165,7 +163,7 @@ def change_one_rating(path):
         ["recommend", "MODEL", "STORE", "--user", "USER"],
         ["recommend", "MODEL", "STORE", "--all-users", "--out", "l.private.parquet"],
         ["evaluate", "MODEL", "STORE", "STORE"],
-        ["train", "STORE", "--model", "item-bias", "--epsilon", "inf", "--out", "m.hush"],
+        ["train", "STORE", "--model", "item-bias", "--epsilon", "inf", "--data-is-public", "--out", "m.hush"],
         ["split", "STORE", "--test-share", "0.2", "--out-dir", "parts"],
     ],
     ids=" ".join,

@@ -28,6 +28,7 @@ from hushrec.privacy import (
     Ledger,
     Release,
     RepeatAndSelect,
+    Season,
     SystemNoise,
     counted,
     default_path,
@@ -342,10 +343,13 @@ def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
     ledger = Ledger(path)
     exact = Release("exact", Gaussian(0.0), 1.0, "user", "add-remove")
     ledger.open_dataset("with budget", BUDGET)
-    with pytest.raises(BudgetError):
-        ledger.charge("with budget", "run", exact)
-    ledger.charge("without", "run", exact)
-    ledger.charge("without", "run", share(0.1))
+    ledger.charge("with charges", "run", share(0.1))
+    ledger.open_season("with season", Season(BUDGET, 3))
+    for promised in ("with budget", "with charges", "with season"):
+        with pytest.raises(BudgetError, match="were promised: pass --dataset"):
+            ledger.charge(promised, "run", exact)
+    for release in (exact, share(0.1), exact):
+        ledger.charge("without", "run", release)
     summary = Ledger(path).summary("without", 1e-6)
     assert summary.epsilon == summary.mu == math.inf
     assert str(summary).startswith("NOT PRIVATE")
