@@ -295,7 +295,6 @@ def compare(
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_from
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
-    runs.sort(key=lambda run: run[1].private)  # in a ledger none without privacy follows private ones
     ledger = None if data_is_public else ledger
     if ledger is not None:
         ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
@@ -422,7 +421,8 @@ def _grid(
     baselines = [name for job in jobs for name in BASELINES[job == "lists"] if name not in wanted]
     grid = [(name, budget) for name in [*wanted, *baselines] for budget in private]
     if data_is_public or len(private) < len(budgets):
-        grid += [(name, Budget(math.inf, delta, relation=relation)) for name in REFERENCES[bool(lists)]]
+        exact = Budget(math.inf, delta, relation=relation)  # first: no ledger lets it follow private ones
+        grid = [*((name, exact) for name in REFERENCES[bool(lists)]), *grid]
     for name, budget in grid:
         check_run(name, budget, ratings.domain, n_users, settings.get(name))
     return grid, jobs
