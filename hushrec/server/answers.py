@@ -10,13 +10,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 
 from hushrec.data import Ratings
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
-from hushrec.server.bodies import BODIES, body_of, openapi
+from hushrec.server.bodies import BODIES, body_of
+from hushrec.server.document import openapi, page as page_of
 from hushrec.server.metrics import Metrics
 from hushrec.server.models import Models, Served
 from hushrec.serving import own_ratings
@@ -28,6 +28,9 @@ _PAGE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Content-Security-Policy": "frame-ancestors 'none'",  # the page has the rest in itself
+}
+_DOCS = _PAGE | {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 }
 _MEDIA = {
     ".html": "text/html; charset=utf-8",
@@ -61,8 +64,9 @@ class Answers:
         self._models, self._metrics = models, metrics
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
         self._page = {} if page is None else _files(page)
-        self._openapi = _json(openapi())
-        self._lists: dict[str, Callable[[Served, dict[str, Any]], list[tuple[str, float]]]] = {
+        document = openapi()
+        described, shown = _json(document), page_of(document).encode()
+        self._lists: dict[str, Callable[[Served, dict[str, Any]], list[dict[str, Any]]]] = {
             "/v1/recommend": _recommended,
             "/v1/predict": _predicted,
             "/v1/similar": _similar,
@@ -73,7 +77,8 @@ class Answers:
                 headers=_ASKED_AGAIN,
             ),
             "/v1/models": lambda request: Reply(_json(self._listed()), headers=_ASKED_AGAIN),
-            "/openapi.json": lambda request: Reply(self._openapi, headers=_ASKED_AGAIN),
+            "/openapi.json": lambda request: Reply(described, headers=_ASKED_AGAIN),
+            "/docs": lambda request: Reply(shown, _MEDIA[".html"], headers=_ASKED_AGAIN | _DOCS),
             "/healthz": lambda request: Reply(b'{"status":"serving"}', headers=_KEPT_NOWHERE),
             "/metrics": self._measured,
         }
@@ -86,13 +91,12 @@ class Answers:
             self._let_in(request)
             asked = body_of(path, body)
             served = self._asked(asked["model"])
-            found = self._lists[path](served, asked)
-            items = [{"item": item, "score": score} for item, score in found]
+            items = self._lists[path](served, asked)
             answer = {"items": items, "model": served.name, "digest": served.digest}
             return Reply(_json(answer), headers=_KEPT_NOWHERE)
         known = self._said.get(path) or self._static(path)
         if known is None:
-            raise Refusal(404, "There is nothing at this address; /openapi.json says what there is.")
+            raise Refusal(404, "There is nothing at this address; /docs says what there is.")
         return known(request) if request.method == "GET" else _other_method("GET")
 
     def _let_in(self, request: Request) -> None:
@@ -147,24 +151,33 @@ def _from_here(request: Request) -> bool:
     return client is not None and not passed_on and ip_address(client.host).is_loopback
 
 
-def _recommended(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
-    billboard, n = served.billboard, asked["n"]
-    rows = _rows(served, asked)
+def _recommended(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
     options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
-    ((columns, scores),) = billboard.top_columns(rows, n, **options)
-    return _named(served, columns[0], scores[0])
+    ((columns, scores, ratings),) = served.billboard.top_rated(_rows(served, asked), asked["n"], **options)
+    texts, there = served.billboard.domain.text_list, columns[0] >= 0
+    names = [texts[column] for column in columns[0][there].tolist()]
+    ranked = zip(names, scores[0][there].tolist())
+    if ratings is None:
+        return [{"item": item, "score": score} for item, score in ranked]
+    shown = ratings[0][there].tolist()
+    return [{"item": item, "score": score, "rating": rating} for (item, score), rating in zip(ranked, shown)]
 
 
-def _predicted(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
-    domain, items = served.billboard.domain, asked["items"]
-    scores = served.billboard.predict(_rows(served, asked), items)[0]
-    return _named(served, np.fromiter(map(domain.position, items), np.int64), scores)
+def _predicted(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    billboard, items = served.billboard, asked["items"]
+    what = "rating" if billboard.scores == "ratings" else "score"
+    found = billboard.predict(_rows(served, asked), items)[0].tolist()
+    return [{"item": _text(served, item), what: value} for item, value in zip(items, found)]
 
 
-def _similar(served: Served, asked: dict[str, Any]) -> list[tuple[str, float]]:
-    domain = served.billboard.domain
+def _similar(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
     found = served.billboard.similar_items(asked["item"], asked["n"])
-    return [(domain.text_list[domain.position(item)], score) for item, score in found]
+    return [{"item": _text(served, item), "score": score} for item, score in found]
+
+
+def _text(served: Served, item: Any) -> str:
+    domain = served.billboard.domain
+    return domain.text_list[domain.position(item)]
 
 
 def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
@@ -173,12 +186,6 @@ def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
     if isinstance(ratings, list):
         ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
     return own_ratings(ratings, served.billboard.domain, served.billboard.scores == "likes")
-
-
-def _named(served: Served, columns: Any, scores: Any) -> list[tuple[str, float]]:
-    texts = served.billboard.domain.text_list
-    pairs = zip(columns.tolist(), scores.tolist())
-    return [(texts[column], score) for column, score in pairs if column >= 0]
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:

@@ -1,4 +1,4 @@
-"""What may be asked of a server, as JSON: the same table reads a request and describes it in OpenAPI."""
+"""What may be asked of a server, as JSON: the same table reads a request and describes it (`document`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hushrec import __version__
 from hushrec.errors import InputError
 
 #: Items that one request may ask for.
@@ -53,7 +52,7 @@ _RATINGS = Field(
             {"type": "object", "additionalProperties": {"type": "number"}},
             {"type": "array", "items": {"oneOf": [_ID, _PAIR]}},
         ],
-        "description": "One user's ratings: an object from item to rating, pairs, or the ids of liked items.",
+        "description": "One user's; used whole or refused.",
     },
     needed=True,
 )
@@ -66,7 +65,7 @@ _N = Field(
 _MODEL = Field(
     lambda value: isinstance(value, str),
     "the name of a model",
-    {"type": "string", "description": "The name of a model; the server's first by default."},
+    {"type": "string", "description": "The server's first by default."},
 )
 _SEEN = Field(
     lambda value: isinstance(value, bool),
@@ -110,65 +109,3 @@ def body_of(path: str, raw: bytes) -> dict[str, Any]:
             raise InputError(f"The field {name} is {wanted.words}.")
         found[name] = value
     return found
-
-
-def openapi() -> dict[str, Any]:
-    """The OpenAPI document of the server."""
-    text = {"type": "string"}
-    scored = _object(items=_array(_object(item=text, score={"type": "number"})), model=text, digest=text)
-    answers = {
-        "/v1/recommend": (
-            "The best items for one user, from the ratings in the request, which are not kept",
-            scored,
-        ),
-        "/v1/predict": ("Predicted scores of some items for one user", scored),
-        "/v1/similar": ("Items that the same people like", scored),
-    }
-    paths: dict[str, Any] = {}
-    for path, (summary, schema) in answers.items():
-        fields = BODIES[path]
-        body = {
-            "type": "object",
-            "properties": {name: field.schema for name, field in fields.items()},
-            "required": [name for name, field in fields.items() if field.needed],
-            "additionalProperties": False,
-        }
-        paths[path] = {
-            "post": {
-                "summary": summary,
-                "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-                "responses": _responses(schema, "400", "401", "404", "411", "413", "429"),
-                "security": [{}, {"bearer": []}],
-            }
-        }
-    named = [{"name": "model", "in": "query", "schema": text}]
-    privacy = _responses({"type": "object"}, "404", "429")
-    paths["/v1/privacy"] = {
-        "get": {"summary": "The privacy statement of a model", "parameters": named, "responses": privacy}
-    }
-    model = _object(name=text, digest=text, bytes={"type": "integer"}, file=text, by_digest=text)
-    for path, summary, schema in (
-        ("/v1/models", "The models, and where their files are", _object(models=_array(model))),
-        ("/healthz", "Whether the server serves", _object(status=text)),
-    ):
-        paths[path] = {"get": {"summary": summary, "responses": _responses(schema, "429")}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "hushrec", "version": __version__, "description": "Nothing of a request is kept."},
-        "paths": paths,
-        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
-    }
-
-
-def _responses(schema: dict[str, Any], *codes: str) -> dict[str, Any]:
-    problem = {"application/json": {"schema": _object(error={"type": "string"})}}
-    found: dict[str, Any] = {code: {"description": "Refused", "content": problem} for code in codes}
-    return {"200": {"description": "Done", "content": {"application/json": {"schema": schema}}}} | found
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _array(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}

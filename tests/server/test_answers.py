@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import html
 import json
 import logging
 import os
@@ -33,35 +34,70 @@ HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
 NAMES = ["als", "both", "private-eigenrec", "item-bias", "small"]
 
 
-def pairs(response) -> list[tuple[str, float]]:
+def entries(response) -> list[dict]:
     assert response.status_code == 200, response.text
     assert response.headers["cache-control"] == "no-store"
-    return [(each["item"], each["score"]) for each in response.json()["items"]]
+    return response.json()["items"]
 
 
-def scored(listed) -> list[tuple[str, float]]:
-    return [(each.item, each.score) for each in listed]
+def check_lists(server, name: str, model, history: dict[str, float]) -> None:
+    """All that the server tells one user is what the library does."""
+
+    def said(found) -> list[dict]:
+        entries = [each._asdict() for each in found]
+        return [entry | {"item": str(entry["item"])} for entry in entries]
+
+    def asked(path: str, **body) -> list[dict]:
+        got = entries(server.post(path, ratings=history, model=name, **body))
+        return got if predicts else [each | {"rating": None} for each in got]
+
+    predicts, only = model.scores == "ratings", ITEMS[:6]
+    for n in (1, 10, 1000):
+        assert asked("/v1/recommend", n=n) == said(model.recommend(history, n))
+    among = asked("/v1/recommend", only=only, exclude_seen=False)
+    assert among == said(model.recommend(history, items=only, exclude_seen=False))
+    for n in (2, 1000):
+        ranked = [each["score"] for each in asked("/v1/recommend", n=n)]
+        assert ranked == sorted(ranked, reverse=True)
+    what = "rating" if predicts else "score"
+    found = entries(server.post("/v1/predict", ratings=history, items=only, model=name))
+    assert found == [{"item": item, what: value} for item, value in zip(only, model.predict(history, only))]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     model = hushrec.load(files[name])
-    asked = {"ratings": HERS, "model": name}
-    assert pairs(server.post("/v1/recommend", **asked)) == scored(model.recommend(HERS))
-    as_pairs = asked | {"ratings": [[item, rating] for item, rating in HERS.items()]}
-    assert pairs(server.post("/v1/recommend", **as_pairs, n=1000)) == scored(model.recommend(HERS, 1000))
-    assert pairs(server.post("/v1/recommend", **asked, n=1)) == scored(model.recommend(HERS, 1))
-    only = ITEMS[:6]
-    among = pairs(server.post("/v1/recommend", **asked, only=only, exclude_seen=False))
-    assert among == scored(model.recommend(HERS, items=only, exclude_seen=False))
-    assert pairs(server.post("/v1/predict", **asked, items=only)) == [
-        (item, float(score)) for item, score in zip(only, model.predict(HERS, only))
-    ]
-    assert pairs(server.post("/v1/recommend", ratings={}, model=name)) == scored(model.recommend({}))
-    assert server.post("/v1/recommend", **asked).json()["digest"] == server.models[name].digest
+    check_lists(server, name, model, HERS)
+    check_lists(server, name, model, {})
+    whole = server.post("/v1/recommend", ratings=HERS, model=name)
+    as_pairs = [[item, rating] for item, rating in HERS.items()]
+    assert server.post("/v1/recommend", ratings=as_pairs, model=name).content == whole.content
+    assert whole.json()["digest"] == server.models[name].digest
     if name in ("als", "both"):
-        found = pairs(server.post("/v1/similar", item=ITEMS[2], n=4, model=name))
-        assert found == model.similar_items(ITEMS[2], 4)
+        found = entries(server.post("/v1/similar", item=ITEMS[2], n=4, model=name))
+        assert [(each["item"], each["score"]) for each in found] == model.similar_items(ITEMS[2], 4)
+
+
+@pytest.mark.parametrize("name", ["als", "both"])
+def test_a_server_remembers_nobody_between_requests(name: str, files) -> None:
+    """The same items with other ratings, another user, the same again: as of a server that was just begun."""
+    users = [HERS, dict(zip(HERS, (1.0, 5.0, 2.0))), {}, dict.fromkeys(ITEMS[5:15], 4.0)]
+    order, paths = (
+        [0, 1, 0, 2, 3, 0, 1, 1, 3, 2],
+        {"/v1/recommend": {"n": 20}, "/v1/predict": {"items": ITEMS[:9]}},
+    )
+
+    def told(server, user: int) -> list[bytes]:
+        return [server.post(path, ratings=users[user], **rest).content for path, rest in paths.items()]
+
+    alone = []
+    for user in range(len(users)):
+        with serving({name: files[name]}) as fresh:
+            alone.append(told(fresh, user))
+    with serving({name: files[name]}) as server:
+        assert [told(server, user) for user in order] == [alone[user] for user in order]
+        for user in order:
+            check_lists(server, name, hushrec.load(files[name]), users[user])
 
 
 def test_the_first_model_answers_where_none_is_named(server) -> None:
@@ -321,12 +357,14 @@ def test_every_answer_is_one_of_the_document_at_length(path: str, data, server) 
 
 
 def test_the_document_knows_every_address(server) -> None:
+    listed = server.client.get("/v1/models").json()["models"][0]
     for path, methods in server.client.get("/openapi.json").json()["paths"].items():
         for method, said in methods.items():
             if method == "get":
-                answer = server.client.get(path)
-                schema = said["responses"]["200"]["content"]["application/json"]["schema"]
-                assert answer.status_code == 200 and conforms(answer.json(), schema)
+                answer = server.client.get(path.format(**listed))
+                ((media, content),) = said["responses"]["200"]["content"].items()
+                assert answer.status_code == 200 and answer.headers["content-type"].startswith(media)
+                assert media != "application/json" or conforms(answer.json(), content["schema"])
 
 
 def test_the_document_says_what_a_body_may_be(server) -> None:
@@ -346,8 +384,10 @@ def test_the_document_says_what_a_body_may_be(server) -> None:
                     assert schema["properties"]["error"] == {"type": "string"}
     asked = [("post", f"/v1/{name}") for name in ("recommend", "predict", "similar")]
     codes = ["200", "400", "401", "404", "411", "413", "429"]
-    told = {("get", "/v1/models"): ["200", "429"], ("get", "/healthz"): ["200", "429"]}
-    told |= {("get", "/v1/privacy"): ["200", "404", "429"]}
+    told = {("get", path): ["200", "429"] for path in ("/v1/models", "/healthz", "/openapi.json", "/docs")}
+    files = ("/models/{name}.hush", "/models/{name}/{digest}.hush", "/v1/privacy")
+    told |= {("get", path): ["200", "404", "429"] for path in files}
+    told |= {("get", "/metrics"): ["200", "401", "403", "429"]}
     assert answers == dict.fromkeys(asked, codes) | told
     needed = {"recommend": ["ratings"], "predict": ["ratings", "items"], "similar": ["item"]}
     for name, fields in needed.items():
@@ -363,6 +403,28 @@ def test_the_document_says_what_a_body_may_be(server) -> None:
     pair = {"type": "array", "prefixItems": [one_id, {"type": "number"}], "minItems": 2, "maxItems": 2}
     assert pairs == {"type": "array", "items": {"oneOf": [one_id, pair]}}
     assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
+
+
+def test_the_page_of_the_api_needs_nothing_else(server) -> None:
+    """Every address, field and code of the document, and examples that the server takes."""
+    page = server.client.get("/docs")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(", page.text) and len(page.content) < 20_000
+    parts = {part.partition("</h2>")[0]: html.unescape(part) for part in page.text.split("<h2>")[1:]}
+    for path, methods in server.client.get("/openapi.json").json()["paths"].items():
+        for method, said in methods.items():
+            part = parts.pop(f"{method.upper()} {path}")
+            assert said["summary"] in part and all(f"<td>{code}<td>" in part for code in said["responses"])
+            assert all(f"<td>{each['name']}<td>" in part for each in said.get("parameters", ()))
+            if method == "post":
+                content = said["requestBody"]["content"]["application/json"]
+                assert all(f"<td>{name}<td>" in part for name in content["schema"]["properties"])
+                assert json.dumps(content["example"]) in part
+                text = json.dumps(content["example"]).replace("matrix", ITEMS[0]).replace("titanic", ITEMS[1])
+                answer = server.client.post(path, content=text.replace("alien", ITEMS[2]))
+                shown = said["responses"]["200"]["content"]["application/json"]["example"]
+                assert answer.status_code == 200 and answer.json().keys() == shown.keys()
+    assert not parts
 
 
 # ---------------------------------------------------------------------- nothing is kept

@@ -1,0 +1,217 @@
+"""What a server offers, described once: as OpenAPI for programs, and as a page for people at ``/docs``."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+from hushrec import __version__
+from hushrec.server.bodies import BODIES
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
+_ERRORS = {
+    "400": "Something in the request cannot be used; the sentence says what.",
+    "401": "The server wants a bearer token that it knows (--tokens).",
+    "403": "Metrics were asked for from another machine, without a token.",
+    "404": "No such address, or no model of this name.",
+    "411": "The request has no Content-Length.",
+    "413": "The request is too long.",
+    "429": "Too many requests from this address; again in a second.",
+}
+#: Of what is asked with POST.
+_CODES = ("400", "401", "404", "411", "413", "429")
+_DIGEST = "3f5a…"
+_HISTORY = {"matrix": 5, "titanic": 2}
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of the server."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "hushrec", "version": __version__, "description": "Nothing of a request is kept."},
+        "paths": _asked() | _told(),
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _asked() -> dict[str, Any]:
+    """What is asked with POST, by address."""
+
+    def scored(optional: bool, *names: str, **example: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        entry = _object(item=_TEXT, **dict.fromkeys(names, _NUMBER))
+        entry["required"] = ["item"] if optional else entry["required"]
+        schema = _object(items=_array(entry), model=_TEXT, digest=_TEXT)
+        return schema, {"items": [example], "model": "films", "digest": _DIGEST}
+
+    told = {
+        "/v1/recommend": (
+            "The best items for one user, from the ratings in the request, which are not kept. A list is"
+            " ranked by score, which never rises from one rank to the next; where the model predicts, rating"
+            " is what it predicts of the item.",
+            {"ratings": _HISTORY, "n": 10},
+            scored(True, "score", "rating", item="alien", score=0.41, rating=4.2),
+        ),
+        "/v1/predict": (
+            "What the model predicts of some items for one user, in the order of the request: their rating,"
+            " or their score where the model is of likes.",
+            {"ratings": _HISTORY, "items": ["alien"]},
+            scored(True, "score", "rating", item="alien", rating=4.2),
+        ),
+        "/v1/similar": (
+            "Items that the same people like, most similar first.",
+            {"item": "matrix", "n": 10},
+            scored(False, "score", item="alien", score=0.87),
+        ),
+    }
+    paths = {}
+    for path, (summary, example, (schema, reply)) in told.items():
+        fields = BODIES[path]
+        body = {
+            "type": "object",
+            "properties": {name: field.schema for name, field in fields.items()},
+            "required": [name for name, field in fields.items() if field.needed],
+            "additionalProperties": False,
+        }
+        paths[path] = {
+            "post": {
+                "summary": summary,
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": body, "example": example}},
+                },
+                "responses": _responses("application/json", schema, *_CODES, example=reply),
+                "security": [{}, {"bearer": []}],
+            }
+        }
+    return paths
+
+
+def _told() -> dict[str, Any]:
+    """What is told with GET, by address."""
+    model = _object(name=_TEXT, digest=_TEXT, bytes={"type": "integer"}, file=_TEXT, by_digest=_TEXT)
+    files = "/models/films.hush", f"/models/films/{_DIGEST}.hush"
+    listed = {"name": "films", "digest": _DIGEST, "bytes": 92768, "file": files[0], "by_digest": files[1]}
+    named = [
+        {"name": "model", "in": "query", "schema": _TEXT, "description": "The server's first by default."}
+    ]
+    parts = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in ("name", "digest")]
+    json_, octets = "application/json", "application/octet-stream"
+    routes: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
+        "/v1/privacy": (
+            "The privacy statement of a model.",
+            _responses(json_, {"type": "object"}, "404", "429"),
+            named,
+        ),
+        "/v1/models": (
+            "The models, and where their files are.",
+            _responses(json_, _object(models=_array(model)), "429", example={"models": [listed]}),
+            [],
+        ),
+        "/models/{name}.hush": (
+            "A model file, whole, whatever range is asked for; asked again by ETag.",
+            _responses(octets, _TEXT, "404", "429"),
+            parts[:1],
+        ),
+        "/models/{name}/{digest}.hush": (
+            "The same under its digest, which never changes and may be cached for ever.",
+            _responses(octets, _TEXT, "404", "429"),
+            parts,
+        ),
+        "/healthz": (
+            "Whether the server serves.",
+            _responses(json_, _object(status=_TEXT), "429", example={"status": "serving"}),
+            [],
+        ),
+        "/metrics": (
+            "Counts and times by address for Prometheus: on the server's own machine, or for a token.",
+            _responses("text/plain", _TEXT, "401", "403", "429"),
+            [],
+        ),
+        "/openapi.json": ("All of this for programs.", _responses(json_, {"type": "object"}, "429"), []),
+        "/docs": ("This page.", _responses("text/html", _TEXT, "429"), []),
+    }
+    return {
+        path: {"get": {"summary": summary, "responses": replies} | ({"parameters": given} if given else {})}
+        for path, (summary, replies, given) in routes.items()
+    }
+
+
+def _responses(media: str, schema: dict[str, Any], *codes: str, example: Any = None) -> dict[str, Any]:
+    problem = {"application/json": {"schema": _object(error=_TEXT)}}
+    content = {media: {"schema": schema} | ({} if example is None else {"example": example})}
+    found: dict[str, Any] = {code: {"description": _ERRORS[code], "content": problem} for code in codes}
+    return {"200": {"description": "Done", "content": content}} | found
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+# ---------------------------------------------------------------------- for people
+
+_HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
+<title>hushrec: what this server answers</title><meta name="viewport" content="width=device-width"><style>
+body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
+h2{font:600 1.1rem ui-monospace,monospace;border-top:1px solid #8885;padding-top:1rem}
+table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.2rem 1rem .2rem 0}
+pre{background:#8881;padding:.6rem;overflow-x:auto}:root{color-scheme:light dark}</style>
+"""
+
+
+def page(document: dict[str, Any]) -> str:
+    """The document as HTML that needs nothing else."""
+    info = document["info"]
+    parts = [
+        _HEAD,
+        f"<h1>What this server answers</h1><p>hushrec {escape(info['version'])}. "
+        f"{escape(info['description'])}"
+        " A request is JSON with the fields below and no others; a refusal is"
+        ' <code>{"error": "one sentence"}</code> with one of the codes. Where the server was started with'
+        " <code>--tokens</code>, lists need the header <code>Authorization: Bearer TOKEN</code>.</p>",
+    ]
+    for path, methods in document["paths"].items():
+        for method, said in methods.items():
+            parts += [f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(said['summary'])}</p>"]
+            parts += [_fields(path, said), _example(path, method, said), _replies(said["responses"])]
+    return "".join(parts)
+
+
+def _fields(path: str, said: dict[str, Any]) -> str:
+    """What may be given: the fields of the body, and parameters."""
+    rows = [[each["name"], each["in"], each.get("description", "")] for each in said.get("parameters", ())]
+    if "requestBody" in said:
+        body = said["requestBody"]["content"]["application/json"]["schema"]
+        for name, schema in body["properties"].items():
+            default = f"; {json.dumps(schema['default'])} by default" if "default" in schema else ""
+            needed = "needed" if name in body["required"] else "optional"
+            words = BODIES[path][name].words
+            rows.append(
+                [name, needed + default, f"{words[0].upper()}{words[1:]}. {schema.get('description', '')}"]
+            )
+    return _table(["field", "", "what it is"], rows)
+
+
+def _example(path: str, method: str, said: dict[str, Any]) -> str:
+    reply = next(iter(said["responses"]["200"]["content"].values())).get("example")
+    lines = [f"curl HOST{path}"]
+    if method == "post":
+        body = said["requestBody"]["content"]["application/json"]["example"]
+        lines[0] += f" -d '{json.dumps(body)}'"
+    lines += [] if reply is None else [json.dumps(reply, ensure_ascii=False)]
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
+def _replies(responses: dict[str, Any]) -> str:
+    media = ", ".join(responses["200"]["content"])
+    rows = [[code, media if code == "200" else each["description"]] for code, each in responses.items()]
+    return _table(["code", "what it means"], rows)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    cells = ["".join(f"<td>{escape(cell)}" for cell in row) for row in rows]
+    return f"<table><tr><th>{'<th>'.join(head)}<tr>{'<tr>'.join(cells)}</table>" if rows else ""
