@@ -117,6 +117,21 @@ class Accountant(Single):
                 "Public data are not charged to a ledger: leave out data_is_public or the ledger."
             )
 
+    def __repr__(self) -> str:
+        book = "no ledger" if self.ledger is None else f'data set "{self.dataset}" of {self.ledger.path}'
+        stamp = "NOT PRIVATE, " if self._reasons else ""
+        return f"{type(self).__name__}({stamp}{self.budget.spell_spent(self.releases)}; {book})"
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        """Why what is released is not private."""
+        found = {
+            "the budget is infinite": not self.budget.private,
+            "the noise came from an injected source": not self._secure,
+            PUBLIC_DATA: self.data_is_public,
+        }
+        return tuple(reason for reason, holds in found.items() if holds)
+
     @property
     def releases(self) -> tuple[Release, ...]:
         """What has been charged so far, in order."""
@@ -131,9 +146,7 @@ class Accountant(Single):
     @property
     def remaining_fraction(self) -> float:
         """Part of the budget's mu^2 that is left, from 0 to 1; an infinite budget is never used up."""
-        if not self.budget.private or not self.releases:
-            return 1.0
-        return max(0.0, 1.0 - (self.spent_mu / self.budget.mu) ** 2) if self.budget.mu else 0.0
+        return self.budget.part_left(self.releases)
 
     def part(self, share: float = 1.0) -> float:
         """Part of the budget's mu^2 that a share of what is left comes to.
@@ -378,13 +391,6 @@ class Accountant(Single):
         exact_arithmetic : bool
             Whether what was released had been summed without rounding; the caller's promise.
         """
-        reasons = []
-        if not self.budget.private:
-            reasons.append("the budget is infinite")
-        if not self._secure:
-            reasons.append("the noise came from an injected source")
-        if self.data_is_public:
-            reasons.append(PUBLIC_DATA)
         again: tuple[str, ...] = ()
         if self._lost:
             again = (
@@ -401,7 +407,7 @@ class Accountant(Single):
             releases=self.releases,
             public=tuple(public),
             notes=(*notes, *again),
-            reasons=tuple(reasons),
+            reasons=self._reasons,
             secure_noise=self._secure,
             ledger=summary,
             version=library_version(),

@@ -166,6 +166,19 @@ class Budget:
                 f" Budget(..., failure={failure:g}), or hushrec ledger open --failure {failure:g}."
             )
 
+    def part_left(self, costs: Iterable[Cost]) -> float:
+        """Part of mu squared that these costs leave, from 0 to 1; an infinite budget is never used up."""
+        spent = total_mu(cost.mu for cost in costs)
+        if not self.private or not spent:
+            return 1.0
+        return max(0.0, 1.0 - (spent / self.mu) ** 2) if self.mu else 0.0
+
+    def spell_spent(self, costs: Iterable[Cost]) -> str:
+        """Say what these costs spend of the budget, and what they leave."""
+        costs = tuple(costs)
+        spent = f"spent epsilon = {composed_epsilon(costs, self.delta):.6g} of {self}"
+        return f"{spent}, {self.part_left(costs):.1%} of its mu squared left" if self.private else spent
+
     def left(self, costs: Iterable[Cost]) -> str:
         """Say what still fits the budget beside these costs."""
         costs = tuple(costs)

@@ -124,8 +124,8 @@ class PrivacyStatement:
         )
 
     def __repr__(self) -> str:
-        promise = str(self.budget) if self.private else "NOT PRIVATE"
-        return f"PrivacyStatement({promise}, {len(self.releases)} releases)"
+        stamp = "" if self.private and not self._broken else "NOT PRIVATE, "
+        return f"PrivacyStatement({stamp}{self.budget.spell_spent(self.releases)})"
 
     def __str__(self) -> str:
         return self.text()

@@ -220,8 +220,14 @@ def test_truths_are_booleans(field):
 
 
 def test_one_line_says_whether_it_is_private():
-    assert repr(make()) == f"PrivacyStatement({make().budget}, 5 releases)"
-    assert repr(make(data_is_public=True)) == "PrivacyStatement(NOT PRIVATE, 5 releases)"
+    budget = Budget(1.0, 1e-6)
+    accountant = Accountant(budget)
+    accountant.release(Bounded(np.zeros(2), counted(1.0)), budget.share(0.25), "sums")
+    spent = epsilon_of(budget.mu / 2, 1e-6)
+    told = f"spent epsilon = {spent:.6g} of {budget}, 75.0% of its mu squared left"
+    assert repr(accountant) == f"Accountant({told}; no ledger)"
+    assert repr(accountant.statement()) == f"PrivacyStatement({told})"
+    assert repr(make(data_is_public=True)) == f"PrivacyStatement(NOT PRIVATE, {repr(make())[17:]}"
     statement = make(public=["<b> & </b>"])
     assert str(statement) == statement.text() and "<b> & </b>" in statement.text()
     assert "&lt;b&gt; &amp; &lt;/b&gt;" in statement._repr_html_() and "<b>" not in statement._repr_html_()
