@@ -1,15 +1,17 @@
-"""The main job end to end with the command line: train, evaluate, compare, recommend (`make demo`).
+"""The main job end to end with the command line: train, evaluate, recommend (`make demo`).
 
-Without a file the data are generated, like MovieLens in shape, and declared public. With one, a single model
-is trained, judged and charged, to one data set of your account's ledger; nothing is compared, since every
-model more would be charged too. The model is trained on four fifths of the ratings, chosen by a hash of user
-and item, so that it keeps its promise to everybody in the file; the others judge it.
+Without a file the data are generated, like MovieLens in shape, and declared public; the model is compared
+with others. With a file, a single model is trained, judged and charged, to one data set of your account's
+ledger; it is held against what follows from its own released values, at no charge. It is trained on four
+fifths of the ratings, chosen by a hash of user and item, so that it keeps its promise to everybody in the
+file; the others judge it.
 """
 
 import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -18,70 +20,113 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from hushrec.cli.options import pairs
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, default_path
 
 OUTPUT = Path("demo-output")
 SHAPE = (12_000, 1_000, 1_000_000)
+NAMES = "user=Kunde,item=Artikel,rating=Sterne"
+NOT_SIMILAR = "This model cannot tell which items are alike: too little was learned of them.\n"
+#: Columns of the table: what evaluate calls them.
+FIGURES = {
+    "RMSE": "rmse",
+    "Recall@20": "recall@20",
+    "coverage": "coverage@20",
+    "same 1st": "commonest-first",
+}
 
 
 def main() -> None:
-    """Run the demo."""
-    options = parsed_arguments()
+    """Run the demo; what is wrong with its words or its file is one sentence."""
+    try:
+        demonstrate(parsed_arguments())
+    except InputError as error:
+        of_make = f"{error.message}; name them as in COLUMNS={NAMES}"
+        print(f"Error: {of_make if error.parameter == 'columns' else error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def demonstrate(options: argparse.Namespace) -> None:
+    """Train, judge and use a model."""
     start = time.perf_counter()
-    OUTPUT.mkdir(exist_ok=True)
     public = options.ratings is None or options.data_is_public
-    ledger = ["--dataset", options.dataset]
-    if options.ratings is None:
-        made = f"generated {datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
-        ledger = ["--ledger", OUTPUT / "ledger.sqlite", "--dataset", made]
-        users, items, n_ratings = SHAPE
-        print(f"Generating {n_ratings:,} ratings of {users:,} users for {items:,} items.")
-        ratings = realistic(*SHAPE, rating_range=tuple(options.rating_range), seed=0)
-    else:
-        domain = Domain(Domain.read_catalogue(options.catalogue), rating_range=tuple(options.rating_range))
-        columns = dict(part.split("=", 1) for part in options.columns.split(",")) if options.columns else None
-        ratings = Ratings.read(options.ratings, domain, columns=columns)
-        budget = Budget(options.epsilon, options.delta)
-        print(
-            "Nothing will be charged: the ratings are declared public."
-            if public
-            else f"One model will be charged: {budget}, to data set {options.dataset!r} in {default_path()}."
-        )
+    ratings, ledger = generated(options) if options.ratings is None else own(options, public)
+    OUTPUT.mkdir(exist_ok=True)
     write_data(ratings)
+    print("\nTo follow by hand, type first: . .venv/bin/activate")
 
     low, high = (f"{end:g}" for end in options.rating_range)
     declared = ["--rating-range", low, high, "--catalogue", OUTPUT / "items.txt"]
     delta = ["--delta", f"{options.delta:g}"]
+    budget = ["--epsilon", f"{options.epsilon:g}", *delta]
     model, train, test = OUTPUT / "model.hush", OUTPUT / "train.parquet", OUTPUT / "test.parquet"
     newcomer = OUTPUT / "newcomer.parquet"
-    run("plan", "--epsilon", f"{options.epsilon:g}", *delta, *declared, "--users", "10000")
-    budget = ["--epsilon", f"{options.epsilon:g}", *delta]
+    if options.ratings is None:
+        run("plan", *budget, *declared, "--users", SHAPE[0])
     run("train", train, *budget, *declared, *ledger, "--out", model, "--force", quiet=True)
     # that nothing was held out is the curator's to know: a dash in the table, no error
     likes = ["--relevant-from", f"{ratings.domain.like_from:g}"]
     measured = run("evaluate", model, train, test, *likes, "--json", quiet=True, fails=True)
-    mine = json.loads(measured or '{"rmse": null, "recall@20": null}')
     compared = compare(options, [*likes, *delta, *declared]) if public else None
     ten = run("recommend", model, newcomer, "--user", "user", "-n", "10", quiet=True)
     similar = run("similar", model, ratings.domain.items[0], "-n", "5", quiet=True, fails=True)
     statement = run("report", model, quiet=True)
 
     print("\n" + "=" * 80 + "\n" + statement)
-    print(error_table(mine, compared, options.epsilon))
-    print(f"\n{ten}\n{similar}", end="")
+    print(error_table(json.loads(measured or "{}"), compared, options.epsilon))
+    print(f"\n{ten}\n{similar or NOT_SIMILAR}", end="")
     if not public:
         run("ledger", "show", *ledger)
     shown = f"hushrec serve {shlex.quote(str(model))} --demo"
-    print(f"\nA page that keeps what is rated in the browser: {shown}  (pip install 'hushrec[serve]')")
+    print("\nA page that keeps what is rated in the browser:\n  python -m pip install -e '.[serve]'")
+    print(f"  {shown}")
     if compared is not None:
         print(f"\nTable: {compared['files']['md']}\nPlot:  {Path(compared['files']['png']).absolute()}")
         print(f"All of it took {time.perf_counter() - start:.0f} s.")
     else:
         print(
-            f"Private: the error above, and ratings, train and test.parquet in {OUTPUT}; keep or delete them."
+            f"\nPrivate: the figures above, and ratings, train and test.parquet in {OUTPUT};"
+            " keep or delete them."
         )
+
+
+def generated(options: argparse.Namespace) -> tuple[Ratings, list[object]]:
+    """Ratings of nobody, and a ledger that `make clean` deletes."""
+    users, items, n_ratings = SHAPE
+    print(f"Generating {n_ratings:,} ratings of {users:,} users for {items:,} items.")
+    made = f"generated {datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
+    ratings = realistic(*SHAPE, rating_range=tuple(options.rating_range), seed=0)
+    return ratings, ["--ledger", OUTPUT / "ledger.sqlite", "--dataset", made]
+
+
+def own(options: argparse.Namespace, public: bool) -> tuple[Ratings, list[object]]:
+    """Ratings of a file, and where its model is charged."""
+    if not options.catalogue:
+        raise InputError('Declare the items, too: make demo RATINGS=path CATALOGUE=path RANGE="1 5".')
+    ends = tuple(options.rating_range)
+    domain = Domain(Domain.read_catalogue(options.catalogue), rating_range=ends)
+    columns = pairs(options.columns.split(","), "COLUMNS", NAMES) if options.columns else None
+    ratings = Ratings.read(options.ratings, domain, columns=columns)
+    given = [
+        "check",
+        options.ratings,
+        "--catalogue",
+        options.catalogue,
+        "--rating-range",
+        *map("{:g}".format, ends),
+    ]
+    given += ["--columns", options.columns] if options.columns else []
+    print(f"What becomes of each row, for your eyes only:\n  hushrec {shlex.join(given)}")
+    if public:
+        print("Nothing will be charged: the ratings are declared public.")
+        return ratings, ["--data-is-public"]
+    print(
+        f"One model will be charged: {Budget(options.epsilon, options.delta)},\nto data set"
+        f" {options.dataset!r} in {default_path()}. Each run of this demo is charged again."
+    )
+    return ratings, ["--dataset", options.dataset]
 
 
 def compare(options: argparse.Namespace, declared: list[object]) -> dict:
@@ -112,8 +157,8 @@ def parsed_arguments() -> argparse.Namespace:
     parser.add_argument("--dataset", default="my ratings", help="name of its users in the ledger, for good")
     parser.add_argument("--data-is-public", action="store_true", help="nobody's ratings in it are private")
     options = parser.parse_args()
-    if options.ratings and not options.catalogue:
-        parser.error('declare the items too: make demo RATINGS=path CATALOGUE=path RANGE="1 5"')
+    if options.columns and options.columns.isdigit():  # a terminal's width, which some shells call so, too
+        options.columns = None
     return options
 
 
@@ -141,6 +186,7 @@ def run(*words: object, quiet: bool = False, fails: bool = False) -> str:
         stderr=subprocess.DEVNULL if fails else None,
         text=True,
         check=False,
+        env={**os.environ, "COLUMNS": str(shutil.get_terminal_size((100, 24)).columns)},
     )
     if done.returncode and not fails:
         sys.exit(done.returncode)
@@ -150,29 +196,45 @@ def run(*words: object, quiet: bool = False, fails: bool = False) -> str:
 
 
 def error_table(mine: dict, compared: dict | None, epsilon: float) -> str:
-    """The model's figures and, where nothing is charged, its baselines' and the non-private model's."""
-    runs = compared["runs"] if compared else []
-    at = {row["model"]: row for row in runs if row["epsilon"] in (epsilon, "inf")}
-    rows = [(f"both, epsilon {epsilon:g} (the model)", mine["rmse"], mine["recall@20"])]
+    """The model's figures, those that it is held against at no charge, and what it was compared with."""
+    rows = [(f"both, epsilon {epsilon:g} (the model)", mine)]
+    beside = mine.get("beside", {})
+    rows += [(f"{name}, released by it", beside.get(name) or {}) for name in ("user means", "popularity")]
+    if compared is None:
+        rows.append((f"popular, epsilon {epsilon:g}, by plan", beside.get("popular") or {}))
+    at = (
+        {row["model"]: row for row in compared["runs"] if row["epsilon"] in (epsilon, "inf")}
+        if compared
+        else {}
+    )
     for name in ("item-bias", "global-mean", "popular", "als"):
         if name in at:
-            what = "no privacy" if name == "als" else f"epsilon {epsilon:g} (baseline)"
-            rows.append((f"{name}, {what}", at[name]["rmse"], at[name]["recall@20"]))
-    lines = [f"{'on held-out ratings (a private figure of the curator)':<56}{'RMSE':>8}{'Recall@20':>11}"]
-    lines += [f"  {name:<54}{_figure(rmse)}   {_figure(recall)}" for name, rmse, recall in rows]
-    return "\n".join(lines)
+            rows.append((f"{name}, {'no privacy' if name == 'als' else f'epsilon {epsilon:g}'}", at[name]))
+    lines = [
+        "On held-out ratings; each is a private figure of the curator:",
+        f"{'':33}{'RMSE':>8}{'Recall@20':>11}{'coverage':>10}{'same 1st':>10}{'lists':>8}",
+    ]
+    for name, figures in rows:
+        cells = [_figure(figures.get(FIGURES[heading])) for heading in FIGURES]
+        number = figures.get("different-lists@20")
+        lists = "–" if number is None else f"{number:,.0f}"
+        lines.append(f"  {name:31}{cells[0]:>8}{cells[1]:>11}{cells[2]:>10}{cells[3]:>10}{lists:>8}")
+    return "\n".join(
+        [
+            *lines,
+            "coverage: part of the catalogue in anybody's list. Before what users have is left",
+            "out, same 1st: share of users with the commonest first item; lists: how many differ.",
+        ]
+    )
 
 
-def _figure(error: float | None) -> str:
-    """An error, or a dash where there was nothing to measure."""
-    return f"{'–' if error is None else format(error, '.4f'):>8}"
+def _figure(figure: float | None) -> str:
+    """A figure, or a dash where there was nothing to measure."""
+    return "–" if figure is None else format(figure, ".4f")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except InputError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
     except BrokenPipeError:
         os._exit(1)

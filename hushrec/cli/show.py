@@ -52,9 +52,14 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def width() -> int:
+    """Return how wide a paragraph is: as the terminal, and at most 100 letters."""
+    return min(100, shutil.get_terminal_size((100, 24)).columns)
+
+
 def folded(words: str) -> list[str]:
-    """Return the lines of a paragraph, no longer than the terminal is wide or 100 letters."""
-    return textwrap.wrap(words, min(100, shutil.get_terminal_size((100, 24)).columns))
+    """Return the lines of a paragraph."""
+    return textwrap.wrap(words, width())
 
 
 def paragraph(words: str) -> list[str]:

@@ -91,7 +91,8 @@ def settings_line(estimator: Algorithm) -> str:
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in estimator.hyper_parameters().items()
     )
-    return textwrap.fill(settings or "none", 100, initial_indent="Settings:   ", subsequent_indent=" " * 12)
+    indents = {"initial_indent": "Settings:   ", "subsequent_indent": " " * 12}
+    return textwrap.fill(settings or "none", show.width(), **indents)
 
 
 def described(billboard: Billboard) -> dict[str, Any]:

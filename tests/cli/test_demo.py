@@ -68,7 +68,29 @@ def test_a_file_of_ones_own_is_charged_for_one_model(files, tmp_path, monkeypatc
     end = ending(printed)
     said = printed.index("One model will be charged: epsilon = 5 at delta = 1e-06 (unit: user")
     assert said < printed.index("$ hushrec train")
+    rows = [line[2:35].strip() for line in end.splitlines() if line.startswith("  ") and "  –" in line]
+    assert rows == ["user means, released by it", "popularity, released by it", "popular, epsilon 5, by plan"]
     assert 'data set "shop" charged epsilon = 5 ' in end[end.index("ledger show") :]
     summary = Ledger(tmp_path / "ledger.sqlite").summary("shop", 1e-6)
     assert summary.mu == pytest.approx(Budget(5, 1e-6).mu)
     assert not (tmp_path / "demo-output" / "ledger.sqlite").exists()  # `make clean` deletes that folder
+
+
+def test_wrong_words_end_in_one_sentence(files, tmp_path, monkeypatch, capsys):
+    """In words of make, and before anything is written."""
+    pq.write_table(
+        pq.read_table(files.ratings).rename_columns(["who", "what", "stars"]), tmp_path / "own.parquet"
+    )
+    monkeypatch.chdir(tmp_path)
+    declared = ["--ratings", "own.parquet", "--catalogue", files.catalogue]
+    for words, says in (
+        (declared[:2], "Declare the items, too: make demo RATINGS=path CATALOGUE=path"),
+        ([*declared, "--columns", "80"], "COLUMNS=user=Kunde,item=Artikel,rating=Sterne"),
+        ([*declared, "--columns", "user"], "COLUMNS 'user' is not NAME=VALUE"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["demo", *words])
+        with pytest.raises(SystemExit) as stopped:
+            demo.main()
+        told = capsys.readouterr().err
+        assert stopped.value.code == 2 and says in told and told.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["own.parquet"]

@@ -435,7 +435,8 @@ def demo(words: list[str]) -> None:
 
 # ---------------------------------------------------------------------- the curator's own look
 
-FIGURE = re.compile(r"(?<![\w.-])(nan|–|\d\.\d{4}( \(\S+\))?)(?![\w.-])")
+NUMBER = r"(nan|–|[\d,]+ \([\d,]+–[\d,]+\)|\d\.\d{4}( \(\S+\))?)"
+FIGURE = re.compile(rf"(?<![\w.-]){NUMBER}(?![\w.-])")
 KEPT = ("model", "epsilon", "draw", "delta", "unit", "relation", "data_is_public")
 COPIES = ("ratings.parquet", "train.parquet", "test.parquet")
 
@@ -468,8 +469,12 @@ def _screen(text: str) -> str:
             {key: value if key in KEPT else None for key, value in row.items()} for row in found["runs"]
         ]
         return json.dumps(found)
-    table = re.compile(r"^(\| \S+ \||  \S.*, (epsilon|no) ).*$", re.M)
-    return table.sub(lambda line: re.sub(" +", " ", FIGURE.sub("#", line[0])), text)
+    table = re.compile(r"^(\| \S+ \||  \S.*, (epsilon|no|released) ).*$", re.M)
+
+    def without(line: str) -> str:
+        return re.sub(" +", " ", FIGURE.sub("#", re.sub(r" [\d,]+$", " #", line)))
+
+    return table.sub(lambda line: without(line[0]), text)
 
 
 # ---------------------------------------------------------------------- real processes

@@ -581,8 +581,8 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         "data/files", "    suffix = file.suffix\n    if suffix in",
         '    if magic == b"PAR1":\n        return "parquet"\n    suffix = file.suffix\n    if suffix in'),
     Bug("the demo ends in an error where no rating was held out",
-        (Edit("benchmarks/demo.py", "return f\"{'–' if error is None else format(error, '.4f'):>8}\"",
-              'return f"{error:>8.4f}"'),), f"{PRINTED}::test_demo"),
+        (Edit("benchmarks/demo.py", "return \"–\" if figure is None else format(figure, \".4f\")",
+              'return f"{figure:>8.4f}"'),), f"{PRINTED}::test_demo"),
 ]  # fmt: skip
 
 SEASONS = [
