@@ -18,7 +18,7 @@ from hushrec.cli.files import (
 )
 from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
-from hushrec.data import Domain, Store
+from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 
 
@@ -81,9 +81,7 @@ def recommend(
     out_parts
         A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
     """
-    _check(user, all_users, out_dir, out, out_parts)
-    if explain and user is None:
-        raise InputError("--explain is for one user; pass --user ID.", parameter="explain")
+    _check(user, all_users, explain, out_dir, out, out_parts)
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     billboard = load(model)
@@ -108,13 +106,7 @@ def recommend(
     if user is not None:
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
-            matrix = rows.matrix
-            own = {
-                billboard.domain.items[at]: value for at, value in zip(matrix.indices, matrix.data.tolist())
-            }
-            for row in listed:
-                why = billboard.explain(own, row["item"])
-                row |= {"base": why.base, "because": [each._asdict() for each in why.because]}
+            _explain(billboard, rows, listed)
         show_model.recommendations(user, known, listed, billboard, as_json)
         return
     if folder is not None:
@@ -132,12 +124,23 @@ def _said(billboard: Billboard, path: str, as_json: bool) -> None:
     show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text()))
 
 
-def _check(user: str | None, all_users: bool, *outputs: str | None) -> None:
+def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]]) -> None:
+    """Add to each item of a user's list what moved its score."""
+    matrix, ids = rows.matrix, billboard.domain.items
+    own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
+    for row in listed:
+        why = billboard.explain(own, row["item"])
+        row |= {"base": why.base, "because": [each._asdict() for each in why.because]}
+
+
+def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | None) -> None:
     given = sum(each is not None for each in outputs)
     if user is not None and all_users:
         raise InputError("Pass --user ID or --all-users, not both.")
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+    if explain and user is None:
+        raise InputError("--explain is for one user; pass --user ID.", parameter="explain")
     if all_users and given != 1:
         raise InputError(
             "--all-users needs one of --out-dir DIR (one file per user), --out FILE (one file) and"
