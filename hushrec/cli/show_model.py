@@ -91,8 +91,10 @@ def settings_line(estimator: Algorithm) -> str:
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in estimator.hyper_parameters().items()
     )
-    indents = {"initial_indent": "Settings:   ", "subsequent_indent": " " * 12}
-    return textwrap.fill(settings or "none", show.width(), **indents)
+    indent = "Settings:   "
+    return textwrap.fill(
+        settings or "none", show.width(), initial_indent=indent, subsequent_indent=" " * len(indent)
+    )
 
 
 def described(billboard: Billboard) -> dict[str, Any]:
