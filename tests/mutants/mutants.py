@@ -241,15 +241,16 @@ LEDGERS = [  # charges
         "privacy/ledger", "            head = schema.append(connection, row)\n        self._verified = head\n"
         "        return head[1]", '            _ = row\n        return ""'),
     bug("budget of the data set not checked over runs", f"{LEDGER}::test_a_budget_is_shared_by_all_runs",
-        "privacy/ledger_file", "        budget.check_reserve(costs)\n        if not budget.allows(costs):",
-        "        if False:"),
+        "privacy/season_book", "        budget.check_reserve(costs)\n        if budget.allows(costs):",
+        "        if True:"),
     bug("release goes on when the charge fails", f"{LEDGER}::test_a_ledger_that_disappears",
-        "privacy/accountant", "ledger.charge(self.dataset, self.run, release, step=step)",
-        """try:
-            ledger.charge(self.dataset, self.run, release, step=step)
-        except Exception as error:
-            if isinstance(error, BudgetError):
-                raise"""),
+        "privacy/accountant", "        ledger.charge(",
+        """        from contextlib import suppress
+
+        from hushrec.errors import LedgerError
+
+        with suppress(LedgerError):
+            ledger.charge("""),
     bug("hash chain not verified", f"{LEDGER}::test_tampering_is_found", "privacy/ledger_file",
         "        count, previous = self._verified\n",
         "        return\n        count, previous = self._verified\n"),
@@ -284,8 +285,7 @@ LEDGERS = [  # charges
         "privacy/accountant", "            failure = error\n", "            raise error\n"),
     bug("a lost value drawn again on its old charge",
         "privacy/test_journal.py::test_a_lost_draw_is_charged_again_where_there_is_room",
-        "privacy/accountant", "ledger.charge(self.dataset, self.run, release, step=step)",
-        "self._lost or ledger.charge(self.dataset, self.run, release, step=step)"),
+        "privacy/accountant", "        ledger.charge(", "        self._lost or ledger.charge("),
     bug("noisy values used and never kept",
         "privacy/test_journal.py::test_nothing_is_drawn_or_charged_again_and_other_rows_cost_the_same",
         "privacy/journal", "for _ in self._written(draft, label, iter((noisy,))):\n            pass\n",
@@ -587,7 +587,7 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
 
 SEASONS = [
     bug("a week that is not charged to its season", f"{WEEKS}::test_bad_input_spends_nothing",
-        "privacy/season_accountant", "release, step=step, week=self.week)", "release, step=step)"),
+        "privacy/season_accountant", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",
         f"{WEEKS}::test_a_week_releases_what_was_planned_and_saves_no_more[private-als]",
         "algorithms/weekly_als", "tracked.mean,\n        tracked.variance,",
