@@ -79,14 +79,14 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     if together is None:
         return found, []
     whole = summary.mu**2 + summary.reserved if summary.budget is None else summary.budget.mu**2
-    of = "what is spent and reserved" if summary.budget is None else f"the budget of {summary.budget}"
+    of = "what is spent and reserved" if summary.budget is None else "the budget"
     cells = [(each.what, f"{each.spent / whole:.2%}", f"{each.reserved / whole:.2%}") for each in rows]
     cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
     table = show.table([("", "spent", "reserved"), *cells], left={0})
     free = together["free"]
     last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
     last = "the data set is closed: nothing is free" if summary.closed else last
-    lines = [f"\nParts of mu squared of {of} (epsilons do not add up, mu squared does):", table, last]
+    lines = [f"\nParts of {of}, in mu squared (epsilons do not add up, mu squared does):", table, last]
     if summary.budget is not None and (summary.mu**2 + summary.reserved) / whole > 1 + 1e-9:
         lines += show.paragraph(
             "Spent and reserved are more than the budget: an older version reserved nothing. Close a season"

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hushrec.errors import BudgetError, InputError
+from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
 from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
@@ -187,6 +187,15 @@ class Ledger(SeasonBook):
     1.45
     """
 
+    def __repr__(self) -> str:
+        """What each data set was charged and has reserved; of a file that cannot be read its path."""
+        try:
+            budgets = {each: self.left(each) is not None for each in self.datasets()}
+            said = [str(self.summary(each, None if limited else 1e-6)) for each, limited in budgets.items()]
+        except HushrecError:
+            said = ["cannot be read"]
+        return f"Ledger({str(self.path)!r}: {'; '.join(said) or 'no data set yet'})"
+
     def open_dataset(self, dataset: str, budget: Budget) -> None:
         """Give a data set a budget that all its runs share, or lower the one it has, not below a reserve.
 
@@ -226,7 +235,7 @@ class Ledger(SeasonBook):
             budget.check_reserve(committed)
             if not budget.allows(committed):
                 spent = budget.spell(composed_epsilon(committed, budget.delta))
-                with_seasons = beside(self._seasons(connection, dataset))
+                with_seasons = beside(self._seasons(connection, dataset), ", with")
                 raise BudgetError(
                     f'Data set "{dataset}" has been charged {spent} already{with_seasons}, past a budget of'
                     f" {budget}; declare at least that."

@@ -230,6 +230,9 @@ class SeasonSummary:
     charges: int
     last: str | None
 
+    def __repr__(self) -> str:
+        return f"SeasonSummary({self})"
+
     @property
     def reserved(self) -> float:
         """Part of mu squared that it is yet to spend, until it is closed."""
@@ -246,8 +249,8 @@ class SeasonSummary:
         state = "closed" if self.closed else "spent" if self.begun >= season.weeks else "open"
         return (
             f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.begun} of'
-            f" {season.weeks} weeks were run and charged {budget.spell(self.spent_epsilon)} together; its"
-            f" budget is {budget}"
+            f" {season.weeks} weeks were run and charged {budget.spell(self.spent_epsilon)} together,"
+            f" {(self.mu / (budget.mu or 1.0)) ** 2:.1%} of mu squared of its budget of {budget}"
         )
 
     def to_dict(self) -> dict[str, Any]:

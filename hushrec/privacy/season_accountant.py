@@ -140,6 +140,10 @@ class SeasonAccountant(Accountant):
         options = {"dataset": week.dataset} | options
         return cls(week.season, after, ledger=ledger, skip=skip, **options)
 
+    def __repr__(self) -> str:
+        spent = Plan(self.budget, self.own).mu / (self.week.season.mu(self.week.number) or 1.0)
+        return f"SeasonAccountant({self.week}, of which {spent**2:.0%} is spent; for all weeks {self.budget})"
+
     @property
     def own(self) -> tuple[Release, ...]:
         """The releases of this week so far."""

@@ -397,12 +397,12 @@ def _names(seasons: Iterable[SeasonSummary]) -> str:
     return ", ".join(shown(each.season.name) for each in seasons)
 
 
-def beside(seasons: Iterable[SeasonSummary]) -> str:
+def beside(seasons: Iterable[SeasonSummary], joined: str = " and") -> str:
     """In a sentence on what runs cost: what open seasons reserve beside them."""
     still = [each for each in seasons if not each.closed]
     if not still:
         return ""
-    return f" and what season {_names(still)} reserve{'s' * (len(still) == 1)} until closed"
+    return f"{joined} what season {_names(still)} reserve{'s' * (len(still) == 1)} until closed"
 
 
 class _Whole:

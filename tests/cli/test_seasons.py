@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -132,6 +133,65 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     assert "is closed" in done("season", "close", *shop.ledger)
     assert "was closed" in call("retrain", "0.hush", *retrain).stderr
     assert not (tmp_path / "x.hush").exists()
+
+
+def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
+    """By the gap that was declared, or by the number of the week; --early overrides the first."""
+    done("season", "open", *shop.budget, "--weeks", "9", "--gap", "6d", *shop.ledger)
+    week = [*shop.budget, *shop.domain, *shop.ledger, "--season", "1", "--model", "item-bias"]
+    done("train", "ratings.parquet", *week, "--out", "0.hush")
+    line = ["ratings.parquet", *shop.ledger, "--force", "--out"]
+    soon = call("retrain", "0.hush", *line, "1.hush")
+    assert soon.exit_code == 1 and "Week 1 of season '1' is too soon" in soon.stderr
+    assert "a gap of 6 days" in soon.stderr and "--early" in soon.stderr
+    with monkeypatch.context() as patch:
+        patch.setattr("hushrec.privacy.season_book.datetime", Later)
+        done("retrain", "0.hush", *line, "1.hush")
+    done("retrain", "1.hush", *line, "2.hush", "--early", "--week", "2")
+    for number, words in ((2, "Week 2 of season '1' was run already"), (4, "which is week 3")):
+        found = call("retrain", "2.hush", *line, "3.hush", "--early", "--week", str(number))
+        assert found.exit_code in (1, 2) and words in found.stderr and "Nothing was charged" in found.stderr
+    assert Ledger("ledger.sqlite").season("default", "1").begun == 3
+    assert "pass days or hours" in call("season", "open", *shop.budget, "--weeks", "9", "--gap", "6").stderr
+
+
+class Later(datetime):
+    """It is six days later."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(days=6)
+
+
+def test_what_is_reserved_is_asked_for_and_shown(shop):
+    """With a budget a colleague's run is refused beside a season, without one it asks for --add-up."""
+    train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--model", "item-bias", "--force"]
+    train += ["--out", "x.hush", "--epsilon", "4", "--delta", "1e-6"]
+    for name, budget in (("with", ["6"]), ("without", [])):
+        place = [*shop.ledger, "--dataset", name]
+        if budget:
+            done("ledger", "open", *place, "--epsilon", *budget, "--delta", "1e-6")
+        done("season", "open", *shop.budget, "--weeks", "4", *place)
+        refused = call(*train, "--dataset", name)
+        assert refused.exit_code == 1 and "what season '1' reserves until closed" in refused.stderr
+        more = call(*train, "--dataset", name, "--add-up")
+        assert more.exit_code == bool(budget) and ("pass --add-up" in refused.stderr) != bool(budget)
+    mu = math.hypot(Budget(5, 1e-6).mu, Budget(4, 1e-6).mu)
+    both = f"epsilon = {epsilon_of(mu, 1e-6):.6g} at delta = 1e-06"
+    assert both in refused.stderr and both in " ".join(more.stdout.split())
+    listed = json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"]
+    assert [each["dataset"] for each in listed] == ["with", "without"]
+    shares = {name: json.loads(done("season", "show", *shop.ledger, "--dataset", name, "--json")) for name in
+              ("with", "without")}  # fmt: skip
+    part = (Budget(5, 1e-6).mu / Budget(6, 1e-6).mu) ** 2
+    assert shares["with"]["shares"] == pytest.approx({"spent": 0.0, "reserved": part, "free": 1 - part})
+    part = (Budget(4, 1e-6).mu / mu) ** 2
+    assert [each["spent"] for each in shares["without"]["models"]] == [0.0, pytest.approx(part * mu**2)]
+    assert "no budget is set" in done("ledger", "show", *shop.ledger, "--dataset", "without")
+    low = call("ledger", "open", *shop.ledger, "--dataset", "with", "--epsilon", "4", "--delta", "1e-6")
+    assert low.exit_code == 1 and "with what season '1' reserves until closed" in low.stderr
+    done("season", "close", *shop.ledger, "--dataset", "with")
+    done(*train, "--dataset", "with")
 
 
 def test_what_is_told_reaches_the_next_week(shop, tmp_path, monkeypatch):

@@ -562,7 +562,9 @@ def test_what_is_said_of_a_season_before_and_after_its_weeks(ledger):
     found = ledger.season("default", "1")
     assert (found.spent_epsilon, found.mu, found.last, found.begun) == (0.0, 0.0, None, 0)
     assert type(Season(BUDGET, 4, np.float32(0.25)).first_share) is float
-    assert "is open: 0 of 4" in str(found)
+    assert "is open: 0 of 4" in str(found) and f"0.0% of mu squared of its budget of {BUDGET}" in repr(found)
+    assert "of which 0% is spent" in repr(SeasonAccountant(SEASON, ledger=ledger))
+    assert BUDGET.spell(BUDGET.epsilon) in repr(ledger) and "cannot be read" not in repr(ledger)
     ledger.close_season("default", "1")
     assert "is closed: 0 of 4" in str(ledger.season("default", "1"))
 
