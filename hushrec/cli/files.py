@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -43,6 +44,20 @@ def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
         raise InputError(f"{path!r} is there already; pass another name, or --force to replace it.")
     _check_writable(target.parent)
     return target
+
+
+def check_room(target: Path, size: int) -> None:
+    """Refuse a disk without room for a file of about that size, before anything is spent on it."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with tempfile.TemporaryFile(dir=target.parent) as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size + size // 4)
+        except OSError as error:
+            raise InputError(
+                f"There is no room for {str(target)!r} ({error.strerror}); free space or pass another path."
+                " Nothing was charged."
+            ) from None
 
 
 def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) -> Path:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from hushrec.billboard import Billboard
 from hushrec.cli import show_model
-from hushrec.cli.files import output_file
+from hushrec.cli.files import check_room, output_file
 from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, Whole, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.cli.train import save
 from hushrec.data import Domain
-from hushrec.errors import InputError
+from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Ledger, SeasonAccountant, default_path
 
 
@@ -79,7 +80,7 @@ def retrain(
         The data set was promised more than its budget by a version that reserved nothing: go on for as long
         as it lasts.
     """
-    board = Billboard.load(last)
+    board = _loaded(last)
     if board.privacy.week is None:
         raise InputError(
             f"{last} was not trained in a season: open one with hushrec season open, and train its first"
@@ -95,6 +96,7 @@ def retrain(
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "add_up": add_up}
     accountant = SeasonAccountant.following(board.privacy, ledger=book, **words)
     accountant.check_model(board)  # before anything is read with what it declares
+    check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
     show_model.first_use()
     following = board.continue_training(
@@ -102,3 +104,14 @@ def retrain(
     )
     save(following, target)
     show_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
+
+
+def _loaded(last: str) -> Billboard:
+    """The last week's model; what to do where its file is none any more."""
+    try:
+        return Billboard.load(last)
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"{error} Nothing was charged. A season goes on from a copy of its last week's model; where there"
+            " is none, hushrec season close ends it, and hushrec season open --add-up begins another."
+        ) from None

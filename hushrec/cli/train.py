@@ -30,7 +30,7 @@ from hushrec.cli.options import (
 from hushrec.cli.tables import Declared, Reading
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation import runs
-from hushrec.privacy import Accountant, Budget, SeasonAccountant
+from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 
 
@@ -138,4 +138,19 @@ def save(billboard: Billboard, target: Path) -> None:
     try:
         billboard.save(target)
     except InputError as error:
-        raise HushrecError(f"The model was trained and charged but could not be saved: {error}") from None
+        raise HushrecError(
+            f"The model was trained and charged but could not be saved: {error}{_rescue(billboard)}"
+        ) from None
+
+
+def _rescue(billboard: Billboard) -> str:
+    """What brings back a model that could not be saved."""
+    privacy = billboard.privacy
+    if privacy.week is not None:
+        if privacy.week.number:
+            return " Its week is used up: make room, then go on from the last week's model with --skip-week."
+        return " Its week is used up: make room, close the season, and open another one, which adds up."
+    chosen = any(isinstance(each.mechanism, RepeatAndSelect) for each in privacy.releases)
+    if privacy.ledger is None or not privacy.budget.private or chosen:
+        return ""
+    return " Make room, then the same command with --resume writes it at no further cost."

@@ -194,6 +194,43 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
     done(*train, "--dataset", "with")
 
 
+def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeypatch):
+    """A disk that is full before or after the charge, a model cut in half: what is named works."""
+    done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger)
+    train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, *shop.budget, "--model", "item-bias"]
+    done(*train, "--season", "1", "--out", "0.hush")
+    Path("half.hush").write_bytes(Path("0.hush").read_bytes()[:900])
+    retrain = ["retrain", "0.hush", "ratings.parquet", *shop.ledger, "--out"]
+    half = call("retrain", "half.hush", *retrain[2:], "1.hush")
+    assert "Nothing was charged. A season goes on from a copy" in half.stderr
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hushrec.cli.files.os.posix_fallocate", full)
+        early = call(*retrain, "1.hush")
+    assert early.exit_code == 2 and "There is no room for '1.hush'" in early.stderr
+    assert Ledger("ledger.sqlite").season("default", "1").begun == 1
+    alone = [*train, "--dataset", "alone", "--out", "x.hush"]
+    done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger, "--dataset", "first")
+    first = [*train, "--dataset", "first", "--season", "1", "--out", "x.hush"]
+    with monkeypatch.context() as patch:
+        patch.setattr("hushrec.modelfile.tempfile.mkstemp", full)
+        for line, mends in (
+            (alone, "--resume"),
+            ([*retrain, "1.hush"], "--skip-week"),
+            (first, "close the season"),
+        ):
+            late = call(*line)
+            assert late.exit_code == 1 and "could not be saved" in late.stderr and mends in late.stderr
+    assert not list(tmp_path.glob("*.part"))
+    done(*alone, "--resume")
+    assert load("x.hush").privacy.ledger.runs == 1
+    done(*retrain, "1.hush", "--skip-week")
+    assert load("1.hush").privacy.week.number == 2
+
+
 def test_what_is_told_reaches_the_next_week(shop, tmp_path, monkeypatch):
     """The ledger that is named, the domain and options of the line; the last model is not written over."""
     done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
