@@ -1,7 +1,10 @@
 """A7 (charges = releases = noise drawn) and the rules of the gate."""
 
+import contextlib
+import itertools
 import math
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from statistics import NormalDist
 
@@ -22,6 +25,7 @@ from hushrec.privacy import (
     RepeatAndSelect,
     SystemNoise,
     counted,
+    schema,
     signed,
 )
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
@@ -325,25 +329,49 @@ def test_each_block_gets_its_own_noise():
     assert np.abs(blocks - values).max() < 100
 
 
-def test_threads_cannot_pass_the_budget():
-    """Eight threads race for ten shares. Killed: the check outside the lock (with a sleep in between)."""
-    accountant = Accountant(BUDGET)
-    share, won = BUDGET.share(0.1), []
+def in_order(ledger) -> list[str]:
+    """Labels of all charges that are on the disk."""
+    with Ledger(ledger.path)._transaction("DEFERRED") as connection:
+        return [row[0] for row in connection.execute("SELECT label FROM charges ORDER BY id")]
 
-    def race():
-        while True:
-            try:
-                won.append(accountant.release(user(np.zeros(2)), share, "a"))
-            except BudgetError:
-                return
 
-    threads = [threading.Thread(target=race) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == len(accountant.releases) == 10
+@pytest.mark.parametrize("kept", ["nowhere", "in a ledger", "in a journal"])
+def test_threads_cannot_pass_the_budget(tmp_path, monkeypatch, kept):
+    """Eight threads race for ten shares while each charge takes its time to the disk.
+
+    Killed: the check, or the ledger, outside of the lock; a draw before its charge; two orders.
+    """
+    ledger = None if kept == "nowhere" else Ledger(tmp_path / "ledger.sqlite")
+    append, draw = schema.append, SystemNoise.add_gaussian
+    drawn, unpaid, share = [], [], BUDGET.share(0.1)
+
+    def slowly(connection, row):
+        time.sleep(0.01)  # others come as far as the lock lets them
+        head = append(connection, row)
+        time.sleep(0.01)
+        return head
+
+    def drawing(self, value, sd, label):
+        unpaid.extend([] if ledger is None or label in in_order(ledger) else [label])
+        drawn.append(label)
+        return draw(self, value, sd, label)
+
+    monkeypatch.setattr(schema, "append", slowly)
+    monkeypatch.setattr(SystemNoise, "add_gaussian", drawing)
+    accountant, won, numbers = Accountant(BUDGET, ledger=ledger), [], itertools.count()
+
+    def race(thread):
+        with contextlib.suppress(BudgetError):
+            while True:
+                won.append(accountant.release(user(np.zeros(2)), share, f"{next(numbers)} of {thread}"))
+
+    journaled = accountant.training(None) if kept == "in a journal" else contextlib.nullcontext()
+    with journaled, ThreadPoolExecutor(8) as pool:
+        list(pool.map(race, range(8)))
+    charged = [release.label for release in accountant.releases]
+    assert len(won) == len(charged) == 10 and sorted(drawn) == sorted(charged) and not unpaid
     assert np.unique(won).size == 20
+    assert ledger is None or in_order(ledger) == charged
 
 
 def spend_in_child(accountant, results):
