@@ -1,5 +1,7 @@
 """A node's own ledger and keys: nothing a server says makes a node's users pay more than the node allows."""
 
+import itertools
+import math
 import os
 import threading
 from dataclasses import replace
@@ -47,7 +49,9 @@ AGREED = agreed()
 class Trial:
     """A server that may lie, its nodes in threads, and a record of all that they sent it."""
 
-    def __init__(self, ledgers, attack="none", seed=0, session=None, stopped=(), patience=20.0, quiet=5.0):
+    def __init__(
+        self, ledgers, attack="none", seed=0, session=None, stopped=(), late=(), patience=20.0, quiet=5.0
+    ):
         self.rng = np.random.default_rng(seed)
         self.ledgers, self.attack = ledgers, attack
         self.victim = NAMES[self.rng.integers(N_NODES)]
@@ -55,6 +59,7 @@ class Trial:
         self.server.session = session or self.server.session
         self.forged = client.masks.public_part(client.masks.new_secret())
         self.stopped = dict(stopped)  # nodes that are started anew where they would first send this
+        self.late, self.over = dict(late), {}  # nodes whose message comes when the others have their total
         self.sent, self.given, self.uncharged, self.results = [], {}, 0, {}
         threads = [threading.Thread(target=self.node, args=(name,)) for name in NAMES]
         for thread in threads:
@@ -90,6 +95,8 @@ class Trial:
             if isinstance(message, Masked):
                 run = client.run_of(AGREED, key[0])
                 self.uncharged += not self.ledgers[name].charged("default", run, int(key[1]))
+            if self.late.get(name) == (type(message), path[1]):
+                assert self.over.setdefault(path[1], threading.Event()).wait(20)
         while True:
             try:
                 reply = self.server.answer(method, list(path), token, body)
@@ -100,6 +107,8 @@ class Trial:
             except InputError as error:
                 raise Refusal(400, str(error)) from None
         reply = self.told(name, reply)
+        if isinstance(reply, Sum):
+            self.over.setdefault(path[1], threading.Event()).set()
         if isinstance(reply, Envelopes):
             self.given[self.server.session, path[1], name] = reply.mask_keys
         return reply
@@ -247,6 +256,60 @@ def test_a_node_that_is_started_anew_is_itself_again(tmp_path, kind):
     np.testing.assert_array_equal(trial.results["n3"].item_factors, trial.billboard.item_factors)
     masked = [key[1] for key, message in trial.sent if key[2] == "n3" and isinstance(message, Masked)]
     assert {"0", str(len(AGREED.plan.releases) - 1)} <= set(masked) and len(set(masked)) == len(masked)
+
+
+@pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
+def test_who_drops_out_gives_nothing_more_away(tmp_path, kind):
+    """Of each node one secret a release can be opened, and none opens anything of another release.
+
+    Killed: keys or seeds that last for a session, shares of both secrets, answers of who was left out.
+    """
+    trial = Trial(ledgers_at(tmp_path), late={"n3": (kind, "1")}, quiet=0.4)
+    assert trial.overspent() == 0
+    np.testing.assert_array_equal(trial.results["n3"].item_factors, trial.billboard.item_factors)
+    for index in range(len(AGREED.plan.releases)):
+        here = [(key[2], message) for key, message in trial.sent if key[1] == str(index)]
+        told = {name: message for name, message in here if isinstance(message, Unmasking)}
+        gone = {"n3"} if index == 1 and kind is not Unmasking else set()
+        assert told.keys() == set(NAMES) - gone
+        for name in NAMES:
+            shares = [(name in message.seeds, name in message.keys) for message in told.values()]
+            opened = tuple(map(sum, zip(*shares, strict=True)))
+            dropped = (
+                (0, len(told)) if kind is Masked else (0, 0)
+            )  # of who prepared nothing there is no share
+            assert opened == (dropped if name in gone else (len(told) - 1, 0)), (index, name)
+    for wanted, secret in ((Prepared, "mask_key"), (Unmasking, "seed")):
+        drawn = [getattr(message, secret) for _, message in trial.sent if isinstance(message, wanted)]
+        assert len(set(drawn)) == len(drawn)
+    shares = [share for _, each in trial.sent if isinstance(each, Prepared) for share in each.shares.values()]
+    assert len(set(shares)) == len(shares)
+
+
+def test_one_captured_share_too_few_opens_nothing(tmp_path):
+    """Of every node and release: what all its neighbours hold, as if they had told the server."""
+    trial, threshold = Trial(ledgers_at(tmp_path)), AGREED.graph.threshold
+    masks, session, opened = client.masks, trial.server.session, 0
+    seeds = {key: message.seed for key, message in trial.sent if isinstance(message, Unmasking)}
+    for key, message in trial.sent:
+        if not isinstance(message, Prepared):
+            continue
+        sender, index, held = key[2], int(key[1]), {}
+        theirs = {sender: identity.envelope_part(IDENTITIES[sender].public)}
+        for place, name in enumerate(AGREED.neighbours[sender], 1):
+            mine = IDENTITIES[name].envelope_key
+            sealing = masks.pair_keys(mine, name, theirs, "hushrec envelope", session)[sender]
+            held[place] = masks.unseal(sealing, index, sender, name, message.shares[name])
+        for count in (threshold - 1, threshold):
+            for places in itertools.combinations(held, count):
+                seed = masks.join({place: held[place][:32] for place in places})
+                secret = masks.join({place: held[place][32:] for place in places})
+                known = [seed == seeds[key], masks.public_part(secret) == message.mask_key]
+                assert known == [count == threshold] * 2
+                opened += 1
+    assert opened == N_NODES * len(AGREED.plan.releases) * (
+        math.comb(AGREED.graph.degree, threshold - 1) + math.comb(AGREED.graph.degree, threshold)
+    )
 
 
 def test_a_replayed_session_is_charged_and_made_once(tmp_path):
