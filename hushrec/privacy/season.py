@@ -19,8 +19,8 @@ from hushrec.privacy.budget import Budget, Cost
 _LONGEST_GAP = 366
 #: What every statement of a season says of users who leave, whether or not anybody did.
 LEAVING = (
-    "A training uses the rows that it is given, so from the week after a user leaves on nothing uses hers."
-    " What models of earlier weeks hold of her stays in them and in what was learned from them, within this"
+    "A training uses the rows that it is given, so from the week after a user leaves on nothing uses theirs."
+    " What models of earlier weeks hold of them stays there and in what was learned from it, within this"
     " promise."
 )
 
@@ -32,7 +32,7 @@ class Season:
     Parameters
     ----------
     budget : Budget
-        Of all weeks together, for a user with all that she rates over the season.
+        Of all weeks together, for a user with all that they rate over the season.
     weeks : int
         Number of trainings, >= 2.
     first_share : float
