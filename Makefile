@@ -42,7 +42,7 @@ docs: $(VENV)/.docs ## the site, in build/site; its start pages are run as it is
 
 notebooks: $(VENV)/.docs ## the site with its notebooks run
 	HUSHREC_NOTEBOOKS=1 $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees-notebooks docs build/site
-	@echo "wrote build/site/notebooks/index.html"
+	@echo "wrote build/site/understand/notebooks/index.html"
 
 check: $(VENV)/.test ## style, types, who may import whom, and the bounds on lines
 	$(BIN)/ruff check .
@@ -69,7 +69,7 @@ test-oldest: $(VENV)/.test ## tests with the oldest releases that pyproject.toml
 trust: $(VENV)/.test ## every property behind the guarantee with its figure; 5 minutes
 	$(BIN)/python -m benchmarks.trust
 
-trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/trust.md; LONG=--continue goes on where it was cut off
+trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/understand/trust.md; LONG=--continue goes on where it was cut off
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
 mutants: $(VENV)/.test ## planted privacy bugs and the tests that kill them, then MUTANTS sampled ones of ROOMS

@@ -1,4 +1,5 @@
-"""Print the figures of docs/errata.md: what the papers' noise really costs, and the audit that shows it.
+"""Print the figures of docs/papers/errata.md: what the papers' noise really costs, and the audit that shows
+it.
 
 ``python -m benchmarks.errata`` prints the block; ``python -m benchmarks.errata --write`` puts it into the
 document. The audits run on seeded noise, so that everybody gets the same figures.
@@ -19,7 +20,7 @@ from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, epsilon_of, m
 from hushrec.privacy.testing import SeededNoise
 from hushrec.users import Users
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "errata.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "papers" / "errata.md"
 START, END = "<!-- figures: python -m benchmarks.errata -->\n", "<!-- end of figures -->\n"
 RUNS = 20_000
 EPSILONS = (1, 5, 10, 20)

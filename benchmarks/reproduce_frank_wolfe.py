@@ -1,4 +1,5 @@
-"""The experiments of Jain, Thakkar and Thakurta 2018, every run at its true epsilon (docs/frank-wolfe.md).
+"""The experiments of Jain, Thakkar and Thakurta 2018, every run at its true epsilon
+(docs/papers/frank-wolfe.md).
 
     python -m benchmarks.reproduce_frank_wolfe [--long] [--only calibration synthetic ...] [--output FOLDER]
 

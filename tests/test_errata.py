@@ -1,4 +1,4 @@
-"""Every figure that docs/errata.md prints is the command's, and the command's are right."""
+"""Every figure that docs/papers/errata.md prints is the command's, and the command's are right."""
 
 import math
 

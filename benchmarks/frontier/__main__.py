@@ -26,7 +26,7 @@ from benchmarks.frontier.frontier import EPSILONS, Form, cells, choose, tuning_c
 from benchmarks.frontier.methods import methods
 from benchmarks.frontier.tables import figure, footnote, keep, markdown
 
-#: The rows behind docs/frontier.md.
+#: The rows behind docs/understand/frontier.md.
 STORED = Path("docs/data/frontier.parquet")
 
 

@@ -110,7 +110,7 @@ class Method:
 
 
 def _solver(parts: Split) -> dict[str, Any]:
-    """Products instead of the item x item matrix for large catalogues (docs/frank-wolfe.md)."""
+    """Products instead of the item x item matrix for large catalogues (docs/papers/frank-wolfe.md)."""
     large = parts.train.n_items > LARGEST_COVARIANCE
     return {"eigenvector": "power", "inner_steps": 3} if large else {}
 

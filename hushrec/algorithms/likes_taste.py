@@ -61,7 +61,8 @@ class Sums(NamedTuple):
 
     @staticmethod
     def of_all(rounds: list[Sums], n_users: float) -> Sums:
-        """All rounds as one with less noise, along the directions of the last one's probe (docs/implicit.md).
+        """All rounds as one with less noise, along the directions of the last one's probe
+        (docs/guides/implicit.md).
 
         With M the sum of every user's row times itself, the sums of a round are about M times its probe, over
         the users' mean length of factors. Least squares, each round by its precision, so give M times those
@@ -124,7 +125,8 @@ class Known(NamedTuple):
         return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
 
     def taste(self, measured: Sums) -> Taste:
-        """What the sums of a round say of taste, given the vectors they were taken with (docs/implicit.md).
+        """What the sums of a round say of taste, given the vectors they were taken with
+        (docs/guides/implicit.md).
 
         A direction is held against four things that are no taste: the noise; what items owe to themselves,
         as a user's row meets itself; what so many users would show by chance; and that long histories are

@@ -99,7 +99,7 @@ _LISTED, _DOUBTFUL = 30, 5.0
 class PrivateEigenRec(Estimator["LikingUsers"]):
     """Recommendation from likes: ratings from a threshold up, or rows that are likes whatever their value.
 
-    Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/implicit.md).
+    Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/guides/implicit.md).
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Rank and shares chosen from public quantities alone (docs/implicit.md).
+        """Rank and shares chosen from public quantities alone (docs/guides/implicit.md).
 
         Parameters
         ----------
@@ -274,7 +274,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         """What a model file serves users with, from the item weights and what is known of taste."""
         popularity = relative_weights(noisy, noise_sd)
         rank = taste.vectors.shape[1]
-        # scores are popularity plus taste: the coefficient of popularity is divided out (docs/implicit.md)
+        # scores are popularity plus taste: the coefficient of popularity is divided out
+        # (docs/guides/implicit.md)
         length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.popularity_gain)
         factors = np.zeros((len(noisy), rank), dtype=np.float32)
         if rank:

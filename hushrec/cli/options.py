@@ -19,7 +19,7 @@ from hushrec.registry import ESTIMATORS, best
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 SHOWN_DELTA = 1e-6
-#: A larger epsilon is warned of: the tables of docs/frontier.md end there.
+#: A larger epsilon is warned of: the tables of docs/understand/frontier.md end there.
 _WEAK = 20.0
 
 

@@ -173,7 +173,8 @@ class Ratings:
 
         What becomes of a row is what `from_any` makes of it, but for ids that are neither integers nor text,
         which are kept as text. Memory is bounded; beside the store, which takes 5 to 8 bytes a rating and 4
-        more with its time, the rows lie on the same disk for a while, some 20 bytes each (docs/scaling.md).
+        more with its time, the rows lie on the same disk for a while, some 20 bytes each
+        (docs/guides/scaling.md).
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """A store: the cleaned rows of all users on disk, in partitions of whole users, mapped into memory.
 
 A folder of Arrow IPC files, each a partition by a hash of the user's id, and a manifest, written last
-(docs/scaling.md). A record batch is a block of users with a list of ratings each; what is read of it is not
-copied, but for ratings of few different values, which are kept as numbers of one octet.
+(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each; what is read of it
+is not copied, but for ratings of few different values, which are kept as numbers of one octet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of docs/errata.md for the Frank-Wolfe paper, against dp-accounting and a search."""
+"""The numbers of docs/papers/errata.md for the Frank-Wolfe paper, against dp-accounting and a search."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""What is planned from public numbers: the rules of docs/planning.md, docs/implicit.md and docs/both.md."""
+"""What is planned from public numbers: the rules of docs/planning.md, docs/guides/implicit.md and
+docs/both.md."""
 
 import math
 
@@ -86,7 +87,7 @@ def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
 
 
 def eigenrec(mu: float, n_users: int) -> dict[str, object]:
-    """The table of docs/implicit.md."""
+    """The table of docs/guides/implicit.md."""
     q = min(mu * n_users, 1e9)
     rank = min(round(0.52 * math.sqrt(q) - 4.8), 100)
     rank = 0 if rank < 2 else rank

@@ -134,7 +134,10 @@ def test_words_that_readers_did_not_understand_are_gone():
         assert [words for words in banned if words in text] == [], path
 
 
-@pytest.mark.parametrize("name", ["planning", "frontier", "one-bit", "frank-wolfe", "trust"])
+@pytest.mark.parametrize(
+    "name",
+    ["planning", "understand/frontier", "papers/one-bit", "papers/frank-wolfe", "understand/trust"],
+)
 def test_a_page_of_results_begins_with_what_was_found_and_what_to_do(name):
     first = "\n".join((DOCS / f"{name}.md").read_text().splitlines()[:25])
     assert "**What was found" in first and "**What to do" in first

@@ -6,7 +6,7 @@ const LISTED = 10;
 const FOUND = 5;
 const MOST_WAITED = 3000;
 
-/** What a page may still do once the model is loaded: nothing that reaches a network (docs/device-security.md). */
+/** What a page may still do once the model is loaded: nothing that reaches a network (docs/guides/device-security.md). */
 const NOTHING = [
   "default-src 'none'", "script-src 'none'", "style-src 'none'", "img-src 'none'", "font-src 'none'",
   "connect-src 'none'", "media-src 'none'", "object-src 'none'", "frame-src 'none'", "child-src 'none'",

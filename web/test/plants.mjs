@@ -49,7 +49,7 @@ export const STOPPED = {
   },
 };
 
-/** What no policy of a page stops (docs/device-security.md). */
+/** What no policy of a page stops (docs/guides/device-security.md). */
 export const NOT_STOPPED = {
   "the page goes elsewhere": (to) => void (location.href = to),
   "a link is followed": (to) => Object.assign(document.createElement("a"), { href: to }).click(),

@@ -1,8 +1,8 @@
 """Frank-Wolfe for matrix completion, plain and under user-level joint differential privacy.
 
 Jain, Thakkar and Thakurta 2018, Algorithms 1 and 3, with the constants of Algorithm 1 corrected
-(docs/errata.md, E1 to E9). The matrix of users x items is approximated by a combination of rank-one matrices
-``u v^T`` in the ball of a nuclear norm; each step adds one.
+(docs/papers/errata.md, E1 to E9). The matrix of users x items is approximated by a combination of rank-one
+matrices ``u v^T`` in the ball of a nuclear norm; each step adds one.
 
 User side (local): her row of the iterate, which she can replay from the released sequence of (v, lambda), and
 her residual row, clipped. Server side (global): the top eigenpair of the sum of the residual rows' outer

@@ -1,6 +1,6 @@
 """Private SVD: one noisy item x item matrix, its top eigenvectors, and a local fit on them.
 
-Jain, Thakkar and Thakurta 2018, Algorithm 4, with its constants corrected (docs/errata.md, S1 to S4).
+Jain, Thakkar and Thakurta 2018, Algorithm 4, with its constants corrected (docs/papers/errata.md, S1 to S4).
 Sensitivities: docs/proofs/private_svd.md.
 """
 

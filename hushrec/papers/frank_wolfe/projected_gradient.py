@@ -1,7 +1,7 @@
 """Projected gradient descent on the ball of the nuclear norm, plain and under joint differential privacy.
 
 Jain, Thakkar and Thakurta 2018, Algorithm 5, with its sign, its index and its row clip corrected
-(docs/errata.md, P1 to P3).
+(docs/papers/errata.md, P1 to P3).
 
 User side (local): a gradient step on her own row, clipped; and, once the server has published it, the
 map that projects the step. Server side (global): the right singular vectors and values of all rows, from

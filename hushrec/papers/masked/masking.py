@@ -4,7 +4,8 @@ A column of ratings is uploaded with a random combination of public columns adde
 the server completes the masked matrix, whose rank is larger by the mask's, and the node subtracts its
 combination from the column it gets back.
 
-This is obfuscation. :class:`MaskingStatement` says what the server learns, docs/homomorphic.md shows it, and
+This is obfuscation. :class:`MaskingStatement` says what the server learns, docs/papers/homomorphic.md shows
+it, and
 :mod:`hushrec.papers.masked.reconstruction` does it.
 """
 
@@ -27,7 +28,7 @@ def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
     """The public columns K of the masks (Algorithm 1, line 1), orthonormal.
 
     The paper leaves the scale of K open; with orthonormal columns a mask coefficient of standard deviation s
-    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/errata.md).
+    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/papers/errata.md).
 
     Parameters
     ----------
@@ -110,8 +111,8 @@ def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> floa
     """Standard deviation that Theorem 4 asks for: ``2 c L sqrt(2 ln(2/delta)) / epsilon``.
 
     The theorem's c is ``sqrt(2 ln(1.25/delta))``. The guarantee it states does not hold against the server
-    (docs/errata.md, docs/homomorphic.md); what the number buys is a mask about ``1/epsilon`` times as large
-    as the ratings.
+    (docs/papers/errata.md, docs/papers/homomorphic.md); what the number buys is a mask about ``1/epsilon``
+    times as large as the ratings.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value o
 cells are observed is public. Everything that follows the noisy release of a mechanism is post-processing, so
 the released matrix may be published, and so may the item factors that new users are served from.
 
-What is printed in the paper, and what it costs: docs/errata.md. Proofs: docs/proofs/one_bit.md.
+What is printed in the paper, and what it costs: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hushrec.types import Array
 from hushrec.users import Users, likes
 
 Mechanism = Literal["input", "objective", "gradient", "output", "output-published", "none"]
-# Weights and sizes were chosen without privacy on the splits of docs/one-bit.md; the rest is limits.
+# Weights and sizes were chosen without privacy on the splits of docs/papers/one-bit.md; the rest is limits.
 
 #: Weight of offsets beside factors in the ball, per squared unit.
 _OFFSET_WEIGHT = 0.3
@@ -181,7 +181,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         if self.mechanism == "objective" and self.link == "probit":
             raise InputError(
                 "Objective perturbation has no proof for the probit link: the paper's leaves out the Jacobian"
-                " and the constraints (docs/errata.md, J3); use the logistic link, or another mechanism",
+                " and the constraints (docs/papers/errata.md, J3); use the logistic link, or"
+                " another mechanism",
                 parameter="link",
                 value="logistic",
             )
