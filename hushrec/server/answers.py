@@ -66,10 +66,11 @@ class Answers:
         self._page = {} if page is None else _files(page)
         document = openapi()
         described, shown = _json(document), page_of(document).encode()
-        self._lists: dict[str, Callable[[Served, dict[str, Any]], list[dict[str, Any]]]] = {
+        self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
             "/v1/recommend": _recommended,
             "/v1/predict": _predicted,
             "/v1/similar": _similar,
+            "/v1/explain": _explained,
         }
         self._said: dict[str, Callable[[Request], Reply]] = {
             "/v1/privacy": lambda request: Reply(
@@ -91,8 +92,7 @@ class Answers:
             self._let_in(request)
             asked = body_of(path, body)
             served = self._asked(asked["model"])
-            items = self._lists[path](served, asked)
-            answer = {"items": items, "model": served.name, "digest": served.digest}
+            answer = self._lists[path](served, asked) | {"model": served.name, "digest": served.digest}
             return Reply(_json(answer), headers=_KEPT_NOWHERE)
         known = self._said.get(path) or self._static(path)
         if known is None:
@@ -151,28 +151,34 @@ def _from_here(request: Request) -> bool:
     return client is not None and not passed_on and ip_address(client.host).is_loopback
 
 
-def _recommended(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _recommended(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
     ((columns, scores, ratings),) = served.billboard.top_rated(_rows(served, asked), asked["n"], **options)
     texts, there = served.billboard.domain.text_list, columns[0] >= 0
     names = [texts[column] for column in columns[0][there].tolist()]
     ranked = zip(names, scores[0][there].tolist())
     if ratings is None:
-        return [{"item": item, "score": score} for item, score in ranked]
-    shown = ratings[0][there].tolist()
-    return [{"item": item, "score": score, "rating": rating} for (item, score), rating in zip(ranked, shown)]
+        return {"items": [{"item": item, "score": score} for item, score in ranked]}
+    shown = zip(ranked, ratings[0][there].tolist())
+    return {"items": [{"item": item, "score": score, "rating": rating} for (item, score), rating in shown]}
 
 
-def _predicted(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _predicted(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     billboard, items = served.billboard, asked["items"]
     what = "rating" if billboard.scores == "ratings" else "score"
     found = billboard.predict(_rows(served, asked), items)[0].tolist()
-    return [{"item": _text(served, item), what: value} for item, value in zip(items, found)]
+    return {"items": [{"item": _text(served, item), what: value} for item, value in zip(items, found)]}
 
 
-def _similar(served: Served, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _similar(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     found = served.billboard.similar_items(asked["item"], asked["n"])
-    return [{"item": _text(served, item), "score": score} for item, score in found]
+    return {"items": [{"item": _text(served, item), "score": score} for item, score in found]}
+
+
+def _explained(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
+    why = served.billboard.explain(_history(asked), asked["item"])
+    because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
+    return {"item": _text(served, why.item), "score": why.score, "base": why.base, "because": because}
 
 
 def _text(served: Served, item: Any) -> str:
@@ -181,11 +187,15 @@ def _text(served: Served, item: Any) -> str:
 
 
 def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
-    """Her ratings, all of which can be used."""
+    """Their ratings, all of which can be used."""
+    return own_ratings(_history(asked), served.billboard.domain, served.billboard.scores == "likes")
+
+
+def _history(asked: dict[str, Any]) -> Any:
     ratings = asked["ratings"]
     if isinstance(ratings, list):
-        ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
-    return own_ratings(ratings, served.billboard.domain, served.billboard.scores == "likes")
+        return [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
+    return ratings
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:

@@ -76,6 +76,7 @@ _SEEN = Field(
 _ONLY = Field(
     _are_ids, "a list of item ids", _IDS | {"description": "Recommend among these only; all by default."}
 )
+_ITEM = Field(_is_id, "an item id", _ID, needed=True)
 
 #: Fields of every request by path.
 BODIES: dict[str, dict[str, Field]] = {
@@ -85,7 +86,8 @@ BODIES: dict[str, dict[str, Field]] = {
         "items": Field(_are_ids, "a list of item ids", _IDS, needed=True),
         "model": _MODEL,
     },
-    "/v1/similar": {"item": Field(_is_id, "an item id", _ID, needed=True), "n": _N, "model": _MODEL},
+    "/v1/similar": {"item": _ITEM, "n": _N, "model": _MODEL},
+    "/v1/explain": {"ratings": _RATINGS, "item": _ITEM, "model": _MODEL},
 }
 
 

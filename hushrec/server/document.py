@@ -63,6 +63,12 @@ def _asked() -> dict[str, Any]:
             {"item": "matrix", "n": 10},
             scored(False, "score", item="alien", score=0.87),
         ),
+        "/v1/explain": (
+            "Which of a user's items moved the score of one, and by how much: base and what moved add up to"
+            " the score.",
+            {"ratings": _HISTORY, "item": "alien"},
+            _because(),
+        ),
     }
     paths = {}
     for path, (summary, example, (schema, reply)) in told.items():
@@ -85,6 +91,14 @@ def _asked() -> dict[str, Any]:
             }
         }
     return paths
+
+
+def _because() -> tuple[dict[str, Any], dict[str, Any]]:
+    because = _array(_object(item=_TEXT, moved=_NUMBER))
+    schema = _object(item=_TEXT, score=_NUMBER, base=_NUMBER, because=because, model=_TEXT, digest=_TEXT)
+    moved = [{"item": "matrix", "moved": 0.34}, {"item": "titanic", "moved": -0.05}]
+    example = {"item": "alien", "score": 0.41, "base": 0.12, "because": moved}
+    return schema, example | {"model": "films", "digest": _DIGEST}
 
 
 def _told() -> dict[str, Any]:

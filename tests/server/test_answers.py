@@ -59,6 +59,12 @@ def check_lists(server, name: str, model, history: dict[str, float]) -> None:
     for n in (2, 1000):
         ranked = [each["score"] for each in asked("/v1/recommend", n=n)]
         assert ranked == sorted(ranked, reverse=True)
+    why = server.post("/v1/explain", ratings=history, item=ITEMS[4], model=name)
+    explained = model.explain(history, ITEMS[4]) if predicts or model.scores == "likes" else None
+    if explained is not None:
+        because = [{"item": str(item), "moved": moved} for item, moved in explained.because]
+        told = explained._asdict() | {"item": str(explained.item), "because": because}
+        assert {key: value for key, value in why.json().items() if key in told} == told
     what = "rating" if predicts else "score"
     found = entries(server.post("/v1/predict", ratings=history, items=only, model=name))
     assert found == [{"item": item, what: value} for item, value in zip(only, model.predict(history, only))]
@@ -229,7 +235,7 @@ def test_tokens(files) -> None:
     token = "t" * 32
     with serving({"als": files["als"]}, tokens=["u" * 32, token]) as closed:
         for headers in ({}, {"Authorization": f"Bearer {token}x"}, {"Authorization": f"Basic {token}"}):
-            for path in ("/v1/recommend", "/v1/predict", "/v1/similar"):
+            for path in ("/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"):
                 refused = closed.client.post(path, content=b"{}", headers=headers)
                 assert refused.status_code == 401 and "bearer token" in refused.json()["error"]
             assert closed.client.get("/metrics", headers=headers).status_code == 401
@@ -341,7 +347,7 @@ def check_document(server, data, path: str) -> None:
     assert conforms(answer.json(), described["content"]["application/json"]["schema"]), answer.text
 
 
-@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar"])
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_answer_is_one_of_the_document(path: str, data, server) -> None:
@@ -349,7 +355,7 @@ def test_every_answer_is_one_of_the_document(path: str, data, server) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar"])
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"])
 @settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_answer_is_one_of_the_document_at_length(path: str, data, server) -> None:
@@ -382,14 +388,19 @@ def test_the_document_says_what_a_body_may_be(server) -> None:
                 if code != "200":
                     schema = answer["content"]["application/json"]["schema"]
                     assert schema["properties"]["error"] == {"type": "string"}
-    asked = [("post", f"/v1/{name}") for name in ("recommend", "predict", "similar")]
+    asked = [("post", f"/v1/{name}") for name in ("recommend", "predict", "similar", "explain")]
     codes = ["200", "400", "401", "404", "411", "413", "429"]
     told = {("get", path): ["200", "429"] for path in ("/v1/models", "/healthz", "/openapi.json", "/docs")}
     files = ("/models/{name}.hush", "/models/{name}/{digest}.hush", "/v1/privacy")
     told |= {("get", path): ["200", "404", "429"] for path in files}
     told |= {("get", "/metrics"): ["200", "401", "403", "429"]}
     assert answers == dict.fromkeys(asked, codes) | told
-    needed = {"recommend": ["ratings"], "predict": ["ratings", "items"], "similar": ["item"]}
+    needed = {
+        "recommend": ["ratings"],
+        "predict": ["ratings", "items"],
+        "similar": ["item"],
+        "explain": ["ratings", "item"],
+    }
     for name, fields in needed.items():
         body = bodies[f"/v1/{name}"]
         assert (body["type"], body["required"], body["additionalProperties"]) == ("object", fields, False)
@@ -444,6 +455,7 @@ for path, body in [
     ("/v1/recommend", {"ratings": {items[0]: 5}, needle: 1}),
     ("/v1/predict", {"ratings": {items[0]: 5}, "items": [needle]}),
     ("/v1/similar", {"item": needle}),
+    ("/v1/explain", {"ratings": {items[0]: 5}, "item": needle}),
     ("/v1/recommend", {"ratings": {items[1]: 5}, "model": needle}),
     ("/" + needle, {}),
 ]:
