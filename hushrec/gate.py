@@ -1,20 +1,17 @@
 """The gate: the only way from what users contribute to released values, each as its plan says.
 
 A training holds a gate and releases through it; where the contributions of all users are added up and where
-noise is drawn is the gate's business: in this process (:class:`LocalGate`), over partitions of the users
-(:mod:`hushrec.engines.parts`), or over nodes that see sums only (:mod:`hushrec.engines.secure`).
+noise is drawn is the gate's business: in this process (:class:`LocalGate`), or over nodes that see sums only
+(:mod:`hushrec.engines.secure`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy as np
-
 from hushrec.errors import InputError
-from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, RandomizedResponse, Release
+from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, Release
 from hushrec.types import Array
 
 #: Bound times scale and planned sensitivity are equal but for rounding.
@@ -43,17 +40,11 @@ class Gate(Protocol):
     def release(self, label: str, bounded: Bounded) -> Array:
         """Release one planned value: charge, add the planned noise, return the noisy array."""
 
-    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
-        """Release one planned value that is computed block by block; charged once, before the first."""
-
-    def is_planned(self, label: str) -> bool:
-        """True if a release of this label is planned."""
+    def planned(self, label: str) -> Release | None:
+        """Return what is planned under this label, if anything is."""
 
     def noise_sd(self, label: str) -> float:
         """Planned noise standard deviation of a release, in units of its scale."""
-
-    def flip_probability(self, label: str) -> float:
-        """Planned probability with which a label is flipped."""
 
 
 class LabelledGate:
@@ -76,21 +67,13 @@ class LabelledGate:
         """As `Gate.release`."""
         return self._gate.release(self._called(label), bounded)
 
-    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
-        """As `Gate.release_blocks`."""
-        return self._gate.release_blocks(self._called(label), bounded)
-
-    def is_planned(self, label: str) -> bool:
-        """As `Gate.is_planned`."""
-        return self._gate.is_planned(self._called(label))
+    def planned(self, label: str) -> Release | None:
+        """As `Gate.planned`."""
+        return self._gate.planned(self._called(label))
 
     def noise_sd(self, label: str) -> float:
         """As `Gate.noise_sd`."""
         return self._gate.noise_sd(self._called(label))
-
-    def flip_probability(self, label: str) -> float:
-        """As `Gate.flip_probability`."""
-        return self._gate.flip_probability(self._called(label))
 
 
 class PlannedGate:
@@ -103,19 +86,13 @@ class PlannedGate:
         self.private = plan.budget.private
         self._planned = {release.label: release for release in plan.releases}
 
-    def is_planned(self, label: str) -> bool:
-        """As `Gate.is_planned`."""
-        return label in self._planned
+    def planned(self, label: str) -> Release | None:
+        """As `Gate.planned`."""
+        return self._planned.get(label)
 
     def noise_sd(self, label: str) -> float:
         """As `Gate.noise_sd`."""
         return self._planned[label].noise_sd
-
-    def flip_probability(self, label: str) -> float:
-        """As `Gate.flip_probability`."""
-        planned = self._planned[label]
-        assert isinstance(planned.mechanism, RandomizedResponse)
-        return planned.mechanism.flip_probability(planned.sensitivity)
 
     def _as_planned(self, label: str, bounded: Bounded) -> Release:
         """The planned release, if what is to be released is bounded as it says."""
@@ -167,17 +144,6 @@ class LocalGate(PlannedGate):
 
     def release(self, label: str, bounded: Bounded) -> Array:
         """As `Gate.release`."""
-        noisy = self._send(label, bounded)
-        assert isinstance(noisy, np.ndarray)
-        return noisy
-
-    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
-        """As `Gate.release_blocks`."""
-        noisy = self._send(label, bounded)
-        assert not isinstance(noisy, np.ndarray)
-        return noisy
-
-    def _send(self, label: str, bounded: Bounded) -> Any:
         planned = self._as_planned(label, bounded)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)

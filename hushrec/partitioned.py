@@ -276,6 +276,6 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 def _several(found: Any) -> tuple[Bounded, ...]:
     several = found if isinstance(found, tuple) else (found,)
-    if not all(isinstance(each, Bounded) and not each.streamed for each in several):
+    if not all(isinstance(each, Bounded) for each in several):
         raise HushrecError("What this estimator asks of its users cannot be added over partitions of them.")
     return several

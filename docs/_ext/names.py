@@ -125,7 +125,6 @@ GROUPS = {
         "Where a training runs",
         "Partitions of the users, a Dask cluster, and nodes under secure aggregation.",
         [
-            "engines.parts.fit",
             "engines.dask.Dask",
             "engines.secure.agreement.Agreement",
             "engines.secure.client.take_part",

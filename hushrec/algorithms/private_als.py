@@ -375,7 +375,7 @@ class PrivateALS(Estimator[FittedUsers]):
         items, residual, factors = self._learn_factors(
             users, items, level, slopes, scores, public, gate, seed
         )
-        counted_sd = gate.noise_sd("level") if gate.is_planned("level") and self.n_users is None else 0.0
+        counted_sd = gate.noise_sd("level") if gate.planned("level") and self.n_users is None else 0.0
         state = weekly_als.State.first(
             level, residual, counted_sd, (noisy, weights_sd), bias_variance, reliability, factors
         )
@@ -402,7 +402,7 @@ class PrivateALS(Estimator[FittedUsers]):
         """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
         domain, n_users, center, unsure = users.domain, float(self.n_users or 1), 0.0, 0.0
         half = domain.half_width
-        if gate.is_planned("level"):
+        if gate.planned("level"):
             if self.n_users is None:
                 noisy = gate.release("level", users.level())
             else:

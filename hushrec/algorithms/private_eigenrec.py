@@ -247,7 +247,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Weights, then rounds of power iteration, each ending in a release."""
         n_users = float(self.n_users or 1)
-        if gate.is_planned("number of users"):
+        if gate.planned("number of users"):
             n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
         noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         rank = self._rank(users.domain)
@@ -264,7 +264,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 start = parts.start()
             taste, noisy, noise_sd = self._power_iteration(users, known, start, gate)
             supported = supported | self._learned(noisy, noise_sd, rank)
-        counted_sd = gate.noise_sd("number of users") if gate.is_planned("number of users") else 0.0
+        counted_sd = gate.noise_sd("number of users") if gate.planned("number of users") else 0.0
         kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
         return kept.to_arrays() | self.served(known, noisy, noise_sd, taste, supported)
 

@@ -14,7 +14,7 @@ import numpy as np
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING
-from hushrec.privacy.bounded import Bounded, numeric_array
+from hushrec.privacy.bounded import Bounded
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.journal import Draft, Journal
 from hushrec.privacy.ledger import Ledger
@@ -219,7 +219,7 @@ class Accountant(Single):
 
     def release(
         self, bounded: Bounded, mechanism: Mechanism, label: str, *, sensitivity: float | None = None
-    ) -> Any:
+    ) -> np.ndarray:
         """Charge for the value, durably, then return it with noise.
 
         Parameters
@@ -234,9 +234,8 @@ class Accountant(Single):
 
         Returns
         -------
-        ndarray, or an iterator of ndarrays
-            The noisy value in its own shape; float32 and float64 keep their type. A streamed value is
-            charged once, here, and its noisy blocks come from a single-use iterator.
+        ndarray
+            The noisy value in its own shape; float32 and float64 keep their type.
 
         Raises
         ------
@@ -259,14 +258,14 @@ class Accountant(Single):
             return kept
         value, draft = self._charge(release, bounded._take, journal)
         # the charge is durable: only now may noise be drawn
-        noisy = self._noisy_blocks(value, add_noise) if bounded.streamed else add_noise(value)
+        noisy = add_noise(value)
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
         """What a training that was killed had released, and charged, already."""
         self._check_process()
         with self._lock:
-            kept = journal.next(release, None if bounded.streamed else np.shape(bounded._take()))
+            kept = journal.next(release, np.shape(bounded._take()))
             if kept is not None:
                 self._check_fit((release,))
                 self._releases.append(release)
@@ -369,14 +368,6 @@ class Accountant(Single):
     def _check_fit(self, coming: Iterable[Release]) -> None:
         check_fit(self.budget, self._releases, coming)
 
-    def _noisy_blocks(
-        self, blocks: Iterable[np.ndarray], add_noise: Callable[[np.ndarray], np.ndarray]
-    ) -> Iterator[np.ndarray]:
-        """Both sides of a fork would draw noise for the same block: only the process that was charged may."""
-        for block in blocks:
-            self._check_process()
-            yield add_noise(block)
-
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
@@ -418,18 +409,13 @@ class Accountant(Single):
     def _noise_for(
         self, bounded: Bounded, release: Release, mechanism: Mechanism
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function that makes one array (or block) of the value noisy."""
+        """Return the function that makes the value noisy."""
         amount = mechanism.amount(release.sensitivity, bounded.entry_scale)
         drowned = not np.all((amount > SMALLEST_NOISE) & (amount < math.inf))
         if mechanism.norm != "labels" and release.mu < math.inf and drowned:
             raise InputError(f"scale makes the noise of release {release.label!r} vanish; bring it near 1.")
 
-        def add_noise(block: np.ndarray) -> np.ndarray:
-            array = numeric_array(block)
-            bounded.check_shape(array)
-            return mechanism.apply(self._noise, array, amount, release.label)
-
-        return add_noise
+        return lambda value: mechanism.apply(self._noise, value, amount, release.label)
 
 
 class _Outcome(Generic[Result]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,16 +101,15 @@ class Bounded:
 
     Parameters
     ----------
-    values : array_like of numbers, or an iterator of such arrays
-        The privileged value; an iterator yields it in blocks along axis 0 and is used up by one release.
-        The entries must be finite whatever the rows hold: nothing checks it, since the answer would leak.
+    values : array_like of numbers
+        The privileged value. The entries must be finite whatever the rows hold: nothing checks it, since the
+        answer would leak.
     bound : Bound
-        Of the norm of ``values * weight`` (all blocks together), from declared constants, enforced clips and
-        released values.
+        Of the norm of ``values * weight``, from declared constants, enforced clips and released values.
     scale : float
         Public, > 0: in units of ``1 / scale`` the bound is the planned sensitivity.
     weight : array_like, optional
-        Public, > 0, broadcastable to the values (or to each block): what an entry counts for in the norm. The
+        Public, > 0, broadcastable to the values: what an entry counts for in the norm. The
         noise of an entry is divided by it. (For a packed symmetric matrix, 1 on the diagonal and sqrt(2) off
         it make the norm the Frobenius norm.)
     step : array_like of float
@@ -127,11 +126,11 @@ class Bounded:
     Bounded(<private>, Bound(add_remove=1.0, replace=2.0), scale=1, unit='user')
     """
 
-    __slots__ = ("_taken", "_values", "bound", "norm", "scale", "step", "streamed", "unit", "weight")
+    __slots__ = ("_values", "bound", "norm", "scale", "step", "unit", "weight")
 
     def __init__(
         self,
-        values: npt.ArrayLike | Iterator[npt.ArrayLike],
+        values: npt.ArrayLike,
         bound: Bound,
         *,
         scale: float = 1.0,
@@ -148,24 +147,17 @@ class Bounded:
         self.step = np.asarray(step, dtype=np.float64)
         self.norm = choice("norm", norm, NORMS)
         self.unit = choice("unit", unit, UNITS)
-        self.streamed = isinstance(values, Iterator)
-        self._taken = False
-        self._values: Any = values
-        if not isinstance(values, Iterator):
-            self._values = numeric_array(values)
-            self.check_shape(self._values)
-
-    def check_shape(self, block: np.ndarray) -> None:
-        """Refuse a weight that does not broadcast to a value or block; shapes are public."""
+        self._values = numeric_array(values)
+        shape = self._values.shape  # which is public
         if self.weight is None:
             return
         try:
-            fits = np.broadcast_shapes(self.weight.shape, block.shape) == block.shape
+            fits = np.broadcast_shapes(self.weight.shape, shape) == shape
         except ValueError:
             fits = False
         if not fits:
             raise InputError(
-                f"weight of shape {self.weight.shape} must broadcast to a value of shape {block.shape}."
+                f"weight of shape {self.weight.shape} must broadcast to a value of shape {shape}."
             )
 
     def sensitivity(self, relation: str) -> float:
@@ -186,11 +178,8 @@ class Bounded:
         """Scale times weight: the noise of an entry is the planned one over this."""
         return self.scale if self.weight is None else self.scale * self.weight
 
-    def _take(self) -> Any:
-        """Hand the value to the gate; a stream only once."""
-        if self.streamed and self._taken:
-            raise InputError("A streamed value can be released once; make it again from the rows.")
-        self._taken = True
+    def _take(self) -> np.ndarray:
+        """Hand the value to the gate."""
         return self._values
 
     def __repr__(self) -> str:
@@ -206,7 +195,7 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     Parameters
     ----------
     parts : sequence of Bounded
-        One-dimensional, not streamed, of one unit; each in units of its own scale.
+        One-dimensional, of one unit; each in units of its own scale.
     bound : Bound, optional
         Of all of them in these units, where it is less than that of parts which move independently.
 

@@ -89,15 +89,8 @@ class Journal:
         """Those of the coming releases that are yet to be charged."""
         return coming[max(0, len(self._kept) - self._used) :]
 
-    def next(self, release: Release, shape: tuple[int, ...] | None) -> Any:
-        """The kept noisy value of the next release, an iterator where it was streamed; None if there is none.
-
-        Parameters
-        ----------
-        release : Release
-        shape : tuple of int or None
-            Of the value; None where it is streamed.
-        """
+    def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Return the kept noisy value of the next release, which has a shape; None if there is none."""
         if self._used == len(self._kept):
             return None
         entry = self._kept[self._used]
@@ -106,11 +99,7 @@ class Journal:
                 f"The journal goes on with release {entry.release[0]!r}, this training with"
                 f" {release.label!r}, or with other noise; train anew, without resuming."
             )
-        arrays = self._arrays(entry)
-        if shape is None:
-            self._used += 1
-            return arrays
-        value = next(arrays)
+        value = self._array(entry)
         if value.shape != shape:
             raise InputError(
                 f"Release {release.label!r} has another shape in the journal; train anew, without resuming."
@@ -118,7 +107,7 @@ class Journal:
         self._used += 1
         return value
 
-    def prepare(self, value: Any) -> Draft:
+    def prepare(self, value: np.ndarray) -> Draft:
         """Make room on the disk for a value that is to be charged, under the number of its charge."""
         with self._errors("took nothing, and nothing was charged"):
             if self._lock is None:
@@ -127,7 +116,7 @@ class Journal:
                 self._sweep(self._finished())
             if (unpaid := self._drafts.get(self._step)) is not None:
                 self.drop(unpaid)
-            draft = Draft(self._file(self._step), self._step, getattr(value, "size", 0))
+            draft = Draft(self._file(self._step), self._step, value.size)
             self._drafts[self._step] = draft
         return draft
 
@@ -135,12 +124,19 @@ class Journal:
         """The value was charged: the next one has another number, whatever becomes of this one."""
         self._step += 1
 
-    def keep(self, draft: Draft, label: str, noisy: Any) -> Any:
-        """Bring a noisy value, or each block of a stream and then all of them, to the disk; return it."""
-        if not isinstance(noisy, np.ndarray):
-            return self._written(draft, label, noisy)
-        for _ in self._written(draft, label, iter((noisy,))):
-            pass
+    def keep(self, draft: Draft, label: str, noisy: np.ndarray) -> np.ndarray:
+        """Bring a noisy value to the disk; return it."""
+        what = (
+            f"could not take the noisy value of release {label!r}, which stays charged, and is charged again"
+            " if the training is resumed; make room first"
+        )
+        try:
+            with self._errors(what):
+                draft.write(noisy)
+                digest = draft.finish()
+            self._ledger.keep(self._dataset, self.run, draft.step, draft.target.name, digest)
+        finally:
+            self.drop(draft)
         return noisy
 
     def close(self, *, saved: bool) -> None:
@@ -173,32 +169,14 @@ class Journal:
     def _file(self, step: int) -> Path:
         return self._folder / f"{self.run}.{self._first}.{step}.npy"
 
-    def _written(self, draft: Draft, label: str, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        what = (
-            f"could not take the noisy value of release {label!r}, which stays charged, and is charged again"
-            " if the training is resumed; make room first"
-        )
-        try:
-            for block in blocks:
-                with self._errors(what):
-                    draft.write(block)
-                yield block
-            with self._errors(what):
-                digest = draft.finish()
-            self._ledger.keep(self._dataset, self.run, draft.step, draft.target.name, digest)
-        finally:
-            self.drop(draft)
-
-    def _arrays(self, entry: Entry) -> Iterator[np.ndarray]:
-        """The arrays of a file, which has not changed since it was written."""
+    def _array(self, entry: Entry) -> np.ndarray:
+        """Read the array of a file, which has not changed since it was written."""
         path = self._folder / str(entry.file)
         with self._errors("was read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
                 raise ValueError("a noisy value was changed or damaged")
-            length = file.tell()
             file.seek(0)
-            while file.tell() < length:
-                yield np.lib.format.read_array(file, allow_pickle=False)
+            return np.lib.format.read_array(file, allow_pickle=False)
 
     def _write_header(self) -> None:
         """Write anew what the training is of, and hold it."""

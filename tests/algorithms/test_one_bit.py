@@ -19,7 +19,7 @@ from hushrec.papers.one_bit import (
 )
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
 from hushrec.papers.one_bit.one_bit import LabelledUsers, overall_log_odds
-from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, counted
+from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, Release, counted
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
 MECHANISMS = {
@@ -650,17 +650,22 @@ def test_what_is_solved_for_is_what_was_released(monkeypatch):
         return np.zeros((6, 3)), np.ones((5, 3))
 
     class Told:
-        flip_probability = staticmethod(lambda label: 0.25)
+        @staticmethod
+        def planned(label):
+            mechanism = RandomizedResponse(math.log(3))  # flips a quarter
+            return Release(label, mechanism, 1.0, "rating", "replace")
 
         @staticmethod
         def release(label, bounded):
             return released > 0 if bounded.norm == "labels" else released
 
     monkeypatch.setattr(OneBitCompletion, "solve", solve)
+    flip = Told.planned("labels").mechanism.flip_probability(1.0)
+    assert flip == pytest.approx(0.25, rel=1e-14)
     for name, changes, seen, flips, link in (
         ("output, probit", {"strong_convexity": 0.5}, 0.5 + 0.75 * released, (0.0, 0.0), "logistic"),
         ("objective", {}, released, (0.0, 0.0), "logistic"),
-        ("input", {"link": "probit"}, released > 0, (0.25, 0.25), "probit"),
+        ("input", {"link": "probit"}, released > 0, (flip, flip), "probit"),
         ("input", {"mechanism": "none", "link": "probit"}, released, (0.0, 0.0), "probit"),
         ("input", {"mechanism": "none", "flips": (0.3, 0.2)}, released, (0.3, 0.2), "logistic"),
     ):

@@ -296,7 +296,7 @@ class Told:
     def noise_sd(self, label) -> float:
         return self.sd[label.rstrip(" 123")]
 
-    def is_planned(self, label) -> bool:
+    def planned(self, label) -> bool:
         return label in self.values
 
     def __getattr__(self, name):

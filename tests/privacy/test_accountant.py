@@ -51,17 +51,12 @@ def test_every_release_is_charged_once_and_drawn_once():
         spent = []
         for number, fraction in enumerate(fractions):
             sensitivity = float(10 ** generator.uniform(-3, 3))
-            blocks = int(generator.integers(0, 4))
-            value = iter([np.zeros((2, 3))] * blocks) if blocks else np.zeros((2, 3))
             scale = generator.uniform(0.5, 2, 3)
             noisy = accountant.release(
-                user(value, sensitivity, weight=scale), budget.share(fraction), f"release {number}"
+                user(np.zeros((2, 3)), sensitivity, weight=scale), budget.share(fraction), f"release {number}"
             )
-            for block in [noisy] if not blocks else list(noisy):
-                assert block.shape == (2, 3)
-            calls = noise.calls[-(blocks or 1) :]
-            assert {call.label for call in calls} == {f"release {number}"}
-            spent += [np.mean(sensitivity / (call.amount * scale)) ** 2 / len(calls) for call in calls]
+            assert noisy.shape == (2, 3) and noise.calls[-1].label == f"release {number}"
+            spent.append(np.mean(sensitivity / (noise.calls[-1].amount * scale)) ** 2)
         charged = math.fsum(release.mu**2 for release in accountant.releases)
         assert charged == pytest.approx(math.fsum(spent), rel=1e-13)
         assert accountant.spent_mu == pytest.approx(math.sqrt(charged), rel=1e-15)
@@ -71,7 +66,7 @@ def test_every_release_is_charged_once_and_drawn_once():
 
 
 def test_the_charge_is_durable_before_noise_is_drawn(tmp_path, monkeypatch):
-    """Killed: noise drawn before `ledger.charge`; a stream that charges when its first block is asked for."""
+    """Killed: noise drawn before `ledger.charge`."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     seen = []
 
@@ -82,10 +77,8 @@ def test_the_charge_is_durable_before_noise_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(SystemNoise, "add_gaussian", spy)
     accountant = Accountant(BUDGET, ledger=ledger)
     accountant.release(user([1.0]), BUDGET.share(0.1), "a")
-    stream = accountant.release(user(iter([np.ones(2), np.ones(2)])), BUDGET.share(0.1), "b")
-    assert ledger.summary("default", 1e-6).charges == len(accountant.releases) == 2
-    list(stream)
-    assert seen == [("a", 1), ("b", 2), ("b", 2)]
+    accountant.release(user(np.ones(2)), BUDGET.share(0.1), "b")
+    assert seen == [("a", 1), ("b", 2)]
 
 
 def test_noise_has_the_promised_sd():
@@ -271,38 +264,14 @@ def test_scale_that_drowns_the_noise_is_refused():
 
 
 def test_no_noise_leaves_every_bit():
-    """Epsilon = inf: the same bits in a new array, also streamed and scaled, and NOT PRIVATE."""
+    """Epsilon = inf: the same bits in a new array, also scaled, and NOT PRIVATE."""
     budget = Budget(math.inf, 1e-6)
     value = np.array([[1 / 3, -0.0, 5e-324]])
     accountant = Accountant(budget)
     for scale in (None, [1, math.sqrt(2), 3]):
         out = accountant.release(user(value, weight=scale), budget.share(0.2), "a")
-        blocks = list(accountant.release(user(iter([value, value]), weight=scale), budget.share(0.2), "b"))
-        for noisy in (out, *blocks):
-            assert noisy.tobytes() == value.tobytes()
-            assert not np.shares_memory(noisy, value)
+        assert out.tobytes() == value.tobytes() and not np.shares_memory(out, value)
     assert not accountant.statement().private
-
-
-def test_a_stream_is_released_once():
-    stream = user(iter([np.zeros(1)]))
-    accountant = Accountant(BUDGET)
-    noisy = accountant.release(stream, BUDGET.share(0.1), "a")
-    with pytest.raises(InputError):
-        accountant.release(stream, BUDGET.share(0.1), "b")
-    assert len(list(noisy)) == 1
-    assert list(noisy) == []
-    assert len(accountant.releases) == 1
-
-
-def test_a_block_of_another_shape_than_its_weight_is_refused():
-    """Shapes are public; numpy would say so in its own words, or broadcast."""
-    for weight, shape in ((np.ones(3), 2), (np.ones((2, 1)), 2)):
-        stream = Accountant(BUDGET).release(
-            user(iter([np.zeros(shape)]), weight=weight), BUDGET.share(0.1), "a"
-        )
-        with pytest.raises(InputError, match="must broadcast"):
-            list(stream)
 
 
 def test_a_run_of_a_selection_is_in_the_unit_of_the_whole():
@@ -319,14 +288,6 @@ def test_a_run_of_a_selection_is_in_the_unit_of_the_whole():
 def test_a_statement_of_nothing_asks_no_ledger(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     assert Accountant(BUDGET, ledger=ledger).statement().ledger is None
-
-
-def test_each_block_gets_its_own_noise():
-    """Killed: one noise array, or the first block, for all blocks."""
-    values = 1000.0 * np.arange(4)[:, np.newaxis] + np.zeros(3)
-    blocks = list(Accountant(BUDGET).release(user(iter(values)), BUDGET.share(1.0), "a"))
-    assert np.unique(blocks - values).size == 12
-    assert np.abs(blocks - values).max() < 100
 
 
 def in_order(ledger) -> list[str]:
@@ -394,40 +355,16 @@ def test_a_fork_cannot_spend_the_same_budget_again():
 def test_in_another_process_nothing_is_charged_or_drawn(monkeypatch):
     noise = RecordingNoise(SeededNoise(0))
     accountant = Accountant(BUDGET, noise=noise)
-    stream = accountant.release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.1), "a")
-    next(stream)
+    accountant.release(user(np.zeros(2)), BUDGET.share(0.1), "a")
     with monkeypatch.context() as patch:
         patch.setattr("os.getpid", lambda: -1)  # as in a child
         for spend in (
             lambda: accountant.release(user(0.0), BUDGET.share(0.1), "b"),
-            lambda: accountant.release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.1), "c"),
             lambda: accountant.select(RepeatAndSelect(0.1, 1e-9, 2.0), "d", lambda inner: (0, 1.0)),
-            lambda: next(stream),
         ):
             with pytest.raises(BudgetError, match="fork"):
                 spend()
     assert [each.label for each in accountant.releases] == ["a"] and len(noise.calls) == 1
-
-
-def take_in_child(stream, results):
-    try:
-        next(stream)
-        results.put("released")
-    except BudgetError:
-        results.put("refused")
-
-
-def test_a_fork_cannot_go_on_with_a_stream():
-    """Killed: two draws of noise for the same block and one charge."""
-    stream = Accountant(BUDGET).release(user(iter(np.zeros((3, 2)))), BUDGET.share(0.9), "a")
-    next(stream)
-    context = get_context("fork")
-    results = context.SimpleQueue()
-    child = context.Process(target=take_in_child, args=(stream, results))
-    child.start()
-    child.join()
-    assert results.get() == "refused"
-    assert len(list(stream)) == 2
 
 
 def test_injected_noise_is_stamped_and_refused_by_a_ledger(tmp_path):
@@ -450,8 +387,7 @@ def test_injected_noise_is_stamped_and_refused_by_a_ledger(tmp_path):
 
 def run(accountant, value):
     first = accountant.release(user(value), BUDGET.share(0.3), "first")
-    blocks = accountant.release(user(iter([value, value])), BUDGET.share(0.3), "blocks")
-    return np.r_[first, *blocks]
+    return np.r_[first, accountant.release(user(2 * value), BUDGET.share(0.3), "second")]
 
 
 def test_replay_returns_what_was_recorded():
@@ -479,7 +415,7 @@ def test_replay_notices_what_depends_on_the_data():
             user(np.zeros(3)), BUDGET.share(0.3), "second"
         )
     with pytest.raises(AssertionError):  # one release too many
-        run(Accountant(BUDGET, noise=ReplayNoise(noise.calls[:2])), np.zeros(3))
+        run(Accountant(BUDGET, noise=ReplayNoise(noise.calls[:1])), np.zeros(3))
 
 
 @pytest.mark.parametrize("value", [np.array([12345.5]), [12345.5], 12345.5])

@@ -8,7 +8,7 @@ docs/proofs/secure-aggregation.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,16 +51,7 @@ class SecureGate(PlannedGate):
 
     def release(self, label: str, bounded: Bounded) -> Array:
         """As `Gate.release`."""
-        return self._add_up(label, bounded, np.asarray(bounded._take()))
-
-    def release_blocks(self, label: str, bounded: Bounded) -> Iterator[Array]:
-        """As `Gate.release_blocks`; the blocks travel together."""
-        blocks = list(bounded._take())
-        noisy = self._add_up(label, bounded, np.concatenate(blocks))
-        return iter(np.split(noisy, np.cumsum([len(block) for block in blocks])[:-1]))
-
-    def _add_up(self, label: str, bounded: Bounded, value: Array) -> Array:
-        planned = self._as_planned(label, bounded)
+        planned, value = self._as_planned(label, bounded), bounded._take()
         if not np.all(bounded.step > 0):
             raise InputError(f"Release {label!r} is no exact sum; nodes cannot add it up.")
         share = planned.noise_sd / math.sqrt(self._honest) / np.asarray(bounded.entry_scale)

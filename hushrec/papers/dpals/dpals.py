@@ -11,7 +11,7 @@ contribution to every item's normal equations (:class:`SampledUsers`). Server si
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -48,6 +48,8 @@ from hushrec.users import (
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
+#: Items whose noisy Gramians are projected at a time.
+_ITEMS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +196,11 @@ class DPALS(Estimator["SampledUsers"]):
         """Algorithm 1; comments give its lines."""
         domain = users.domain
         center = 0.0 if self.center == "user" or self.scores == "likes" else domain.midpoint
-        if gate.is_planned("level"):
+        if gate.planned("level"):
             center = level(gate.release("level", users.level()), domain)[0]
         users.sample(seed)
         weights, supported = usable_weights(np.ones(domain.n_items), 0.0)
-        if gate.is_planned("item weights"):
+        if gate.planned("item weights"):
             released = gate.release("item weights", users.sampled_weights())
             weights, supported = usable_weights(released, gate.noise_sd("item weights"))
         relative = None
@@ -229,9 +231,10 @@ class DPALS(Estimator["SampledUsers"]):
             if self.unobserved_weight:
                 packed = gate.release(f"unobserved gramian {step}", users.gramian(user_norm))
                 unobserved = self.unobserved_weight * project_psd(packed[None])[0]
-            noisy = gate.release_blocks(f"item statistics {step}", users.item_statistics(clip, user_norm))
+            noisy = gate.release(f"item statistics {step}", users.item_statistics(clip, user_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
-            projected = ((project_psd(block[:, :size]), block[:, size:]) for block in noisy)
+            blocks = np.array_split(noisy, math.ceil(len(noisy) / _ITEMS_AT_ONCE))
+            projected = ((project_psd(block[:, :size]), block[:, size:]) for block in blocks)
             solved = solve_statistics(projected, self._ridge, self.rank, unobserved)
             items = np.where(frequent[:, None], solved, items)
             if self.orthonormalize:  # line 13, as the polar factor
@@ -354,8 +357,5 @@ class SampledUsers(FittedUsers):
         if not np.all(weight > 0):  # no clip
             weight, bound = np.ones_like(weight), Bound(math.inf, math.inf)
         entry_steps = np.append(np.full(len(gram_scale), steps[0] ** 2), np.full(settings.rank, steps[1]))
-        return Bounded(_stacked(blocks), bound, weight=weight, step=entry_steps)
-
-
-def _stacked(blocks: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
-    return (np.hstack(block) for block in blocks)
+        values = np.concatenate([np.hstack(block) for block in blocks])
+        return Bounded(values, bound, weight=weight, step=entry_steps)

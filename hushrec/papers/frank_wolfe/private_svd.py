@@ -89,7 +89,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         domain, most = users.domain, self.max_ratings_per_user
         arrays = self._level(users, gate, seed)
         users.centre(arrays)
-        if gate.is_planned("sizes"):
+        if gate.planned("sizes"):
             n_users, n_ratings = np.maximum(gate.release("sizes", users.sizes(most)), [1.0, most])
             arrays["scale"] = np.float64(domain.n_items * min(n_users / n_ratings, 1.0))
         bound = self._row_bound(self.row_clip, domain)

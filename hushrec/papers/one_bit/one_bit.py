@@ -349,7 +349,9 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         if self.mechanism == "objective":
             # log-likelihood + sum of H x: the labels enter it as label - H alone (proof: section 3)
             return gate.release("labels less the objective's noise", users.labels("l1")), (0.0, 0.0)
-        flip = gate.flip_probability("labels")
+        planned = gate.planned("labels")
+        assert planned is not None and isinstance(planned.mechanism, RandomizedResponse)
+        flip = planned.mechanism.flip_probability(planned.sensitivity)
         seen = gate.release("labels", users.labels("labels")).astype(np.float64)
         if self.flips is None:
             return seen, (flip, flip)
