@@ -678,32 +678,18 @@ def test_nobody_is_asked_for_and_all_have_rated(made) -> None:
 
 @pytest.mark.parametrize("held", [1, 30, 1 << 24])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_each_row_of_a_user_is_dealt_out_once_in_its_order(tmp_path, monkeypatch, held, workers) -> None:
-    """To one partition, where those of nobody are left out; and all rows are told to the progress bar."""
+def test_the_last_of_many_rows_stays_however_they_are_dealt_out(tmp_path, monkeypatch, held, workers) -> None:
+    """Without times the order of the input decides, which is that of files, batches and rows."""
     monkeypatch.setattr(preparing, "_HELD_ROWS", held)
     monkeypatch.setattr(preparing, "_workers", lambda: workers)
-    users = ["a", "b", None, "c", "d", "e"]
-    chunks, wanted, told = [], {user: [] for user in users if user}, []
-    for number in range(12):
-        own = [users[(number * k) % 6] for k in range(1, 9)]
-        times = np.arange(8) + 100 * number
-        items, ratings = pa.chunked_array([["1"] * 8]), np.full(8, 4, np.float32)
-        chunks.append(preparing.Columns(pa.chunked_array([own]), items, ratings, times, ("by_position",)))
-        for user, time in zip(own, times.tolist()):
-            wanted.get(user, []).append(time)
-    options = preparing._Options(DOMAIN, None, None, False)
-    marks = preparing._deal_out(chunks, options, tmp_path, 3, told.append)
-    assert marks == {"by_position", "times"} and told == [8] * 12
-    found: dict = {}
+    monkeypatch.setattr(files, "_BATCH_ROWS", 40)
+    rng = np.random.default_rng(held)
+    columns = {"user": rng.choice([*"abcde", None], 900), "item": rng.choice(["1", "2", "5"], 900)}
+    rows = pa.table({**columns, "rating": rng.choice([1.0, 2.0, 3.0, 4.0, 5.0, 9.0], 900)})
     for number in range(3):
-        own: dict = {}
-        for run in preparing._runs(tmp_path / preparing._spill(number)):
-            ids, _, _, times = preparing._columns_of(run)
-            for code, time in zip(ids.codes.tolist(), times.tolist()):
-                own.setdefault(ids.texts[code].as_py(), []).append(time)
-        assert not own.keys() & found.keys()
-        found |= own
-    assert found == wanted
+        pq.write_table(rows.slice(300 * number, 300), tmp_path / f"{number}.parquet")
+    found = Ratings.prepare(str(tmp_path / "*.parquet"), tmp_path / "s", DOMAIN, partitions=3)
+    assert_same(found, Ratings.from_any(rows, DOMAIN))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 300_000])

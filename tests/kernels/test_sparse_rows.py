@@ -9,10 +9,8 @@ import scipy.sparse as sp
 from hushrec.kernels.sparse_rows import (
     at_columns,
     clipped_rows,
-    row_squares,
     row_sums,
     used_columns,
-    weight_sums,
 )
 from tests.kernels.test_symmetric import sparse
 
@@ -42,26 +40,6 @@ def test_rows_are_summed_in_float64(dtype, largest) -> None:
         exact = math.fsum(values[start:stop].tolist())
         assert sums[row] == pytest.approx(exact, rel=1e-13, abs=0.0)
         assert sums[row] == row_sums(np.array([0, stop - start]), values[start:stop].copy())[0]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_squares_about_a_center_are_summed_in_float64(dtype) -> None:
-    rng = np.random.default_rng(4)
-    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 3, 40) * rng.integers(0, 300, 40))])
-    values, center = rng.uniform(-1e20, 1e20, indptr[-1]).astype(dtype), rng.uniform(-1e20, 1e20, 40)
-    squares = row_squares(indptr, values, center)
-    for row, (start, stop) in enumerate(zip(indptr, indptr[1:])):
-        exact = math.fsum((float(value) - center[row]) ** 2 for value in values[start:stop])
-        assert squares[row] == pytest.approx(exact, rel=1e-12, abs=0.0)
-
-
-def test_weights_of_a_row_are_summed_to_the_last_bit() -> None:
-    """Fixed-point weights of 28 bits, which float32 has no room for; other types are converted."""
-    matrix = sparse(3, 500)
-    weights = np.random.default_rng(5).integers(1, 2**28, matrix.shape[1]) * 2.0**-28
-    expected = (matrix.toarray() != 0) @ weights
-    sums = weight_sums(matrix.indptr, matrix.indices, weights)
-    assert sums.dtype == np.float64 and (sums == expected).all()
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.6])

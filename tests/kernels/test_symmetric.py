@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.kernels import packed, symmetric, threads
+from hushrec.kernels import packed
 
 
 def sparse(seed: int, n_rows: int = 40, n_cols: int = 13, density: float = 0.3) -> sp.csr_array:
@@ -12,23 +12,6 @@ def sparse(seed: int, n_rows: int = 40, n_cols: int = 13, density: float = 0.3) 
     matrix.data -= 0.5
     matrix.sort_indices()
     return matrix
-
-
-@pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
-def test_outer_sums_are_the_gramian(density: float) -> None:
-    matrix = sparse(1, density=density)
-    triangle = symmetric.outer_sums(matrix.indptr, matrix.indices, matrix.data, 13)
-    dense = matrix.toarray()
-    np.testing.assert_allclose(packed.unpacked(triangle), dense.T @ dense, atol=1e-13)
-
-
-def test_outer_sums_do_not_depend_on_threads() -> None:
-    matrix = sparse(2, 3000, 150, 0.2)
-    results = []
-    for count in (1, 2, 5):
-        with threads.limit(count):
-            results.append(symmetric.outer_sums(matrix.indptr, matrix.indices, matrix.data, 150).tobytes())
-    assert results[0] == results[1] == results[2]
 
 
 def test_scaled_triangle_has_the_frobenius_norm() -> None:

@@ -9,13 +9,14 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.kernels import threads
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 16, 17, 1000])
-@pytest.mark.parametrize("scale", [1.0, 1e5, 1e9])
+@settings(max_examples=50, deadline=None)
+@given(n_rows=st.integers(0, 1000), scale=st.sampled_from([1.0, 1e5, 1e9]))
 def test_ranges_cover_the_rows_in_order(n_rows, scale):
     work = scale / np.arange(1, n_rows + 1)
     tasks = threads.ranges(work)

@@ -22,8 +22,7 @@ def slow_top_k(scores, count, indptr, indices, first):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("count", [0, 1, 7, 45])
-@pytest.mark.parametrize("part", [0.0, 0.1, 0.6, 1.0])
+@pytest.mark.parametrize(("count", "part"), [(0, 0.1), (1, 0.0), (7, 0.6), (45, 0.1), (7, 1.0)])
 def test_equals_a_full_sort_with_ties_and_exclusions(count, dtype, part):
     random = np.random.default_rng(count)
     scores = random.integers(0, 12, size=(36, 40)).astype(dtype)  # many ties
@@ -66,10 +65,10 @@ def test_bad_arguments_are_refused():
         top_k(np.ones((1, 3)), 1, np.array([0, 1]), np.array([-1]))
 
 
-@pytest.mark.parametrize("indptr", [[0, 1], [0, 1, 1, 1], [-1, 0, 1], [0, 1, 3], [0, 2, 1]])
-def test_exclusions_that_do_not_fit_are_refused(indptr):
-    with pytest.raises(ValueError, match="does not fit the scores"):
-        top_k(np.ones((2, 3)), 1, np.array(indptr), np.array([0, 2]))
+def test_exclusions_that_do_not_fit_are_refused():
+    for indptr in [[0, 1], [0, 1, 1, 1], [-1, 0, 1], [0, 1, 3], [0, 2, 1]]:
+        with pytest.raises(ValueError, match="does not fit the scores"):
+            top_k(np.ones((2, 3)), 1, np.array(indptr), np.array([0, 2]))
 
 
 def test_where_one_array_of_the_exclusions_is_missing_nothing_is_excluded():
@@ -93,8 +92,7 @@ def test_a_range_of_rows_leaves_all_others_as_they_are(count):
             assert (np.delete(found, np.s_[start:stop], axis=0) == -7).all()
 
 
-@pytest.mark.parametrize("width", [1, 9])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize(("width", "size"), [(1, 1), (9, 3), (9, 4), (1, 7)])
 def test_scores_of_a_range_of_rows_leave_all_others_as_they_are(width, size):
     """Four rows are scored at a time, which are not those of the next thread."""
     random = np.random.default_rng(size)
@@ -107,8 +105,9 @@ def test_scores_of_a_range_of_rows_leave_all_others_as_they_are(width, size):
     assert topk._TURNED % 16 == 0, "whole registers of float32 too"
 
 
-@pytest.mark.parametrize("width", [0, 1, 7, 8, 9, 32, 37])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("width", "dtype"), [(0, np.float32), (7, np.float64), (8, np.float32), (37, np.float32)]
+)
 def test_scores_of_one_row_are_those_of_the_product(width: int, dtype) -> None:
     rng = np.random.default_rng(width)
     items = rng.standard_normal((301, width)).astype(dtype)
