@@ -1,13 +1,14 @@
 """Error of private ALS by number of users, catalogue, ratings per user and privacy, on generated data.
 
     python -m benchmarks.plan_curves                # the grid, then the table in hushrec/evaluation
-    python -m benchmarks.plan_curves --part real page --page docs/how-many-users.md
+    python -m benchmarks.plan_curves --part page --page docs/how-many-users.md
+    python -m benchmarks.plan_curves --part real --data docs/data/how-many-users.json
 
 The runs behind ``hushrec plan`` (docs/how-many-users.md): ``realistic`` data of three tastes, random 90/10
 split of the ratings, private ALS and item biases at each epsilon (user-level, add-remove, delta 1e-6), both
 references without privacy. Half an hour on one core; a run that was cut short goes on where it stopped.
-The part "real" measures the same on real ratings of the folder HUSHREC_DATA (three noise draws, delta 1e-5);
-the part "page" writes tables and a figure from both.
+The part "real" measures the same on real ratings of the folder HUSHREC_DATA (three noise draws, delta 1e-5)
+and keeps the table; the part "page" writes a table and a figure of the grid.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.frontier.data import available, folder, read as read_ratings, split
-from benchmarks.frontier.tables import write_part
+from benchmarks.frontier.tables import keep, write_part
 from hushrec.algorithms import ALS, Estimator, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.evaluation.expected_loss import COLUMNS, TABLE, UNIT, expected_loss, users_needed
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=["grid", "real", "page"], default=["grid"])
     parser.add_argument("--results", type=Path, default=Path("bench-output/plan-curves.jsonl"))
     parser.add_argument("--page", type=Path, default=Path("bench-output/how-many-users.md"))
+    parser.add_argument("--data", type=Path, default=Path("bench-output/how-many-users.json"))
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     options = parser.parse_args()
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +74,9 @@ def main() -> None:
         TABLE.write_text(table(read(options.results)))
     if "real" in options.part:
         run_real(options.results)
+        keep(options.data, "real data", real_table(read(options.results)))
     if "page" in options.part:
         write_part(options.page, "users needed", users_table())
-        write_part(options.page, "real data", real_table(read(options.results)))
         draw(options.figures / "how-many-users.svg")
     if "real" in options.part and not check_real(read(options.results)):
         sys.exit(1)
