@@ -182,6 +182,8 @@ class SeasonAccountant(Accountant):
         notes = (*notes, LEAVING)
         if self._unbound:
             notes += (_UNBOUND,)
+        if self.ledger is None and self.after is not None:
+            notes += ("Without a ledger nothing tells whether the last week's model was edited.",)
         if self._others:
             budgets = [self.budget, *(each.budget for each in self._others)]
             names = ", ".join(f'"{each.name}"' for each in self._others)

@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from multiprocessing import get_context
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -395,6 +396,52 @@ def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path)
     assert ledger.summary("default").mu ** 2 == pytest.approx(0.9 * BUDGET.mu**2)
     ledger.close_season("default", "1")
     ledger.charge("default", "another", outside(0.09 * BUDGET.mu**2))
+
+
+def test_an_older_ledger_that_was_changed_is_refused(path):
+    """And one that was not keeps its charges, their hashes and its weeks."""
+    ledger = Ledger(path)
+    ledger.open_season("default", SEASON)
+    week(ledger)
+    before = charges(path)
+    as_schema_4(path)
+    with sqlite3.connect(path) as connection:
+        hashes = connection.execute("SELECT hash FROM charges").fetchall()
+        connection.execute("UPDATE seasons SET weeks = 9")
+    connection.close()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="hash chain"):
+            Ledger(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE seasons SET weeks = 4")
+    connection.close()
+    assert Ledger(path).season("default", "1").season == SEASON and charges(path) == before
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT hash FROM charges").fetchall() == hashes
+        assert connection.execute("SELECT charge, digest FROM models").fetchall() == [(1, "")]
+    connection.close()
+
+
+def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path, monkeypatch):
+    """One that was cut short may be made up for at once; Python's early overrides the clock."""
+    ledger, season, model = Ledger(path), replace(SEASON, gap=6.0), SimpleNamespace(digest="0" * 64)
+    ledger.open_season("default", season)
+    first = SeasonAccountant(season, ledger=ledger)
+    spend(first, 0.5)
+    second = SeasonAccountant(season, first.statement(), skip=True, ledger=ledger)
+    spend(second, 0.5)
+    second.wrote(model)
+    third = SeasonAccountant.following(second.statement(), ledger=ledger)
+    for ask in (lambda: third.check(_plan(season)), lambda: spend(third)):
+        with pytest.raises(BudgetError, match="Week 2 of season '1' is too soon.*a gap of 6 days"):
+            ask()
+    last = SeasonAccountant.following(second.statement(), ledger=ledger, early=True)
+    last.check(_plan(season))
+    spend(last)
+    assert len(charges(path)) == 3
+    for wrong in (-1, math.inf, "6d", 400):
+        with pytest.raises(InputError, match="gap must be"):
+            replace(SEASON, gap=wrong)
 
 
 # several seasons
