@@ -92,12 +92,9 @@ def taste(model: Recommender, budget: Budget) -> Taste:
 def price_of_another(budget: Budget) -> str:
     """Say what one more training with a budget would cost; the releases' squared mu add up."""
     if budget.unit != "user" or budget.failure:  # what is not Gaussian adds up otherwise
-        return "Another attempt on the same users is charged as much again."
+        return "Another attempt is charged as much again."
     both = epsilon_of(math.sqrt(2) * budget.mu, budget.delta)
-    return (
-        "Another attempt with this budget on the same users is charged, too; the two cost epsilon ="
-        f" {both:.3g} at delta = {budget.delta:g} (unit: {budget.unit}, relation: {budget.relation})."
-    )
+    return f"Another attempt is charged on top; both cost epsilon = {both:.3g} at delta = {budget.delta:g} (unit: {budget.unit}, relation: {budget.relation})."
 
 
 def _ways(number: int | None) -> str:

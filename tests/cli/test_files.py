@@ -5,18 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from hushrec.cli import files
 from hushrec.cli.files import (
     file_names,
     output_file,
     output_folder,
-    private_table_file,
-    write_a_file_per_user,
-    write_private_table,
 )
 from hushrec.errors import InputError
 
@@ -52,16 +46,6 @@ def test_a_file_is_new_or_may_be_replaced(here) -> None:
             output_file(path, inputs, replace)
 
 
-def test_an_installation_without_the_page_says_so(here, monkeypatch) -> None:
-    monkeypatch.setattr(files, "__file__", str(here / "cli" / "files.py"))
-    for part in ("cli", "web"):
-        (here / part).mkdir()
-    with pytest.raises(InputError, match="^This installation of hushrec has no page; install a released"):
-        files.page_folder()
-    (here / "web" / "index.html").write_text("")
-    assert files.page_folder() == here / "web"
-
-
 def test_a_folder_is_new_empty_or_may_be_written_into() -> None:
     for folder in ("new", "empty", "folder"):
         assert str(output_folder(folder)) == folder
@@ -76,45 +60,6 @@ def test_a_folder_is_new_empty_or_may_be_written_into() -> None:
     ):
         with pytest.raises(InputError, match=words):
             output_folder(path, replace, names)
-
-
-def test_a_table_is_marked_or_told_of(capsys) -> None:
-    """Inside where there is room for it, by its name elsewhere."""
-    table = pa.table({"user": ["ü"], "item": [7]}).replace_schema_metadata({"more": "kept"})
-    for name in ("a.parquet", "b.private.PQ", "c.csv", "d.Private.CSV"):
-        write_private_table(table, private_table_file(name, (), False), "PRIVATE: mark")
-        told = capsys.readouterr().err
-        stem, end = name.split(".")[0], name.rpartition(".")[2]
-        note = f"Note: {name} is private; a name such as {stem}.private.{end} says so.\n"
-        assert told == ("" if "rivate" in name else note)
-        if end.lower() == "csv":
-            with open(name, encoding="utf-8") as file:
-                assert file.read() == '"user","item"\n"ü",7\n'
-        else:
-            assert pq.read_schema(name).metadata[b"hushrec"] == b"PRIVATE: mark"
-            assert pq.read_schema(name).metadata[b"more"] == b"kept"
-            assert pq.read_table(name).to_pydict() == table.to_pydict()
-    plain = pa.table({"user": ["u"]})
-    write_private_table(plain, private_table_file("e.private.parquet", (), False), "mark")
-    assert pq.read_table("e.private.parquet").to_pydict() == {"user": ["u"]}
-    for name in ("a.txt", "a", "a.parquet.gz"):
-        with pytest.raises(InputError, match="is no table; give it a name that ends in") as error:
-            private_table_file(name, (), False)
-        assert error.value.parameter == "out"
-    with pytest.raises(InputError, match="one of the inputs"):
-        private_table_file("there.csv", ("there.csv",), True)
-
-
-def test_each_user_has_a_file_of_her_own_rows(here) -> None:
-    """A name that cannot be written is told."""
-    table = {"user": ["v", "u", "u"], "rank": [1, 1, 2], "item": ["b", "c", "d"], "score": [0.5, 1.5, 1.0]}
-    write_a_file_per_user(pa.table(table), here / "lists")
-    rows = {path.name: path.read_text().splitlines() for path in (here / "lists").iterdir()}
-    head = "rank,item,score"
-    assert rows == {"v.csv": [head, "1,b,0.5"], "u.csv": [head, "1,c,1.5", "2,d,1.0"]}
-    (here / "folder" / "v.csv").mkdir()
-    with pytest.raises(InputError, match="^Cannot write '.*v.csv' [(]Is a directory[)]; free space or pass"):
-        write_a_file_per_user(pa.table(table), here / "folder")
 
 
 def test_names_of_files_at_their_edges() -> None:

@@ -1,19 +1,12 @@
 """What a stranger met on first use: files that stay, short screens, hints that say where something lives."""
 
-import csv
 import json
 import math
 import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow.csv as pc
-import pyarrow.parquet as pq
 import pytest
 
-import hushrec
-from hushrec.batch import PRIVATE_TABLE
-from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.privacy import Ledger
 
 BUDGET = ("--epsilon", "5", "--delta", "1e-6")
@@ -33,50 +26,6 @@ def test_a_training_tells_its_promise_on_one_screen_and_the_rest_when_asked(run,
     assert "Settings:   like_from=4" in told and "ratings: item biases" in told and "Version:" in told
     report = run("report", "m.hush").stdout
     assert "ratings: item biases" in report and "Public:     item catalogue; rating range;" in report
-
-
-def test_predictions_of_pairs_stand_in_their_order_with_what_is_missing_marked(run, files):
-    users = hushrec.Ratings.read(files.train, hushrec.load(files.model).domain)
-    known = [str(user) for user in users.users[:2]]
-    asked = [
-        (known[1], files.items[2]),
-        ("nobody", files.items[0]),
-        (known[0], "none"),
-        (known[0], files.items[1]),
-    ]
-    with Path("pairs.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("uid", "sku"), *asked])
-    expected = hushrec.load(files.model).predict(
-        users, {"user": [a for a, _ in asked], "item": [b for _, b in asked]}
-    )
-    for name in ("p.csv", "p.private.parquet"):
-        done = run("predict", files.model, files.train, "pairs.csv", "--out", name)
-        assert done.exit_code == 0 and PRIVATE_TABLE in done.stdout, done.stderr
-        assert ("private" in done.stderr) == (name == "p.csv")
-        table = pc.read_csv(name) if name.endswith("csv") else pq.read_table(name)
-        assert list(zip(table["user"].to_pylist(), table["item"].to_pylist())) == asked
-        assert table["note"].to_pylist() == ["", NEWCOMER, NO_ITEM, ""]
-        found = [math.nan if each is None else each for each in table["prediction"].to_pylist()]
-        np.testing.assert_allclose(found, expected)
-    assert pq.read_schema("p.private.parquet").metadata[b"hushrec"] == PRIVATE_TABLE.encode()
-    assert "--force" in run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv").stderr
-
-
-def test_a_model_that_ranks_predicts_nothing(run, files):
-    line = ["train", files.train, *BUDGET, *files.domain, "--model", "popular", "--out", "m.hush"]
-    assert run(*line).exit_code == 0
-    refused = run("predict", "m.hush", files.train, files.test, "--out", "p.csv")
-    assert refused.exit_code == 2 and "popular ranks items and predicts no ratings" in refused.stderr
-
-
-def test_lists_are_csv_where_their_name_says_so(run, files):
-    done = run("recommend", files.model, files.train, "--all-users", "-n", "3", "--out", "lists.private.csv")
-    assert done.exit_code == 0 and PRIVATE_TABLE in done.stdout
-    run("recommend", files.model, files.train, "--all-users", "-n", "3", "--out", "lists.private.parquet")
-    table = pq.read_table("lists.private.parquet")
-    assert pc.read_csv("lists.private.csv").to_pylist() == table.to_pylist() and table.num_rows
-    refused = run("recommend", files.model, files.train, "--all-users", "--out", "lists.xlsx")
-    assert refused.exit_code == 2 and "ends in .parquet or .csv" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -184,13 +133,8 @@ def test_an_option_of_another_model_says_where_it_lives(line, says, run, files):
         "compare": [
             "compare",
             files.train,
-            "--epsilons",
-            "1",
-            "--delta",
-            "1e-6",
+            *["--epsilons", "1", "--delta", "1e-6", "--out-dir", "o"],
             *files.domain,
-            "--out-dir",
-            "o",
         ],
         "evaluate": ["evaluate", files.model, files.train, files.test],
     }[line[0]]

@@ -1,13 +1,11 @@
 """What a plan prints is what its JSON holds, line by line; a question that has no answer is refused."""
 
 import json
-import math
 
 import pytest
 
-from hushrec import Budget, Domain
-from hushrec.cli import compare, show_plan, tune
-from hushrec.evaluation import tuning
+from hushrec import Budget
+from hushrec.cli import show_plan
 from hushrec.evaluation.expected_loss import expected_loss
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
@@ -116,13 +114,6 @@ def test_a_season_in_words_is_that_in_numbers(ranged, run, monkeypatch):
     assert [each.value for each in losses.ours] == [each["value"] for each in found["weeks"]]
 
 
-def test_a_plot_of_a_season_has_every_week(run, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(show_plan, "draw", lambda loss, *more: drawn.append(loss.weeks))
-    assert "Plot: s.svg" in run("plan", *SIZES, "--season", "60", "--plot", "s.svg").stdout
-    assert drawn == [tuple(range(60))]
-
-
 def test_a_plan_without_privacy_says_so_in_its_first_line(run):
     text, told = asked(run, *SIZES[:4], "--epsilon", "inf", *RANGE, "--model", "als")
     assert text.splitlines()[0] == "Model:      als   NOT PRIVATE" and "expected" not in told
@@ -191,43 +182,3 @@ def test_shares_and_ways_that_are_none_are_refused(run, files):
         refused = run(*line)
         assert refused.exit_code == 2 and words in refused.stderr, refused.stderr
     assert not run.ledger.exists() and not any(run.folder.iterdir())
-
-
-def test_each_run_of_a_comparison_is_told(capsys):
-    say = compare._say_run(Budget(1.0, 1e-6))
-    say("als", math.inf, 0)
-    say("item-bias", 3.0, 1)
-    told = capsys.readouterr().err.splitlines()
-    assert told == [
-        "training als without privacy, draw 1",
-        f"training item-bias under {Budget(3.0, 1e-6)}, draw 2",
-    ]
-
-
-def test_what_was_tried_is_told_best_first(capsys):
-    trials = [tuning.Trial({"rank": 4, "clip": 0.5}, 0.25), tuning.Trial({}, 1.5)]
-    budget = Budget(3.0, 1e-6)
-    for as_json in (False, True):
-        tune._list(trials, "als", budget, "public", as_json)
-    words, found = capsys.readouterr().out.split("\n{", 1)
-    assert words.splitlines() == [
-        f"als on public ratings, no budget spent, budget of each run: {budget}",
-        "    RMSE  (best first)",
-        "  0.2500  rank=4, clip=0.5",
-        "  1.5000  as planned",
-    ]
-    rows = [{"settings": {"rank": 4, "clip": 0.5}, "rmse": 0.25}, {"settings": {}, "rmse": 1.5}]
-    assert json.loads("{" + found) == {"model": "als", "epsilon": 3.0, "trials": rows}
-
-
-@pytest.mark.parametrize(
-    ("n_items", "cap", "each"), [(3, 9, 1), (80, 9, 9), (80, 99, 20), (500, 10_000, 100)]
-)
-def test_generated_ratings_are_a_quarter_of_the_catalogue_at_most(n_items, cap, each, monkeypatch):
-    """And no more than 100 a user, than may count, or fewer than one."""
-    asked, made = [], tune.realistic
-    monkeypatch.setattr(tune, "realistic", lambda *given, **more: asked.append(given) or made(*given, **more))
-    domain = Domain(range(n_items), (2.0, 7.0), max_ratings_per_user=cap)
-    rows = tune._generated(40, domain, 3)
-    assert asked == [(40, n_items, 40 * each)] and rows.n_users == 40 and rows.domain == domain
-    assert rows.matrix.data.min() >= 2 and rows.matrix.data.max() <= 7

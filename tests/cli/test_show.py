@@ -1,115 +1,19 @@
 """What is printed, letter by letter, of values that are made up; figures against the law they come from."""
 
-import json
 import math
 from types import SimpleNamespace
 
 import pytest
 from scipy.stats import norm
 
-from hushrec import Budget, Domain, Season
-from hushrec.cli import ledger_show, season_show, show, show_model, show_plan, similar
+from hushrec import Budget, Season
+from hushrec.cli import season_show, show, show_model
 from hushrec.privacy.statement import PUBLIC_DATA
 
 
 def delta_of(epsilon, mu):
     """Of a Gaussian release (Balle and Wang 2018, theorem 8)."""
     return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-
-
-def test_a_table_has_columns_of_their_own_widths():
-    rows = [("rank", "item", "score"), ("1", "a long name", "3.5"), ("10", "b", "12.25")]
-    assert show.table(rows, left={1}).split("\n") == [
-        "rank  item         score",
-        "   1  a long name    3.5",
-        "  10  b            12.25",
-    ]
-    assert show.table(rows, left={0, 2}).split("\n") == [
-        "rank         item  score",
-        "1     a long name  3.5",
-        "10              b  12.25",
-    ]
-
-
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("likes", [True, False])
-def test_a_list_for_one_user(known, likes, monkeypatch, capsys):
-    taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
-    monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
-    board = SimpleNamespace(domain=Domain(["a", "b"], likes=True) if likes else Domain(["a", "b"], (1, 5)))
-    rows = [{"user": "ann", "rank": n + 1, "item": item, "score": 4.0 - n / 3} for n, item in enumerate("ab")]
-    rows = rows if likes else [row | {"rating": 2.5} for row in rows]
-    show_model.recommendations("ann", known, rows, board, as_json=False)
-    what = "likes" if likes else "ratings from 1 to 5"
-    newcomer = f", who has no {what} of items in the catalogue in the history: the list for newcomers"
-    assert capsys.readouterr().out.split("\n") == [
-        "For user ann alone" + ("" if known else newcomer),
-        "rank  item  score" + ("" if likes else "  rating"),
-        "   1  a     4.000" + ("" if likes else "   2.500"),
-        "   2  b     3.667" + ("" if likes else "   2.500"),
-        "The higher the score, the better the match"
-        + ("" if likes else "; rating is what the model predicts")
-        + ". The list is computed from this user's own ratings.",
-        "",
-        "Something of taste.",
-        "",
-    ]
-    show_model.recommendations("ann", known, rows, board, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {
-        "user": "ann",
-        "known": known,
-        "items": [{key: row[key] for key in row if key != "user"} for row in rows],
-        "taste": {"directions": 2},
-    }
-
-
-def test_what_a_model_is_in_the_words_of_its_class():
-    class Model:
-        """The ``fast`` one of
-        :class:`~hushrec.ALS` and :func:`best`, in two lines.
-
-        More of it.
-        """
-
-    assert show_model.summary(Model()) == "The fast one of ALS and best, in two lines."
-    Model.__doc__ = None
-    assert show_model.summary(Model()) == ""
-
-
-def test_items_that_the_same_people_like(monkeypatch, capsys):
-    taste = SimpleNamespace(text=lambda: "Something of taste.", to_dict=lambda: {"directions": 2})
-    monkeypatch.setattr(show_model, "taste_of", lambda billboard: taste)
-    found = [("a", 0.75), (7, 0.125)]
-    board = SimpleNamespace(similar_items=lambda item, n: found[:n] if item == "tea" else [])
-    monkeypatch.setattr(similar, "load", {"m.hush": board}.__getitem__)
-    similar.similar("m.hush", "tea")
-    assert capsys.readouterr().out.split("\n") == [
-        "Liked by the same people as tea",
-        "rank  item  score",
-        "   1  a     0.750",
-        "   2  7     0.125",
-        "",
-        "Something of taste.",
-        "",
-    ]
-    similar.similar("m.hush", "tea", n=1, as_json=True)
-    items = [{"rank": 1, "item": "a", "score": 0.75}]
-    assert json.loads(capsys.readouterr().out) == {"item": "tea", "items": items, "taste": {"directions": 2}}
-
-
-def test_what_runs_cost_so_far():
-    assert ledger_show.growth([]) == ""
-    runs = [
-        SimpleNamespace(time="2026-01-05 08:00", charges=3, mu=0.25, epsilon=1.0),
-        SimpleNamespace(time="2026-01-12 08:00", charges=12, mu=0.353553, epsilon=1.4625),
-    ]
-    assert ledger_show.growth(runs).split("\n") == [
-        "",
-        "",
-        " run  time (UTC)        charges  mu so far  epsilon so far",
-        "   1  2026-01-05 08:00        3       0.25               1",
-        "   2  2026-01-12 08:00       12     0.3536          1.4625",
-    ]
 
 
 def test_each_season_and_each_kind_of_week_has_its_line():
@@ -184,22 +88,3 @@ def test_who_publishes_what_nothing_protects_is_warned(private, reasons, capsys)
     said = capsys.readouterr().err
     assert bool(said) == (not private and len(reasons) == 2)
     assert not said or "films.hush is NOT PRIVATE (epsilon is infinite; noise was injected)" in said
-
-
-@pytest.mark.parametrize("spread_unknown", [True, False])
-@pytest.mark.parametrize("inside", [True, False])
-def test_what_an_expected_error_does_not_know(spread_unknown, inside):
-    lines = show_plan._limits(spread_unknown, inside)
-    assert len(lines) == spread_unknown + (not inside)
-    assert any("--spread" in line for line in lines) == spread_unknown
-    assert any("Nothing of this size was simulated" in line for line in lines) == (not inside)
-
-
-def test_numbers_for_people():
-    numbers = [show_plan._count(number) for number in (None, 900, 1000, 1001, 250_000)]
-    few = "no more than 1,000"
-    assert numbers == ["more than 1,000,000", few, few, "about 1,001", "about 250,000"]
-    assert [show.short(number) for number in (None, 0.123456, 12345.6)] == ["-", "0.1235", "1.235e+04"]
-    assert show.paragraph("") == [] and show.paragraph("words") == ["", "words"]
-    folded = show.paragraph("word " * 40)
-    assert folded[0] == "" and len(folded) == 3 and max(map(len, folded)) <= 100

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.plan_curves import TASTES
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import InputError
@@ -14,22 +13,10 @@ from hushrec.evaluation.expected_loss import (
     TABLE,
     TYPICAL_SPREAD,
     UNIT,
-    _of_taste,
     expected_loss,
     users_needed,
 )
 from hushrec.privacy import Accountant, Budget, epsilon_of
-
-
-def test_the_table_is_small_and_whole() -> None:
-    text = TABLE.read_text()
-    table = json.loads(text)
-    assert len(text) < 20_000
-    assert "benchmarks.plan_curves" in table["about"]
-    for *_, free, mean, private, bias in table["runs"]:
-        assert len(private) == len(bias) == len(table["mu"])
-        assert 1000 < free < mean < 4000
-    assert max(run[1] for run in table["runs"]) >= 300_000
 
 
 def test_interpolation_returns_the_runs() -> None:
@@ -60,39 +47,6 @@ def test_it_foretells_a_run() -> None:
         assert expected.low < expected.value < expected.high
 
 
-def test_more_users_more_epsilon_and_a_weaker_relation_help() -> None:
-    def cost(epsilon: float, n_users: int, **budget: str) -> float:
-        return expected_loss(Budget(epsilon, 1e-6, **budget), n_users, 1000).cost.value
-
-    for epsilon in (0.2, 1.0, 5.0):
-        costs = [cost(epsilon, n_users) for n_users in (1000, 5000, 25_000, 125_000)]
-        assert costs == sorted(costs, reverse=True)
-    costs = [cost(epsilon, 10_000) for epsilon in (0.1, 0.5, 2.0, 8.0, 20.0, math.inf)]
-    assert costs == sorted(costs, reverse=True)
-    assert costs[-1] == 0
-    assert cost(1.0, 10_000, relation="replace") > cost(1.0, 10_000)
-
-
-def test_users_needed() -> None:
-    budget = Budget(1.0, 1e-6)
-    half, most = users_needed(budget, 1000), users_needed(budget, 1000, kept=0.9)
-    assert half < most
-    assert expected_loss(budget, half, 1000).kept.value == pytest.approx(0.5, abs=0.06)
-    assert users_needed(Budget(20.0, 1e-6), 1000) < half < users_needed(budget, 10_000)
-    assert users_needed(budget, 1000, kept=1.1) is None
-
-
-@pytest.mark.parametrize("taste", TASTES)
-def test_generated_ratings_of_all_tastes_have_one_spread(taste: str) -> None:
-    biases, tastes, noise = TASTES[taste]
-    for n_users, n_items, each in ((1000, 100, 10), (3000, 1000, 100), (20_000, 1000, 10)):
-        ratings = realistic(
-            n_users, n_items, n_users * each, bias_spread=biases, taste_spread=tastes, noise=noise, seed=1
-        )
-        spread = ratings.matrix.data.std(dtype=np.float64) / 4
-        assert spread == pytest.approx(0.27, rel=0.06)
-
-
 def test_the_spread_moves_errors_in_proportion_and_nothing_else() -> None:
     budget = Budget(1.0, 1e-6)
     unknown, one, less = (
@@ -113,21 +67,6 @@ def test_impossible_spreads_are_refused(spread: float) -> None:
         expected_loss(Budget(1.0, 1e-6), 100, 100, spread=spread)
 
 
-def test_half_of_the_range_is_the_largest_spread() -> None:
-    """That of ratings half of which are the least, and half the most."""
-    assert expected_loss(Budget(1.0, 1e-6), 6000, 3000, spread=0.5).user_mean.value > 0
-
-
-def test_outside_of_what_was_simulated_it_says_so() -> None:
-    budget = Budget(1.0, 1e-6)
-    far, border = expected_loss(budget, 10**9, 10_000, 50), expected_loss(budget, 300_000, 10_000, 50)
-    assert not far.inside and border.inside
-    border = expected_loss(budget, max(run[1] for run in json.loads(TABLE.read_text())["runs"]), 10_000, 50)
-    assert (far.non_private, far.user_mean) == (border.non_private, border.user_mean)
-    assert 0 <= far.cost.value <= border.cost.value
-    assert not expected_loss(budget, 100, 1000).inside
-
-
 def test_noise_too_strong_or_weak_to_have_been_simulated_is_outside_too() -> None:
     """At sizes that were simulated; and replace is half the mu of add-remove."""
     assert not expected_loss(Budget(1e-4, 1e-6), 1000, 10_000).inside
@@ -137,23 +76,6 @@ def test_noise_too_strong_or_weak_to_have_been_simulated_is_outside_too() -> Non
     half = Budget(epsilon_of(twice.mu / 2, 1e-6), 1e-6)
     found, wanted = (expected_loss(budget, 6000, 3000) for budget in (twice, half))
     assert found.private_als.value == pytest.approx(wanted.private_als.value, rel=1e-9)
-
-
-@pytest.mark.parametrize("users, epsilon", [(3000, 0.3), (30_000, 3.0), (300_000, 20.0)])
-def test_intervals_hold_every_taste_and_its_error(users: int, epsilon: float) -> None:
-    """And where the spread is known, the 9% by which data of one spread may differ."""
-    budget = Budget(epsilon, 1e-6)
-    found, sizes = expected_loss(budget, users, 3000, spread=TYPICAL_SPREAD), np.log10([users, 50, 3000])
-    each = [_of_taste(taste, budget.mu, sizes) for taste in TASTES]
-    for name in each[0]:
-        span, values, errors = getattr(found, name), *np.array([taste[name] for taste in each]).T
-        most, unlike = (1.0, 0.0) if name == "kept" else (math.inf, 0.09)
-        assert span.low == pytest.approx(max((1 - unlike) * (values - errors).min(), 0.0))
-        assert span.high == pytest.approx(min((1 + unlike) * (values + errors).max(), most))
-    for taste in each:
-        free, cost, private = (taste[name][1] for name in ("non_private", "cost", "private_als"))
-        assert private == pytest.approx(math.hypot(free, cost)) and free > 0 < cost
-    assert found.cost.low >= 0 and 0 <= found.kept.low <= found.kept.high <= 1
 
 
 def test_users_needed_are_the_least_that_keep_so_much() -> None:
@@ -179,18 +101,6 @@ def test_wrong_sizes_are_refused(sizes) -> None:
 def test_a_budget_of_single_ratings_is_refused() -> None:
     with pytest.raises(InputError, match="users"):
         expected_loss(Budget(1.0, 1e-6, unit="rating", relation="replace"), 1000, 1000)
-
-
-def test_without_privacy_it_costs_nothing() -> None:
-    found = expected_loss(Budget(math.inf, 1e-6), 6000, 3000)
-    assert (
-        (found.cost.value, found.cost.low, found.cost.high) == (0.0, 0.0, 0.0)
-        and found.kept.value == 1.0
-        and found.inside
-    )
-    assert found.private_als.value == found.non_private.value < found.user_mean.value
-    private = expected_loss(Budget(1, 1e-6), 6000, 3000)
-    assert private.cost.value > 0 and private.non_private == found.non_private
 
 
 def test_noise_never_helps() -> None:

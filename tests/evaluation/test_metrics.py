@@ -132,21 +132,6 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     assert (f"{len(known):,} of them are in the history, too" in result.text()) == bool(known)
 
 
-def test_figures_do_not_depend_on_the_blocks_of_users(monkeypatch):
-    """Lists of many users come in blocks; here of one, two and one users."""
-    rng = np.random.default_rng(0)
-    history, test = table(random_cells(rng, 4)), table(random_cells(rng, 4))
-    whole = evaluate(board(), history, test, k=3, resamples=20, metrics=METRICS)
-    listed = Billboard.top_columns
-
-    def in_blocks(self, *args, **options):
-        for columns, scores in listed(self, *args, **options):
-            yield from zip(np.split(columns, [1, 3]), np.split(scores, [1, 3]))
-
-    monkeypatch.setattr(Billboard, "top_columns", in_blocks)
-    assert evaluate(board(), history, test, k=3, resamples=20, metrics=METRICS).metrics == whole.metrics
-
-
 def test_a_model_that_gives_all_the_same_list():
     # DPALS: hits / min(k, number of test items); the item-bias order is i0, i1, i2, ...
     billboard = Billboard(
@@ -191,12 +176,6 @@ def test_models_of_likes_have_no_rating_error():
     result = evaluate(model, table({}), table({("a", "i1"): 5.0}), resamples=5)
     assert math.isnan(result["rmse"].value)
     assert result["recall@20"].value == 1.0
-
-
-def test_says_whose_figure_it_is():
-    result = evaluate(board(), table({}), table({("a", "i1"): 5.0}), resamples=5)
-    assert "private figure of the curator" in PRIVATE_FIGURE
-    assert PRIVATE_FIGURE in result.text() and result.to_dict()["note"] == PRIVATE_FIGURE
 
 
 def test_interval_is_seeded_and_covers():
@@ -276,15 +255,6 @@ def test_what_is_told_letter_by_letter():
         "note": PRIVATE_FIGURE,
     }  # fmt: skip
     assert (found.n_known, found.confidence) == (0, 0.95)
-
-
-@pytest.mark.parametrize("n_users", [39, 40, 41])
-def test_an_item_of_many_lists_is_covered_once(n_users):
-    model = board(estimator=Popular(), rank=0)
-    test = table({(f"u{number}", "i1"): 5.0 for number in range(n_users)})
-    result = evaluate(model, table({}), test, k=3, resamples=20)
-    covered = result["coverage@3"]
-    assert (covered.low, covered.value, covered.high) == (0.25, 0.25, 0.25)
 
 
 @pytest.mark.parametrize("threshold", [None, 2.0, 3.5])

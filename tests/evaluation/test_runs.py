@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ESTIMATORS, Estimator, ItemBias
+from hushrec.algorithms import ESTIMATORS, ItemBias
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
-from hushrec.evaluation.runs import check_run, choose, needs_user_count, train
+from hushrec.evaluation.runs import check_run, choose, train
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
@@ -22,11 +22,6 @@ BUDGET = Budget(2.0, 1e-6)
 
 #: Models that run under an infinite budget only.
 NOT_PRIVATE = ("als", "ease", "frank-wolfe", "projected-gradient")
-
-
-def test_settings_override_the_choice():
-    domain = Domain(["a", "b"], rating_range=(1, 5))
-    assert choose("item-bias", BUDGET, domain, settings={"clip": 0.9}) == ItemBias(clip=0.9)
 
 
 @pytest.mark.parametrize(
@@ -67,26 +62,6 @@ def test_what_many_users_could_not_be_planned_with_is_refused_before_they_are_co
         settings = {"start": "spectral", "rank": 4, "start_share": 0.0}
         train("private-als", realistic(300, 9, 1500, seed=1), accountant, settings=settings)
     assert accountant.releases == ()
-
-
-def test_models_that_are_tuned_to_the_number_of_users_need_it():
-    assert needs_user_count("private-als") and needs_user_count("one-bit-user")
-    assert (
-        not needs_user_count("dpals")
-        and not needs_user_count("item-bias")
-        and not needs_user_count("one-bit")
-    )
-    with pytest.raises(InputError, match="number of users"):
-        choose("private-als", BUDGET, Domain(["a"], rating_range=(1, 5)))
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_declares_its_scores_and_how_it_is_planned(name):
-    cls = ESTIMATORS[name]
-    planned = cls.planned(BUDGET, Domain(range(50), rating_range=(1, 5)), 1000)
-    assert planned.scores in {"ratings", "likes", "log-odds"}
-    assert cls.uses_user_count == (cls.planned.__func__ is not Estimator.planned.__func__)
-    assert cls.uses_user_count or planned == cls()
 
 
 @pytest.mark.parametrize(
@@ -163,29 +138,6 @@ def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
         assert model.like_from == (likes_from or 7.5)
     likes = choose("private-eigenrec", Budget(5, 1e-6), Domain(range(20), likes=True), n_users=1000)
     assert likes.like_from is None
-
-
-@pytest.mark.parametrize("n_users", [None, 300, 3000])
-def test_the_declared_number_of_users_reaches_every_model_that_has_one(n_users):
-    """What is set by hand goes first; a model that is tuned to it does without neither."""
-    domain = Domain(range(20), (1, 5))
-    one_bit = {"mechanism": "input", "threshold": 3.5}
-    rating = Budget(5, 1e-6, unit="rating", relation="replace")
-    assert choose("one-bit", rating, domain, n_users=n_users, settings=one_bit).n_users == n_users
-    by_hand = choose("one-bit", rating, domain, n_users=n_users, settings={**one_bit, "n_users": 77})
-    assert by_hand.n_users == 77
-    if n_users is None:
-        with pytest.raises(InputError, match="tuned to the number of users"):
-            choose("private-als", Budget(5, 1e-6), domain)
-        n_users = 300
-        given = choose("private-als", Budget(5, 1e-6), domain, settings={"n_users": n_users})
-    else:
-        given = choose("private-als", Budget(5, 1e-6), domain, n_users=n_users)
-    assert (
-        given.n_users
-        == n_users
-        == choose("private-als", Budget(5, 1e-6), domain, n_users=99, settings={"n_users": n_users}).n_users
-    )
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -66,7 +66,7 @@ def test_of_a_selection_no_epsilon_of_two_is_told(name: str) -> None:
     ratings = Ratings.from_any((np.arange(200) % 40, np.arange(200) % 20, np.full(200, 4.0)), domain)
     model = tune(ratings, name, [{}], Accountant(Budget(1.0, 1e-6, failure=1e-6), data_is_public=True))
     told = taste(model, model.privacy.budget).text()
-    assert told.endswith("Another attempt on the same users is charged as much again.")
+    assert told.endswith("Another attempt is charged as much again.")
 
 
 def test_what_is_said_of_models_without_directions() -> None:

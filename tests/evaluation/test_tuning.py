@@ -11,7 +11,7 @@ import pytest
 from hushrec.data import Domain, Ratings, leave_k_out, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import evaluate, tuning
-from hushrec.evaluation.tuning import grid, score_aggregate, try_all, tune
+from hushrec.evaluation.tuning import score_aggregate, try_all, tune
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from tests.algorithms.cases import hostile_data, ratings_of, rows_of
@@ -20,11 +20,6 @@ from tests.command_line import invoke
 BUDGET = Budget(10.0, 1e-6, failure=1e-6)
 RATINGS = realistic(2000, 60, 60_000, seed=1)
 CLIPS = [{"clip": clip} for clip in (1e-4, 0.45)]
-
-
-def test_grid():
-    assert grid({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
-    assert grid({}) == [{}]
 
 
 def test_public_ratings_rank_the_candidates_for_free():
@@ -100,19 +95,6 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
         score = inner.releases[-1]  # of a sum and a number of users, which a user moves by 1 each
         assert score.sensitivity == pytest.approx(2**0.5, rel=1e-12)
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
-
-
-def test_ten_runs_are_made_on_average_where_nothing_is_said(monkeypatch):
-    asked = []
-
-    def within(*given):
-        asked.append(given)
-        raise InputError("that is enough")
-
-    monkeypatch.setattr(tuning.RepeatAndSelect, "within", within)
-    with pytest.raises(InputError, match="that is enough"):
-        tune(RATINGS, "item-bias", [{}], Accountant(BUDGET))
-    assert asked == [(BUDGET, 10.0, 1.0)]
 
 
 def test_the_statement_has_the_notes_of_the_model():
@@ -204,7 +186,7 @@ def test_commands(tmp_path, monkeypatch):
     assert "best of a random number" in done.stdout
     assert Ledger(tmp_path / "ledger.sqlite").summary("default", 1e-6).charges == 1
     assert run().exit_code == 2 and run("ratings.parquet").exit_code == 2
-    show = json.loads(invoke("ledger", "show", "--json").stdout)
+    show = json.loads(invoke("ledger", "show", "--dataset", "default", "--json").stdout)
     assert [round(entry["epsilon"], 3) for entry in show["history"]] == [10.0]
     assert invoke("ledger", "close").exit_code == 0
     again = run("ratings.parquet", "--out", "best.hush", "--force", "--mean-runs", "3")
@@ -256,47 +238,6 @@ def test_what_has_no_score_is_refused():
     observed = replace(RATINGS, domain=replace(RATINGS.domain, declared=False))
     with pytest.raises(InputError, match="declare a Domain"):
         try_all(observed, "item-bias", [{}], Budget(1, 1e-6))
-
-
-def test_every_draw_of_a_trial_has_a_seed_of_its_own(monkeypatch):
-    """Oracle: a model that is wrong by 1 in one draw and by 7 in the other has errors of 5 together."""
-    seeds, wrong = [], iter([1.0, 7.0, 2.0, 2.0])
-
-    class Wrong:
-        def __init__(self, by):
-            self.by = by
-
-        def predict_pairs(self, history, held_out):
-            return held_out.matrix.data + np.float32(self.by)
-
-    def trained(model, history, accountant, settings, seed):
-        seeds.append((settings["clip"], seed))
-        assert accountant.data_is_public and accountant.budget == budget
-        return Wrong(next(wrong))
-
-    budget = Budget(2, 1e-6)
-    monkeypatch.setattr(tuning, "train", trained)
-    trials = try_all(RATINGS, "item-bias", CLIPS, budget, draws=2, seed=5)
-    assert seeds == [(settings["clip"], seed) for settings in CLIPS for seed in (5, 6)]
-    assert [(trial.settings, trial.rmse) for trial in trials] == [
-        (CLIPS[1], pytest.approx(2.0, rel=1e-6)),
-        (CLIPS[0], pytest.approx(5.0, rel=1e-6)),
-    ]
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_the_statement_of_a_choice_is_that_of_its_model(exact, monkeypatch):
-    train = tuning.train
-
-    def trained(*args, **given):
-        found = train(*args, **given)
-        return replace(found, privacy=replace(found.privacy, exact_arithmetic=exact))
-
-    monkeypatch.setattr(tuning, "train", trained)
-    rows = RATINGS.rows(slice(0, 50), keyed=True)
-    model = tune(rows, "item-bias", [{}], Accountant(BUDGET), mean_runs=1.5)
-    assert model.privacy.exact_arithmetic is exact
-    assert model.privacy.public[-1] == "the settings to choose from" and len(model.privacy.public) > 1
 
 
 @pytest.mark.parametrize("rating_range", [(1, 5), (0, 10), (0, 1), (-1, 20)])

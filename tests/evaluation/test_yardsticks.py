@@ -29,7 +29,7 @@ def test_user_means_and_popularity_from_their_definitions() -> None:
     assert found["user means"].predict(history, TRAIN.domain.items) == pytest.approx(np.full(40, wanted))
     popularity = model.lists.item_bias
     first = np.lexsort((-popularity, -model.lists.arrays["supported"].astype(int)))[:10]
-    listed = [item for item, _ in found["popularity"].recommend({}, 10)]
+    listed = [item for item, *_ in found["popularity"].recommend({}, 10)]
     assert listed == [TRAIN.domain.items[place] for place in first]
     popular = trained("popular")
     assert yardsticks(popular)["popularity"].recommend(history, 40) == popular.recommend(history, 40)
