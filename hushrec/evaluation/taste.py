@@ -94,7 +94,10 @@ def price_of_another(budget: Budget) -> str:
     if budget.unit != "user" or budget.failure:  # what is not Gaussian adds up otherwise
         return "Another attempt is charged as much again."
     both = epsilon_of(math.sqrt(2) * budget.mu, budget.delta)
-    return f"Another attempt is charged on top; both cost epsilon = {both:.3g} at delta = {budget.delta:g} (unit: {budget.unit}, relation: {budget.relation})."
+    return (
+        f"Another attempt is charged on top; both cost epsilon = {both:.3g} at delta = {budget.delta:g}"
+        f" (unit: {budget.unit}, relation: {budget.relation})."
+    )
 
 
 def _ways(number: int | None) -> str:

@@ -79,7 +79,8 @@ def test_a_run_that_found_nobody_stops_at_one_percent(run, files):
         assert charged["mu"] == pytest.approx(0.1 * 1.02036, rel=1e-4)
         assert not Path("model.hush").exists()
         resumed = run("train", f"{name}.csv", *line, name, "--resume")
-        assert resumed.exit_code == 2 and "no unfinished training" in resumed.stderr
+        assert (resumed.exit_code, resumed.stderr) == (1, result.stderr)
+        assert parsed(run("ledger", "show", "--dataset", name, "--json")) == charged
     declared = run("train", "commas.csv", *line, "commas", "--users", "200")
     assert declared.exit_code == 0 and "hushrec check" in declared.stdout
 
