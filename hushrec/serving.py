@@ -671,10 +671,16 @@ def below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array)
     first : ndarray of bool, shape (n_items,)
     columns, scores : ndarrays of shape (n_users, count)
     """
+    other = ~first[columns] & (columns >= 0)
+    (users,) = np.nonzero(other.any(axis=1))
+    if not len(users):  # as in most short lists
+        return scores
+    every = every if len(users) == len(every) else every[users]
     least = every.min(axis=1, where=first, initial=np.inf, keepdims=True)
     most = every.max(axis=1, where=~first, initial=-np.inf, keepdims=True)
-    lowered = np.minimum(scores - np.maximum(most - least, 0.0), np.nextafter(least, -np.inf))
-    return np.where(first[columns], scores, lowered)
+    lowered = np.minimum(scores[users] - np.maximum(most - least, 0.0), np.nextafter(least, -np.inf))
+    scores[users] = np.where(other[users], lowered, scores[users])
+    return scores
 
 
 def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:

@@ -10,6 +10,7 @@ import os
 import re
 import tracemalloc
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -570,6 +571,29 @@ def test_files_of_version_1_are_read(memory_map: bool, tmp_path) -> None:
     assert old.to_bytes() == saved.to_bytes()
     assert all(array.flags.aligned and not array.flags.writeable for array in old.arrays.values())
     assert old.recommend({"a": 4.0}, 5) == saved.recommend({"a": 4.0}, 5)
+
+
+@pytest.mark.parametrize("name", ["center", "item_bias", "item_factors", "regularization"])
+def test_numbers_that_are_not_finite_are_refused_in_every_kind_of_file(name: str, tmp_path) -> None:
+    good = model()
+    array = np.array(good.arrays[name])
+    array.reshape(-1)[-1] = math.nan
+    bad = replace(good, arrays={**good.arrays, name: array})
+    files = [bad.to_bytes(), written_first(bad)]
+    if name != "item_factors":
+        files.append(bad.to_bytes(int8=True))
+    else:
+        stored = read(good.to_bytes(int8=True))
+        arrays = {
+            key: stored.arrays[key] for key in stored.arrays if not key.startswith(("padding", "digest"))
+        }
+        scales = np.array(arrays["serve/item_factors_scale"])
+        for scale in (math.inf, -1.0, 3e38):
+            scales[-1] = scale
+            files.append(b"".join(encode(stored.header, arrays | {"serve/item_factors_scale": scales})))
+    for content in files:
+        with pytest.raises(ModelFileError, match=f"holds what no training releases .array 'serve/{name}"):
+            Billboard.from_bytes(content)
 
 
 def rename(header: dict) -> None:

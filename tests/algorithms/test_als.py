@@ -340,7 +340,7 @@ def test_likes_without_factors_are_alike_for_all() -> None:
         ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
     )
     model = ALS(rank=0, unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
-    assert model.item_factors.shape == (2, 0) and not model.predict({"a": 1.0}, ["a", "b"]).any()
+    assert model.item_factors.shape == (2, 0) and not any(model.predict({"a": 1.0}, ["a", "b"]))
 
 
 def test_what_is_held_out_decides_and_no_more_of_it_than_is_needed(monkeypatch) -> None:

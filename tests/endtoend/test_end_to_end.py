@@ -292,7 +292,7 @@ def test_compare_at_length(models, case, tmp_path):
 
 
 ASKED = (
-    ["--user", "u3"],
+    ["--user", "u3", "--explain"],
     ["--user", "nobody", "--json"],
     ["--user", "u5", "--include-seen", "-n", "12"],
     ["--all-users", "--out", "lists.parquet"],
