@@ -284,6 +284,16 @@ ROWS = [
     Row("L6", "a ledger a node", ("engines/test_node_ledger.py::",),
         "a server makes a node's users pay more than its budget, or opens a sum of too few nodes",
         "{cases} tests, {tries:.0f} attacks; 0 overspends"),
+    Row("L7", "what a season reserves",
+        ("privacy/test_reserves.py::", "privacy/test_seasons.py::test_a_season_res",
+         "privacy/test_seasons.py::test_beside"),
+        "four processes overspend a budget, or a reserved week is refused that was not closed or cut short",
+        "{cases} tests, {interleavings:,.0f} interleavings of {steps:,.0f} steps against books of their own,"
+        " {seasons with trainings:,.0f} with trainings that race and crash"),
+    Row("L8", "the model that a week goes on from",
+        ("algorithms/test_continuing.py::test_a_week_goes_on",
+         "privacy/test_seasons.py::test_a_week_that_was"),
+        "a week goes on from an edited file, or its statement lists less than was charged", "{cases} files"),
 ]  # fmt: skip
 
 

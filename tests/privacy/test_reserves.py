@@ -273,11 +273,13 @@ def check_file(path, books):
 
 
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(1000), marks=pytest.mark.full)])
-def test_whatever_comes_between_a_season_has_what_it_reserved(seeds, tmp_path):
+def test_whatever_comes_between_a_season_has_what_it_reserved(seeds, tmp_path, record_property):
     """Killed: a reserve that one of the doors does not look at, that a close keeps, or that a week takes."""
     done = [interleave(tmp_path / f"{seed}.sqlite", seed) for seed in seeds]
     came = [sum(each) for each in zip(*done)]
     assert min(came) > len(seeds)  # done, refused and cut off, all of them
+    record_property("interleavings", len(seeds))
+    record_property("steps", sum(came))
 
 
 # with real trainings
@@ -327,8 +329,9 @@ def begin(folder, seed):
 
 
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(30), marks=pytest.mark.full)])
-def test_real_trainings_that_race_and_crash(seeds, tmp_path):
+def test_real_trainings_that_race_and_crash(seeds, tmp_path, record_property):
     """Whatever is charged adds up to what was promised; a week is refused only for one of these reasons."""
+    record_property("seasons with trainings", len(seeds))
     MODEL.fit(RATINGS, Accountant(budget_of(1)))  # kernels are compiled
     reasons = ("was closed", "was run already", "is spent", "is not in the ledger", "not the one that week")
     reasons += ("cannot be next", "is used up")
