@@ -10,6 +10,8 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.registry import ESTIMATORS
 from tests.from_0_2.__main__ import ALS, FOLDER, domains, rated, table
 
+pytestmark = pytest.mark.true("0.2")
+
 ANSWERS = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))
 DOMAIN = domains()["ratings"]
 

@@ -51,6 +51,7 @@ def test_nothing_is_replaced_unless_that_is_asked_for(line, run, files):
     assert run(*line, "--force").exit_code == 0
 
 
+@pytest.mark.true("D3")
 def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(run, files):
     """Before anything is charged; a private run beside one without says so where it makes its promise."""
     line = ["train", files.train, "--model", "item-bias", *files.domain, "--delta", "1e-6", "--force"]

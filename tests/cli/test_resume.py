@@ -6,6 +6,7 @@ from hushrec.billboard import Billboard
 from hushrec.privacy import Ledger, SystemNoise
 
 
+@pytest.mark.true("A8")
 def test_a_training_that_could_not_be_saved_is_resumed_at_no_cost(run, files, monkeypatch):
     ask = ["train", files.train, "--for", "ratings", "--epsilon", "5", "--delta", "1e-6", *files.domain]
     ask += ["--out", "model.hush"]
@@ -19,7 +20,7 @@ def test_a_training_that_could_not_be_saved_is_resumed_at_no_cost(run, files, mo
         assert (found.exit_code, found.stderr) == (0, "")
         again = run(*ask, "--resume", "--force")
     assert Ledger(run.ledger).summary("default", 1e-6) == before
-    assert again.exit_code == 2 and "one that has finished is closed" in again.stderr
+    assert again.exit_code == 2 and "one that was saved is closed" in again.stderr
     model = Billboard.load(run.folder / "model.hush")
     assert len(model.privacy.releases) == before.charges
     other = run(*ask, "--resume", "--force", "--dataset", "another")

@@ -151,8 +151,9 @@ def begun_as(path, number: int) -> bool:
     return any(header["bindings"][0]["number"] == number for header in headers)
 
 
+@pytest.mark.true("A8")
 @pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.full)])
 def test_a_kill_at_every_step(path, tmp_path_factory, stride, saving):
     """Killed: a charge after the draw, a value used before it is on the disk, values out of order, a training
     that is closed while its model is nowhere, values that stay for good. One had finished before it.
@@ -185,7 +186,8 @@ def test_a_kill_at_every_step(path, tmp_path_factory, stride, saving):
                 assert toy(path, number=1, resume=begun_as(path, 1), save_to=out) == whole
             lost.add(check_books(path, drawn) - len(LABELS))
             toy(path, number=2)
-        assert len(files(path)) == 1 + len(LABELS) and begun_as(path, 2)
+        left = [each for each in files(path) if not each.name.endswith(".0.part")]  # a header's draft
+        assert len(left) == 1 + len(LABELS) and begun_as(path, 2)
     assert lost == {0, 1}
 
 
@@ -438,6 +440,7 @@ def test_another_training_is_refused(path, monkeypatch, other, word):
     assert not drawn
 
 
+@pytest.mark.true("A8")
 def test_a_finished_training_is_made_again_until_it_is_saved_or_another_begins(path):
     """A model that was lost on its way to the disk costs nothing."""
     trained = [
@@ -529,6 +532,7 @@ def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
     assert charges(path) == {"a": 6}
 
 
+@pytest.mark.true("A8")
 def test_threads_keep_each_its_own_value(path, monkeypatch):
     """All are charged before the first value is drawn. Killed: one place for the value that is under way."""
     noise_by_label(monkeypatch, [])

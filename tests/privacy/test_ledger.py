@@ -339,6 +339,7 @@ def test_processes_bring_a_ledger_up_to_date_at_the_same_time(path):
     assert Ledger(path).summary("plain", 1e-6).charges == 6
 
 
+@pytest.mark.true("D3")
 def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
     ledger = Ledger(path)
     exact = Release("exact", Gaussian(0.0), 1.0, "user", "add-remove")

@@ -219,6 +219,7 @@ def test_truths_are_booleans(field):
     assert PrivacyStatement.from_dict(older) == replace(make(), exact_noise=False)
 
 
+@pytest.mark.true("E4")
 def test_one_line_says_whether_it_is_private():
     budget = Budget(1.0, 1e-6)
     accountant = Accountant(budget)
