@@ -82,6 +82,7 @@ GROUPS = {
             "evaluate",
             "evaluation.Evaluation",
             "evaluation.Estimate",
+            "evaluation.yardsticks",
             "compare",
             "evaluation.Comparison",
             "tune",

@@ -59,8 +59,8 @@ class Evaluation:
     Attributes
     ----------
     metrics : mapping of str to Estimate
-        Those of `METRICS` that were asked for; before them ``accuracy``, ``log_loss`` and ``auc`` for models
-        of likes and dislikes.
+        Those of ``hushrec.evaluation.METRICS`` that were asked for; before them ``accuracy``, ``log_loss``
+        and ``auc`` for models of likes and dislikes.
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
@@ -203,7 +203,7 @@ def evaluate(
         Only held-out ratings from here up are relevant to the ranking metrics; by default all are. Items
         in the user's history are never relevant.
     metrics : sequence of str
-        Names out of `METRICS`.
+        Names out of ``hushrec.evaluation.METRICS``.
     resamples : int
         Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
     seed : int
