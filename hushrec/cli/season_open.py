@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.cli.ledger_show import shares
+from hushrec.cli.ledger_show import shares, summary_of
 from hushrec.cli.options import Account, Count, Days, Json, Promise
 from hushrec.cli.season_show import planned, seasons_together
 from hushrec.errors import InputError
@@ -63,5 +63,6 @@ def season_open(
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
-    text += [*seasons_together(others)[1], *shared[1]]
+    together = show.paragraph(f"{summary_of(book, dataset)}.")
+    text += [*seasons_together(others)[1], *together, *shared[1]]
     show.result(as_json, found | shared[0], *text, f"\nLedger: {book.path}")

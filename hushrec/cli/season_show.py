@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hushrec.cli import show
-from hushrec.cli.ledger_show import shares
+from hushrec.cli.ledger_show import shares, summary_of
 from hushrec.cli.options import Account, Json
 from hushrec.errors import InputError
 from hushrec.privacy import Season, SeasonSummary
@@ -29,7 +29,8 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
         lines += [f"{each}.", *planned(each.season), ""]
     shared = shares(book, dataset)
     found |= {"promised_together": both, **shared[0]}
-    show.result(as_json, found, *lines, *text, *shared[1], f"\nLedger: {book.path}")
+    together = show.paragraph(f"{summary_of(book, dataset)}.")
+    show.result(as_json, found, *lines, *text, *together, *shared[1], f"\nLedger: {book.path}")
 
 
 def planned(season: Season) -> list[str]:
