@@ -24,7 +24,7 @@ import pytest
 
 import hushrec
 from hushrec.algorithms import ESTIMATORS
-from hushrec.errors import HushrecError, ModelFileError
+from hushrec.errors import ModelFileError
 from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
@@ -189,54 +189,6 @@ def test_what_answers_is_read_from_the_bytes_that_are_published(tmp_path, monkey
     assert served.billboard.to_bytes() == contents[0]
 
 
-class Serving(contextlib.nullcontext):
-    url = "http://here"
-
-
-def test_a_worker_looks_on_and_counts_in_its_own_row(files, monkeypatch) -> None:
-    """Every second or so, until it is told; Ctrl-C is the first process's to understand."""
-    monkeypatch.setattr(process, "_more_files", lambda: None)
-    kept = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
-    counts, up, waited = np.zeros(2 * SIZE), [], []
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    class Stop(threading.Event):
-        def wait(self, timeout=None) -> bool:
-            waited.append(timeout)
-            assert len(waited) < 9
-            if len(waited) == 1:
-                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-                signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
-                assert self.is_set()
-                shutil.copy(files["both"], path)
-            if len(waited) == 2:
-                path.write_bytes(b"no model")
-            return len(waited) > 2
-
-    path = files["als"].with_name("exchanged.hush")
-    shutil.copy(files["als"], path)
-    monkeypatch.setattr(process.threading, "Event", Stop)
-    monkeypatch.setattr(process.Settings, "service", lambda *_: Serving())
-    queue = SimpleNamespace(put=up.append)
-    try:
-        process._work(process.Settings(models={"m": path}), None, counts, 1, queue)
-    finally:
-        for name, handler in kept.items():
-            signal.signal(name, handler)
-    assert up == [("http://here", "")] and 0 < max(waited) < 60
-    assert counts[-2:].tolist() == [1, 1] and not counts[:SIZE].any()
-
-
-def test_a_worker_ends_when_its_first_process_does(files, monkeypatch) -> None:
-    """Even if nobody told it: what it would serve nobody minds any more."""
-    parents, waited = iter([7, 7, 7, 1, 1]), []
-    models = SimpleNamespace(look=lambda: waited.append("look"), exchanged=0, refused=0)
-    metrics = SimpleNamespace(models=lambda *counts: waited.append(counts))
-    monkeypatch.setattr(process.os, "getppid", lambda: next(parents))
-    process._look_on(models, metrics, SimpleNamespace(wait=lambda seconds: False))
-    assert waited == ["look", (0, 0)] * 2
-
-
 def test_a_server_does_not_start_with_a_damaged_model(tmp_path, monkeypatch) -> None:
     path, up = tmp_path / "m.hush", []
     path.write_bytes(b"no model")
@@ -345,42 +297,68 @@ def children(process: int) -> list[int]:
     return found
 
 
-@pytest.mark.full
+def processes(first: int, wanted: set[int], count: int) -> set[int]:
+    """Wait until a server has so many workers, all others than those that are not wanted."""
+    until = time.monotonic() + 60
+    while len(found := set(children(first))) != count or found & wanted:
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+    return found
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
-def test_workers_that_end_are_started_anew(files, tmp_path) -> None:
-    path = tmp_path / "films.hush"
+def test_workers_come_back_take_new_models_and_end_with_the_first(files, tmp_path) -> None:
+    """One that is killed is started anew; each takes the new model; counts are of both; no orphan is left."""
+    path, fresh = tmp_path / "films.hush", trained("als", rank=2).to_bytes()
     shutil.copy(files["als"], path)
-    with command(f"films={path}", str(files["both"]), "--workers", "2", "--demo") as (url, process):
-        with httpx.Client(trust_env=False, timeout=30) as client:
-            asked = {"ratings": HERS, "model": "films"}
-            digests = set()
-            replace(path, trained("als", rank=2).to_bytes())
-            deadline = time.monotonic() + 60
-            while len(digests) < 2 and time.monotonic() < deadline:
-                digests.add(client.post(f"{url}/v1/recommend", json=asked).json()["digest"])
-            first = children(process.pid)
-            assert len(first) == 2
-            os.kill(first[0], signal.SIGKILL)
-            while set(first) & set(children(process.pid)) != {first[1]} or len(children(process.pid)) < 2:
-                assert time.monotonic() < deadline + 60
-                time.sleep(0.1)
-            for _ in range(20):
-                with httpx.Client(trust_env=False, timeout=60) as fresh:
-                    assert fresh.post(f"{url}/v1/recommend", json=asked).status_code == 200
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-        assert children(process.pid) == []
+
+    def answered(url: str, times: int, digest: str = "") -> None:
+        """So many replies in a row of the digest, each on a connection of its own, so of either worker."""
+        until, row = time.monotonic() + 60, 0
+        while row < times:
+            assert time.monotonic() < until
+            with httpx.Client(trust_env=False, timeout=30) as client:
+                answer = client.post(f"{url}/v1/recommend", json={"ratings": HERS})
+            assert answer.status_code == 200
+            row = row + 1 if digest in ("", answer.json()["digest"]) else 0
+
+    with command(f"films={path}", str(files["both"]), "--workers", "2", "--demo") as (url, first):
+        workers = processes(first.pid, set(), 2)
+        answered(url, 12)
+        told = httpx.get(f"{url}/metrics", trust_env=False).text
+        assert 'requests_total{route="/v1/recommend",code="2xx"} 12' in told
+        replace(path, fresh)
+        answered(url, 12, fresh[-32:].hex())
+        told = httpx.get(f"{url}/metrics", trust_env=False).text
+        assert "hushrec_models_exchanged_total 2" in told and "hushrec_models_refused_total 0" in told
+        killed = min(workers)
+        os.kill(killed, signal.SIGKILL)
+        assert workers - {killed} < processes(first.pid, {killed}, 2)
+        answered(url, 12, fresh[-32:].hex())
+        workers = processes(first.pid, {killed}, 2)
+        first.kill()
+        until = time.monotonic() + 30
+        while any(map(running, workers)):
+            assert time.monotonic() < until, "a worker outlives the first process"
+            time.sleep(0.1)
+        assert "code -9) and is started anew" in first.stderr.read()
+
+
+def running(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_the_command_serves_and_ends_in_order(files) -> None:
     """Ctrl-C ends it with code 0 once what was asked is answered, and warns of its model."""
-    with command(str(files["als"]), "--demo") as (url, process):
+    with command(str(files["als"]), "--demo", "--workers", "2") as (url, process):
         assert "what is rated there stays there" in process.stdout.readline()
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
             assert client.get("/").status_code == 200
             assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(60) == 0 and not children(process.pid)
         warned = process.stderr.read()
         assert warned.startswith("Warning: ") and "is NOT PRIVATE (the budget is infinite)" in warned
         assert warned.count("\n") == 1
@@ -497,94 +475,6 @@ def test_a_smaller_file(files, tmp_path) -> None:
     assert whole.stdout.splitlines()[0] == f"Wrote {tmp_path / 'whole.hush'}"
     for words in ((), ("--out", str(out), "--web", str(tmp_path)), ("--out", str(files["als"]))):
         assert invoke("export", str(files["als"]), *words).exit_code == 2
-
-
-class Ended:
-    """A process that is no more, or one that never ends by itself."""
-
-    def __init__(self, alive: bool) -> None:
-        self.exitcode = None if alive else -9
-        self.sentinel, self.alive, self.told = os.open(os.devnull, os.O_RDONLY), alive, []
-
-    def is_alive(self) -> bool:
-        return self.alive
-
-    def terminate(self) -> None:
-        self.told.append("terminate")
-
-    def join(self, seconds: float | None = None) -> None:
-        self.told.append("join")
-
-    def kill(self) -> None:
-        self.told.append("kill")
-        self.alive = False
-
-
-def test_the_first_process_minds_the_others(monkeypatch, caplog) -> None:
-    """What ended is started anew under its own number, once; at the end all are, by force if need be."""
-    monkeypatch.setattr(process, "_AGAIN", 0.0)
-    monkeypatch.setattr(process.connection, "wait", lambda sentinels, timeout: time.sleep(0.001))
-    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
-    stop, started, told = threading.Event(), [], []
-
-    def start(worker: int) -> Ended:
-        started.append((worker, Ended(alive=len(started) != 1)))
-        if len(started) == 3:
-            stop.set()
-        return started[-1][1]
-
-    monkeypatch.setattr(workers, "_start", start)
-    monkeypatch.setattr(workers, "_first_word", lambda processes, stop: f"http://{len(processes)}")
-    watch = threading.Timer(20, stop.set)
-    watch.start()
-    limits = {"NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "3"}
-    for name in limits:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # which the user chose
-    workers.run(stop, told.append)
-    watch.cancel()
-    assert {name: os.environ.pop(name) for name in limits} == limits
-    assert told == ["http://2"] and [worker for worker, _ in started] == [0, 1, 1]
-    assert [each.told for _, each in started] == [
-        ["terminate", "join", "kill", "join"],
-        [],
-        ["terminate", "join", "kill", "join"],
-    ]
-    assert caplog.text.count("started anew") == 1 and "-9" in caplog.text
-    assert all(listening.fileno() == -1 for listening in workers._sockets)
-
-
-def test_a_worker_is_started_with_the_socket_of_its_number() -> None:
-    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
-    started: list[dict] = []
-
-    def made(**given) -> SimpleNamespace:
-        return SimpleNamespace(start=lambda: started.append(given), daemon=given["daemon"])
-
-    workers._spawn = SimpleNamespace(Process=made)
-    assert workers._start(1).daemon  # it ends with the first process
-    [given] = started
-    assert given["target"] is process._work
-    assert given["args"][1] is workers._sockets[1] and given["args"][3] == 1
-    for listening in workers._sockets:
-        listening.close()
-
-
-def test_a_worker_that_does_not_come_up_is_told_of() -> None:
-    workers = process._Workers(process.Settings(models={}), "127.0.0.1", 0, 2)
-    stop = threading.Event()
-    with pytest.raises(HushrecError, match=r"ended as it started \(code -9\)"):
-        workers._first_word([Ended(alive=True), Ended(alive=False)], stop)
-    assert {listening.getsockname()[0] for listening in workers._sockets} == {"127.0.0.1"}
-    workers._up.put(("http://here", ""))
-    assert workers._first_word([], stop) == "http://here"
-    workers._up.put(("", "no model"))
-    with pytest.raises(HushrecError, match="no model"):
-        workers._first_word([], stop)
-    stop.set()
-    assert workers._first_word([Ended(alive=False)], stop) == ""
-    for listening in workers._sockets:
-        listening.close()
 
 
 def test_as_many_connections_as_the_system_grants(monkeypatch) -> None:
