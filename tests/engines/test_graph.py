@@ -120,11 +120,6 @@ def test_degree_grows_slowly():
     assert all(b - a <= 8 for a, b in itertools.pairwise(degrees[2:])) and degrees[-1] < 100
 
 
-def test_too_few():
-    with pytest.raises(InputError):
-        choose_graph(6, 2, 4, 1)
-
-
 def test_what_does_not_fit_says_what_would() -> None:
     with pytest.raises(
         InputError, match="it would do with 11 nodes, or with 4 dropouts, or with 3 colluding"

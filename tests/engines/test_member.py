@@ -201,23 +201,10 @@ def test_each_registered_name_and_key_is_looked_at(name):
             agreed(wrong)
 
 
-def test_two_nodes_are_too_few():
-    """Each would learn the other's sums from the total and its own."""
-    with pytest.raises(InputError, match="at least 3 nodes"):
-        replace(UNSIGNED, n_nodes=2, dropouts=0.0)
-
-
 def test_a_quorum_that_cannot_stay_is_refused_beforehand():
     """Of five nodes two may go, and with one that colludes four would have to sign."""
     with pytest.raises(InputError, match="the others cannot agree"):
         replace(SIGNED, dropouts=0.4, colluding=1)
-
-
-def test_rows_of_another_domain_are_refused_before_the_server_hears_of_the_node():
-    connection = Lies()
-    connection.post = connection.get = lambda *_, **__: pytest.fail("something was sent")
-    with pytest.raises(InputError, match="another domain than the agreement"):
-        client.take_part(connection, UNSIGNED, realistic(20, 13, 120, seed=3), node="n0", ledger=None)
 
 
 def test_a_neighbour_without_a_signature_is_refused():

@@ -134,7 +134,8 @@ def test_the_same_enrolment_is_answered_again_and_no_other():
             aggregation.answer("POST", ["enrolment"], token, mine)
         assert refused.value.status == 202
     other = Enrolment("n0", agreement.fingerprint, b"k" * 32).to_json()
-    for body, bearer, status in ((mine, "x" * 40, 403), (other, token, 409)):
+    cases = [(mine, "x" * 40, 403), (other, token, 409), (mine, "", 401), (mine, "t" * 31, 401)]
+    for body, bearer, status in cases:
         with pytest.raises(Refusal) as refused:
             aggregation.answer("POST", ["enrolment"], bearer, body)
         assert refused.value.status == status

@@ -78,10 +78,16 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     whole = server.post("/v1/recommend", ratings=HERS, model=name)
     as_pairs = [[item, rating] for item, rating in HERS.items()]
     assert server.post("/v1/recommend", ratings=as_pairs, model=name).content == whole.content
+    assert [each["item"] for each in whole.json()["items"]] == [each.item for each in model.recommend(HERS)]
+    if model.scores == "likes":
+        liked = entries(server.post("/v1/recommend", ratings=list(HERS), model=name))
+        assert [each["score"] for each in liked] == [each.score for each in model.recommend(list(HERS))]
     assert whole.json()["digest"] == server.models[name].digest
     if name in ("als", "both"):
-        found = entries(server.post("/v1/similar", item=ITEMS[2], n=4, model=name))
-        assert [(each["item"], each["score"]) for each in found] == model.similar_items(ITEMS[2], 4)
+        for options in ({"n": 4}, {}):
+            found = entries(server.post("/v1/similar", item=ITEMS[2], model=name, **options))
+            similar = model.similar_items(ITEMS[2], *options.values())
+            assert [(each["item"], each["score"]) for each in found] == similar
 
 
 @pytest.mark.parametrize("name", ["als", "both"])
@@ -172,7 +178,17 @@ def test_without_the_page_there_is_none(files) -> None:
         ("/v1/recommend", b'{"ratings":{},"n":true}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"n":1e9}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"n":1001}', "n is an integer from 1 to 1000."),
+        ("/v1/recommend", b'{"ratings":{},"n":null}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":2.0}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":[["a",3,4]]}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":[["a"]]}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":[null]}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":["a",[["b"],3]]}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":"needle"}', "ratings is an object"),
+        ("/v1/recommend", b'{"ratings":{},"exclude_seen":1}', "exclude_seen is true or false"),
+        ("/v1/recommend", b'{"ratings":{},"only":"needle"}', "only is a list"),
+        ("/v1/recommend", b'{"ratings":{},"only":[null]}', "only is a list"),
+        ("/v1/recommend", b'{"ratings":{"needle":3},"model":["needle"]}', "model is the name"),
         ("/v1/recommend", b'{"ratings":{},"limit":3}', "no field 'limit'"),
         ("/v1/recommend", b'{"ratings":{},"model":"other"}', "no model of this name"),
         ("/v1/recommend", b'{"ratings":{"unknown":3}}', "not in the model's catalogue"),
@@ -193,7 +209,7 @@ def test_a_bad_body_has_a_clear_answer(path: str, body: bytes, words: str, serve
     answer = server.client.post(path, content=body)
     assert answer.status_code in (400, 404) and answer.headers["cache-control"] == "no-store"
     sentence = answer.json()["error"]
-    assert words in sentence and "\n" not in sentence
+    assert words in sentence and "\n" not in sentence and "needle" not in sentence
 
 
 def test_what_was_asked_is_not_said_again(server) -> None:
