@@ -24,7 +24,7 @@ export interface ModelFile {
 }
 
 const MARK = '{"__metadata__":{"format":"hushrec model",';
-const [ALIGNMENT, DIGEST_BYTES] = [64, 32];
+const [ALIGNMENT, DIGEST_BYTES, LARGEST] = [64, 32, 1e150];
 const WIDTHS: Record<string, number> = {
   U8: 1, I8: 1, U32: 4, I32: 4, U64: 8, I64: 8, F16: 2, F32: 4, F64: 8,
 };
@@ -90,6 +90,9 @@ async function whole(bytes: Uint8Array): Promise<ModelFile> {
   if (start + end !== size || places.digest?.data_offsets[1] !== end) damaged("bytes that belong to no array");
   const wrong = (await Promise.all(checks)).find((found) => found !== true);
   if (wrong) damaged(`wrong digest of array '${wrong}'`);
+  for (const [name, { values }] of arrays) {
+    if (!finite(values)) damaged(`array '${name}' holds numbers that no training releases`);
+  }
   const header: Record<string, any> = {};
   for (const key of ["sections", "domain", "privacy"]) header[key] = JSON.parse(stored[key]);
   return { header, arrays, digest };
@@ -128,6 +131,13 @@ function numbers(dtype: string, octets: Uint8Array): Numbers {
   }
   const whole = dtype === "U64" ? new BigUint64Array(buffer, at, count) : new BigInt64Array(buffer, at, count);
   return Float64Array.from(whole as BigInt64Array, Number);
+}
+
+/** Whether all numbers are such as a training releases: their squares do not overflow. */
+function finite(values: Numbers): boolean {
+  if (!(values instanceof Float32Array || values instanceof Float64Array)) return true;
+  for (let at = 0; at < values.length; at++) if (!(Math.abs(values[at]!) <= LARGEST)) return false;
+  return true;
 }
 
 /** The number that 16 bits stand for. */

@@ -61,7 +61,7 @@ export async function checkClient(hushrec, vectors, report) {
   const bounded = found.memory < 4 && !found.otherwise.length && same;
   report("1,000 forged files refused or whole", bounded, `${found.refused} refused, ${found.loaded.length} still whole, memory ${found.memory.toFixed(1)} of a file ${found.otherwise.slice(0, 3)}`);
   found = await refusals(hushrec, liars(parts));
-  report("overlaps, holes, names and ids twice, files that are none", found.refused === 9, `${found.refused} refused ${found.otherwise}`);
+  report("overlaps, holes, names and ids twice, numbers of no training, files that are none", found.refused === 11, `${found.refused} refused ${found.otherwise}`);
   await checkExplanations(hushrec, vectors, report);
   await checkLists(await Model.read(good), hushrec, report);
   await checkOrder(hushrec, report);
@@ -85,6 +85,8 @@ function liars({ header, payload }) {
     new Uint8Array(signed(header.replace('"serve/center":', `"${bias}":{"dtype":"F64","shape":[0],"data_offsets":[0,0]},"serve/center":`), [payload])),
     new Uint8Array(randomModel(2, 1, false, { ids: ["12", "12.0"] })),
     new Uint8Array(randomModel(2, 1, false, { ids: ["a", "a"] })),
+    new Uint8Array(randomModel(2, 1, false, { arrays: { "serve/item_bias": Float64Array.of(0, NaN) } })),
+    new Uint8Array(randomModel(2, 1, true, { arrays: { "serve/item_factors_scale": Float32Array.of(Infinity, 1) } })),
     new Uint8Array(7),
     new Uint8Array(4096),
   ];
