@@ -90,7 +90,10 @@ class LedgerSummary:
         limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
         if self.promised is not None:
             both = guarantee(self.promised, self.delta, self.unit, self.relation)
-            limit = f"with what open seasons are yet to spend {both} holds over all of them; {limit}"
+            with_seasons = f"with what open seasons are yet to spend {both} holds over all of them"
+            if self.budget is not None and self.promised > self.budget.epsilon * (1 + ROUNDING):
+                with_seasons = "what open seasons reserve is more than its budget has left"
+            limit = f"{with_seasons}; {limit}"
         limit += ", and it is closed" if self.closed else ""
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
         warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""

@@ -122,7 +122,7 @@ class Season:
         later = self.fraction(1)
         return (
             f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {self.first_share:.3g} of mu"
-            f" squared, each later week {later:.3g}"
+            f" squared, each later week {later:.3g}{f', {self.gap:g} days apart' if self.gap else ''}"
         )
 
 

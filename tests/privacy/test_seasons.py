@@ -390,6 +390,7 @@ def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path)
         week(ledger)
     with pytest.raises(BudgetError, match="what season '1' reserves"):
         ledger.charge("default", "another", outside(1e-6))
+    assert "what open seasons reserve is more than its budget has left" in str(ledger.summary("default"))
     first = week(ledger, add_up=True)
     with pytest.raises(BudgetError, match="past its budget"):
         week(ledger, first, add_up=True)
@@ -439,6 +440,8 @@ def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path, monkeypatc
     last.check(_plan(season))
     spend(last)
     assert len(charges(path)) == 3
+    with pytest.raises(InputError, match="there it is season '1'.*each later week 0.2, 6 days apart"):
+        spend(SeasonAccountant(SEASON, ledger=ledger))
     for wrong in (-1, math.inf, "6d", 400):
         with pytest.raises(InputError, match="gap must be"):
             replace(SEASON, gap=wrong)
