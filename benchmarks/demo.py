@@ -222,8 +222,9 @@ def error_table(mine: dict, compared: dict | None, epsilon: float) -> str:
     return "\n".join(
         [
             *lines,
-            "coverage: part of the catalogue in anybody's list. Before what users have is left",
-            "out, same 1st: share of users with the commonest first item; lists: how many differ.",
+            "coverage: part of the catalogue in anybody's list. Before what users have is",
+            "left out, same 1st: share of users with the commonest first item; lists: how",
+            "many different ones.",
         ]
     )
 
