@@ -10,8 +10,11 @@ checks look for, on hostile users and on data sets that differ by one of them:
 * `check_sensitivity`: no release moves by more than its declared sensitivity between neighbours; and, unless
   it is listed as loose, each of them attains it.
 * `check_replay`: fed with the noisy releases of a run, a training on any other data gives the same bytes.
-* `check_two_processes`: the same of a process that started before the rows existed, and never sees one: it
-  also builds the statement, writes the model file and prints.
+* `check_sums`: a release of all users is that of some plus that of the others, to the last bit.
+* `check_edges`: the same bounds for one user with 10,000 ratings, one user in all, or a crowd.
+* `check_weeks`: all of it again in the later weeks of a season.
+* `check_two_processes`: the bytes of a run, from a process that started before the rows existed and never
+  sees one: it also builds the statement, writes the model file and prints.
 
 A check that fails raises AssertionError, in words. Passing is evidence; the proof is written down.
 """
@@ -24,7 +27,9 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -40,7 +45,15 @@ from hushrec.errors import HushrecError
 from hushrec.estimator import Estimator
 from hushrec.gate import LocalGate
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Budget, Laplace, Plan, Release
+from hushrec.privacy import (
+    Accountant,
+    Budget,
+    Plan,
+    RandomizedResponse,
+    Release,
+    Season,
+    SeasonAccountant,
+)
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
 
@@ -48,28 +61,40 @@ from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, Seed
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)
 #: float64 tells from the sensitivity what is further from it than this.
 _TELLS = 1e-12
+#: The unit of a release, 1 over half the range, is rounded where that is no power of two.
+_ROUNDED = 1e-14
+#: Users who are tried beside the same others; of any two of them one may take the place of the other.
+_COMERS = 10
 #: What whoever is on the public side learns of a failure on the private one.
 PRIVATE_FAILURE = "The training failed on the private side; what failed is told there only."
 
 Rows = list[tuple[Any, Any, Any]]
+#: One training with a noise source: what the world gets of it, and the releases that were charged.
+Run = Callable[[Ratings, NoiseSource], tuple[bytes, tuple[Release, ...]]]
 
 
 # ---------------------------------------------------------------------- users who mean harm
 
 
 def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain = DOMAIN) -> Rows:
-    """Rows of one user: ordinary (kind 0), at the ends of the range (1, 2), or not usable (3, 4)."""
+    """Rows of one user: ordinary (kind 0), at the ends of the range (1, 2, 5, 6), or not usable (3, 4)."""
     low, high = domain.low, domain.high
     most = min(domain.n_items, 7)
     chosen = rng.permutation(domain.n_items)[: int(rng.integers(1, most + 1))]
     items = [domain.items[number] for number in chosen]
+    end = high if rng.random() < 0.5 else low
     if kind == 0:
-        return [(user, item, float(rng.uniform(low, high))) for item in items]
+        steps = rng.integers(0, 5, len(items))
+        return [(user, item, low + (high - low) / 4 * int(step)) for item, step in zip(items, steps)]
     if kind == 1:
-        end = high if rng.random() < 0.5 else low
         return [(user, item, end) for item in domain.items]
     if kind == 2:
         return [(user, item, (low, high)[number % 2]) for number, item in enumerate(items)]
+    if kind == 5:
+        return [(user, items[0], end)]
+    if kind == 6:  # as many at either end, whichever they are
+        ends = rng.permutation(np.arange(domain.n_items) % 2)
+        return [(user, item, (low, high)[end]) for item, end in zip(domain.items, ends)]
     bad = [math.nan, math.inf, -math.inf, 1e308, np.nextafter(high, math.inf) + 1e-6 * abs(high), None]
     rows: Rows = [(user, item, bad[int(rng.integers(len(bad)))]) for item in items]
     if kind == 3:
@@ -80,7 +105,7 @@ def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain 
 def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = DOMAIN) -> dict[str, Rows]:
     """Users by id, of all kinds."""
     return {
-        f"u{number}": hostile_rows(f"u{number}", rng, int(rng.integers(0, 5)), domain)
+        f"u{number}": hostile_rows(f"u{number}", rng, int(rng.integers(0, 7)), domain)
         for number in range(n_users)
     }
 
@@ -93,21 +118,36 @@ def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
 
 
 def neighbours(
-    relation: str, pairs: int, seed: int, domain: Domain = DOMAIN
-) -> Iterator[tuple[Ratings, list[Ratings], int]]:
-    """Data sets and their neighbours: each of their users left out, or replaced by another row."""
+    unit: str, pairs: int, seed: int, domain: Domain = DOMAIN
+) -> Iterator[tuple[list[Ratings], int]]:
+    """Data sets any two of which differ in one user, or in one rating's value; a seed for the noise.
+
+    Of users, the first lacks the one in which the others differ: it is a neighbour of each by removal.
+    """
     rng = np.random.default_rng(seed)
-    done = 0
-    while done < pairs:
-        users = hostile_users(rng, domain=domain)
-        others = []
-        for name in users:
-            changed = {key: rows for key, rows in users.items() if key != name}
-            if relation == "replace":
-                changed = users | {name: hostile_rows(name, rng, int(rng.integers(0, 5)), domain)}
-            others.append(ratings_of(changed, domain))
-        yield ratings_of(users, domain), others, int(rng.integers(2**31))
-        done += len(others)
+    for _ in range(math.ceil(pairs / _COMERS)):
+        if unit == "rating":
+            users = labelled_users(rng, domain=domain)
+            found = [ratings_of(users, domain), ratings_of(turned(users, domain), domain)]
+        else:
+            users = hostile_users(rng, 5, domain)
+            comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
+            found = [ratings_of(users | {"comer": rows}, domain) for rows in ([], *comers)]
+        yield found, int(rng.integers(2**31))
+
+
+def labelled_users(rng: np.random.Generator, n_users: int = 5, domain: Domain = DOMAIN) -> dict[str, Rows]:
+    """Users all of whose ratings count, so that it is public which they have."""
+    kinds = {f"u{number}": (0, 1, 2, 6)[int(rng.integers(4))] for number in range(n_users)}
+    return {user: hostile_rows(user, rng, kind, domain) for user, kind in kinds.items()}
+
+
+def turned(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> dict[str, Rows]:
+    """The same places, the first user's first rating at the other end of the range."""
+    first, *_ = users
+    (user, item, rating), *others = users[first]
+    other = domain.low if rating > domain.midpoint else domain.high
+    return {**users, first: [(user, item, other), *others]}
 
 
 # ---------------------------------------------------------------------- the checks
@@ -131,7 +171,7 @@ def check_estimator(
         Finite; both relations are tried where the unit is "user".
     domain : Domain
     pairs : int
-        Neighbouring pairs a relation.
+        Users who come to a data set.
     loose : iterable of str
         Beginnings of the labels of releases whose sensitivity is known not to be attained.
 
@@ -140,25 +180,37 @@ def check_estimator(
     >>> from hushrec.testing import check_estimator
     >>> check_estimator(hushrec.Popular(), hushrec.Budget(3, 1e-5), pairs=4)      # raises where it is not
     """
-    for relation in ("add-remove", "replace") if budget.unit == "user" else (budget.relation,):
-        one = Budget(budget.epsilon, budget.delta, budget.unit, relation)
+    for one in _relations(budget):
         check_plan(estimator, one, domain=domain)
-        check_sensitivity(estimator, one, domain=domain, pairs=pairs, loose=loose)
-        check_replay(estimator, one, domain=domain, pairs=pairs // 4)
+    check_sensitivity(estimator, budget, domain=domain, pairs=pairs, loose=loose)
+    check_replay(estimator, budget, domain=domain)
+    if budget.unit == "user":
+        check_sums(estimator, budget, domain=domain)
+        check_edges(estimator, budget)
+    if estimator.goes_on:
+        check_weeks(estimator, budget, domain=domain)
     with PublicSide() as public:
         check_two_processes(public, estimator, budget, domain=domain)
 
 
 def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 0) -> None:
-    """What is released, what is charged and what noise is drawn are the plan's, in its order."""
+    """What is released, what is charged and what noise is drawn are the plan's, in its order.
+
+    Values are in float64: in less no sum would be exact, nor noise as fine as it is charged.
+    """
     noise = RecordingNoise(SeededNoise(seed))
     accountant = Accountant(budget, noise=noise)
     plan = estimator.plan(budget, domain)
     plan.check()
-    estimator.fit(ratings_of(hostile_users(np.random.default_rng(seed), domain=domain), domain), accountant)
+    users = _users(budget.unit, np.random.default_rng(seed), 6, domain)
+    model = estimator.fit(ratings_of(users, domain), accountant)
     assert accountant.releases == plan.releases, "what was charged is not what was planned"
+    assert model.privacy.releases == plan.releases, "what the statement lists is not what was planned"
     drawn = list(dict.fromkeys(call.label for call in noise.calls))
     assert drawn == [release.label for release in plan.releases], "noise was drawn for other releases"
+    for call in noise.calls:
+        assert np.min(call.amount) > 0, f"release {call.label!r} has no noise"
+        assert call.kind == "flip" or call.value.dtype == np.float64, f"{call.label!r} is not in float64"
 
 
 def check_sensitivity(
@@ -172,46 +224,138 @@ def check_sensitivity(
 ) -> dict[str, float]:
     """No release moves by more than its sensitivity; under add-remove, each attains it (or is ``loose``).
 
+    Both relations are held to, where the unit is "user": whoever comes may take another's place.
+
     Returns
     -------
     dict
-        The largest move of each release, in units of its sensitivity.
+        The largest move of each release, in units of its sensitivity (add-remove, for users).
     """
-    plan = estimator.plan(budget, domain)
-    releases = {release.label: release for release in plan.releases}
-    worst = dict.fromkeys(releases, 0.0)
-    for ratings, others, noise_seed in neighbours(budget.relation, pairs, seed, domain):
-        calls = transcript(estimator, plan, ratings, 1, SeededNoise(noise_seed))
-        for other in others:
-            again = replay(estimator, plan, other, 1, calls)
-            for label, distance in moves(calls, again, releases).items():
-                assert math.isfinite(distance), f"release {label!r} holds what is no number"
-                if distance > 1 - _TELLS:
-                    excess = exact_excess(calls, again, label, releases[label])
-                    assert excess <= 0, f"release {label!r} moved by {distance:.9g} of its sensitivity"
-                worst[label] = max(worst[label], distance)
-    if budget.relation == "add-remove":
-        for label, distance in worst.items():
-            tight = not label.startswith(tuple(loose))
-            assert distance >= 0.999 or not tight, (
-                f"release {label!r} moved by {distance:.9f} of its sensitivity only: noise is wasted"
-            )
+    plans = {one.relation: estimator.plan(one, domain) for one in _relations(budget)}
+    worst: dict[str, float] = {}
+    releases = {relation: plan.releases for relation, plan in plans.items()}
+    own = plans[budget.relation]
+    for family, noise_seed in neighbours(budget.unit, pairs, seed, domain):
+        runs = [transcript(estimator, own, family[0], 1, SeededNoise(noise_seed))]
+        runs += [replay(estimator, own, other, 1, runs[0]) for other in family[1:]]
+        _hold(runs, own.releases, releases, worst)
+    for label, distance in worst.items():
+        tight = not label.startswith(tuple(loose))
+        assert distance >= 0.999 or not tight, (
+            f"release {label!r} moved by {distance:.9f} of its sensitivity only: noise is wasted"
+        )
     return worst
 
 
 def check_replay(
-    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 15, seed: int = 3
+    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 10, seed: int = 3
 ) -> None:
     """The model is a function of the releases: other data, fed with them, give the same bytes."""
     rng = np.random.default_rng(seed)
     for number in range(pairs):
         noise = RecordingNoise(SeededNoise(number))
-        first = ratings_of(hostile_users(rng, int(rng.integers(0, 7)), domain), domain)
-        other = ratings_of(hostile_users(rng, int(rng.integers(0, 30)), domain), domain)
-        model = estimator.fit(first, Accountant(budget, noise=noise), seed=1)
+        first = _users(budget.unit, rng, int(rng.integers(1, 7)), domain)
+        other = hostile_users(rng, int(rng.integers(0, 30)), domain) if number else {}
+        if number == 1:  # rows, none of which can be used
+            other = {f"u{n}": hostile_rows(f"u{n}", rng, 4, domain) for n in range(4)}
+        if budget.unit == "rating":
+            other = turned(first, domain)
+        model = estimator.fit(ratings_of(first, domain), Accountant(budget, noise=noise), seed=1)
         with warnings.catch_warnings(action="error"):
-            again = estimator.fit(other, Accountant(budget, noise=ReplayNoise(noise.calls)), seed=1)
+            accountant = Accountant(budget, noise=ReplayNoise(noise.calls))
+            again = estimator.fit(ratings_of(other, domain), accountant, seed=1)
         assert model.to_bytes() == again.to_bytes(), "the model knows more of the rows than was released"
+
+
+def check_sums(
+    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24, seed: int = 11
+) -> None:
+    """A release of all users is that of some plus that of the others, whatever their order, bit by bit.
+
+    Nothing is asked where floating-point sums are declared (`exact_arithmetic` is False).
+    """
+    if not estimator.exact_arithmetic:
+        return
+    rng, plan = np.random.default_rng(seed), estimator.plan(budget, domain)
+    users = hostile_users(rng, n_users, domain)
+    whole = transcript(estimator, plan, ratings_of(users, domain), 1, SeededNoise(seed))
+    for count in (n_users // 2, 1):
+        names = list(rng.permutation(list(users)))
+        some, others = ({name: users[name] for name in part} for part in (names[:count], names[count:]))
+        parts = [replay(estimator, plan, ratings_of(each, domain), 1, whole) for each in (some, others)]
+        for all_of_them, *both in zip(whole, *parts, strict=True):
+            exact = np.array_equal(all_of_them.value, both[0].value + both[1].value)
+            assert exact, f"release {all_of_them.label!r} is no exact sum over users"
+
+
+class Edge(NamedTuple):
+    """A shape of data that small data sets never have."""
+
+    rating_range: tuple[float, float]
+    n_items: int
+    n_others: int
+
+    @property
+    def domain(self) -> Domain:
+        """Its catalogue and range."""
+        return Domain([f"i{number}" for number in range(self.n_items)], self.rating_range)
+
+
+#: Rows longer than a kernel's block, one user in all, a crowd, one item, ranges that float32 cannot hold.
+EDGES = (
+    Edge((1, 5), 257, 3),
+    Edge((0, 1e30), 1_000, 0),
+    Edge((-10, 10), 1, 3),
+    Edge((0, 1), 2, 1_100),
+    Edge((16777216, 16777219), 10_000, 3),
+)
+_LONGEST = 300  # items of which a model may hold a square
+
+
+def check_edges(
+    estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] = EDGES, seed: int = 13
+) -> None:
+    """No release moves too far, and the model not at all, on data of other shapes; and nothing warns.
+
+    A model that releases a square of the items is tried on the edges of at most 300 items.
+    """
+    square = False
+    for number, edge in enumerate(edges):
+        if square and edge.n_items > _LONGEST:
+            continue
+        domain, rng = edge.domain, np.random.default_rng([seed, number])
+        family = [ratings_of(users, domain) for users in _edge_users(edge, rng, domain)]
+        with warnings.catch_warnings(action="error"):
+            planned = {one.relation: estimator.plan(one, domain).releases for one in _relations(budget)}
+            calls = _same_model(_fitted(estimator, budget), family, number, planned)
+        square |= edge.n_items > 2 and max(call.value.size for call in calls) > edge.n_items**2 / 2
+
+
+def check_weeks(
+    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12, seed: int = 17
+) -> None:
+    """Two later weeks of a season, with other users and then another item: plan, sensitivities and replay."""
+    rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
+    first = ratings_of(hostile_users(rng, 8, domain), domain)
+    board = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
+    wider = replace(domain, items=(*domain.items, "new"))
+    labels = {release.label for release in board.privacy.releases}
+    for number, over in ((1, domain), (2, wider)):
+        run, part = _next_week(board), season.fraction(number)
+        planned = {
+            one.relation: estimator.weekly_releases(one, over, part).releases for one in _relations(budget)
+        }
+        for family, noise_seed in neighbours(budget.unit, pairs, seed + number, over):
+            with warnings.catch_warnings(action="error"):
+                _same_model(run, family, noise_seed, planned)
+        content, charged = run(family[-1], SeededNoise(seed + number))
+        board = Billboard.from_bytes(content)
+        for mine, theirs in zip(charged, planned[budget.relation], strict=True):
+            assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
+        slice_of_mu = math.fsum(release.mu**2 for release in charged)
+        assert math.isclose(slice_of_mu, part * budget.mu**2, rel_tol=1e-9), "a week has its slice of mu"
+        assert labels.isdisjoint(each.label for each in charged), "a label of another week is used again"
+        labels |= {each.label for each in charged}
 
 
 def check_two_processes(
@@ -219,21 +363,114 @@ def check_two_processes(
 ) -> None:
     """A process without rows, given the noisy values, publishes the same; message sizes tell nothing more.
 
-    They may depend on what was released before: for other rows the same values are released again.
+    They may depend on what was released before: for other rows the same values are released again. Where
+    the unit is "rating" the process knows which ratings there are, and none of their values.
     """
     recorded = RecordingNoise(SeededNoise(seed))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
+    first = _users(budget.unit, np.random.default_rng(seed), 9, domain)
+    known, other = {}, {}
+    if budget.unit == "rating":
+        other = turned(first, domain)
+        known = {user: [(user, item, domain.low) for _, item, _ in rows] for user, rows in first.items()}
     sizes = []
-    for users, source in zip((hostile_users(np.random.default_rng(seed), 9, domain), {}), sources):
-        ratings = ratings_of(users, domain)
-        public.begin(estimator, budget, domain)
+    for users, source in zip((first, other), sources):
+        public.begin(estimator, budget, domain, known)
         noise = Forwarding(source(), public)
-        model = estimator.fit(ratings, Accountant(budget, noise=noise), seed=1)
+        model = estimator.fit(ratings_of(users, domain), Accountant(budget, noise=noise), seed=1)
         alone, here = public.end(), published(model, public.announce)
         assert alone.model == here.model, "the public side needs more than what was released"
         assert alone.printed == here.printed, "what is printed needs more than what was released"
         sizes.append([(call.label, call.output.shape, str(call.output.dtype)) for call in noise.calls])
     assert sizes[0] == sizes[1], "the number or size of what is released depends on the rows"
+
+
+# ---------------------------------------------------------------------- what they are made of
+
+
+def _relations(budget: Budget) -> list[Budget]:
+    """The budget under every relation of its unit's guarantee."""
+    relations = ("add-remove", "replace") if budget.unit == "user" else (budget.relation,)
+    return [replace(budget, relation=relation) for relation in relations]
+
+
+def _users(unit: str, rng: np.random.Generator, n_users: int, domain: Domain) -> dict[str, Rows]:
+    return (hostile_users if unit == "user" else labelled_users)(rng, n_users, domain)
+
+
+def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterator[dict[str, Rows]]:
+    """The others alone, then beside one user with much, with one item many times, or in the middle."""
+    names = [f"u{number}" for number in range(edge.n_others)]
+    others = {name: hostile_rows(name, rng, number % 6, domain) for number, name in enumerate(names)}
+    yield others
+    for kind in (6, 1, 5):
+        yield others | {"comer": hostile_rows("comer", rng, kind, domain)}
+    first, middle = domain.items[0], domain.low + (domain.high - domain.low) / 2
+    twice = [("comer", first, (domain.low, domain.high)[number % 2]) for number in range(300)]
+    yield others | {"comer": twice}
+    yield others | {"comer": [("comer", item, middle) for item in domain.items]}
+
+
+def _fitted(estimator: Estimator, budget: Budget) -> Run:
+    """A training, as a function of the rows and of the noise."""
+
+    def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
+        accountant = Accountant(budget, noise=noise)
+        return estimator.fit(ratings, accountant, seed=1).to_bytes(), accountant.releases
+
+    return run
+
+
+def _next_week(board: Billboard) -> Run:
+    """The week after a model's, as a function of the rows and of the noise."""
+
+    def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
+        accountant = SeasonAccountant.following(board.privacy, noise=noise)
+        accountant.week = replace(accountant.week, run="a name that is else drawn at random")
+        return board.continue_training(ratings, accountant).to_bytes(), accountant.own
+
+    return run
+
+
+def _same_model(
+    run: Run, family: Sequence[Ratings], seed: int, planned: Mapping[str, Sequence[Release]]
+) -> list[NoiseCall]:
+    """Neighbours, fed with the first one's noisy releases, give its bytes, and none moves one too far."""
+    recorder = RecordingNoise(SeededNoise(seed))
+    model, charged = run(family[0], recorder)
+    runs = [recorder.calls]
+    for other in family[1:]:
+        again = RecordingNoise(ReplayNoise(recorder.calls))
+        assert run(other, again)[0] == model, "the model knows more of the rows than was released"
+        runs.append(again.calls)
+    _hold(runs, charged, planned, {}, _ROUNDED)
+    return recorder.calls
+
+
+def _hold(
+    runs: Sequence[Sequence[NoiseCall]],
+    charged: Sequence[Release],
+    planned: Mapping[str, Sequence[Release]],
+    worst: dict[str, float],
+    rounded: float = 0.0,
+) -> None:
+    """No release moves by more than planned between runs on neighbours: of users, the first lacks one."""
+    own = {release.label: release for release in charged}
+    for relation, releases in planned.items():
+        bounds = {mine.label: theirs for mine, theirs in zip(charged, releases, strict=True)}
+        pairs = list(combinations(range(len(runs)), 2))
+        if relation == "add-remove":
+            pairs = [pair for pair in pairs if pair[0] == 0]
+        for one, other in pairs:
+            for label, distance in moves(runs[one], runs[other], own, bounds).items():
+                assert math.isfinite(distance), f"release {label!r} holds what is no number"
+                if distance > 1 - _TELLS and not distance <= 1 + rounded:
+                    excess = exact_excess(runs[one], runs[other], own[label], bounds[label].sensitivity)
+                    assert excess <= 0, (
+                        f"release {label!r} moved by {distance:.9g} of its sensitivity ({relation})"
+                    )
+                if relation == next(iter(planned)):
+                    worst[label] = max(worst.get(label, 0.0), distance)
 
 
 # ---------------------------------------------------------------------- two runs compared
@@ -258,43 +495,52 @@ def replay(
 
 
 def moves(
-    first: Sequence[NoiseCall], second: Sequence[NoiseCall], releases: Mapping[str, Release]
+    first: Sequence[NoiseCall],
+    second: Sequence[NoiseCall],
+    charged: Mapping[str, Release],
+    bounds: Mapping[str, Release],
 ) -> dict[str, float]:
-    """How far each release moved, in units of its sensitivity (streamed blocks taken together)."""
+    """How far each release moved, in units of a sensitivity (streamed blocks taken together).
+
+    The runs were charged for releases of the same labels, which may be of another relation.
+    """
     powers: dict[str, float] = {}
     for one, other in zip(first, second, strict=True):
         assert (one.kind, one.label) == (other.kind, other.label), "releases differ in kind or order"
-        change = np.abs(one.value.astype(np.float64) - other.value) * _weight(one, releases[one.label])
-        powers[one.label] = powers.get(one.label, 0.0) + float((change ** _power(one)).sum())
+        with np.errstate(all="ignore"):
+            change = np.abs(one.value.astype(np.float64) - other.value) * _scale(one, charged[one.label])
+            powers[one.label] = powers.get(one.label, 0.0) + float((change ** _power(one)).sum())
     roots = {call.label: _power(call) for call in first}
-    return {label: power ** (1 / roots[label]) for label, power in powers.items()}
+    return {label: power ** (1 / roots[label]) / bounds[label].sensitivity for label, power in powers.items()}
 
 
 def exact_excess(
-    first: Sequence[NoiseCall], second: Sequence[NoiseCall], label: str, release: Release
+    first: Sequence[NoiseCall], second: Sequence[NoiseCall], charged: Release, sensitivity: float
 ) -> Fraction:
     """Norm of the move, to its power, less that of the sensitivity: in integers, without any rounding."""
-    total = Fraction(0)
+    total, power = Fraction(0), 1
     for one, other in zip(first, second, strict=True):
-        if one.label != label:
+        if one.label != charged.label:
             continue
         power = _power(one)
-        weight = np.broadcast_to(_weight(one, release) * release.sensitivity, one.value.shape)
-        for before, after, factor in zip(one.value.flat, other.value.flat, weight.flat):
+        scale = np.broadcast_to(_scale(one, charged), one.value.shape)
+        for before, after, factor in zip(one.value.flat, other.value.flat, scale.flat):
             if before != after:
                 change = abs(Fraction(float(before)) - Fraction(float(after)))
                 total += _simple(float(factor) ** power) * change**power
-    return total - Fraction(release.sensitivity) ** (1 if isinstance(release.mechanism, Laplace) else 2)
+    return total - Fraction(sensitivity) ** power
 
 
 def _power(call: NoiseCall) -> int:
     return 2 if call.kind == "gaussian" else 1
 
 
-def _weight(call: NoiseCall, release: Release) -> np.ndarray:
-    """What a move of an entry counts, in sensitivities: less where the entry gets more noise."""
-    multiplier = getattr(release.mechanism, "noise_multiplier", 1.0)
-    return np.asarray(multiplier / call.amount)
+def _scale(call: NoiseCall, charged: Release) -> np.ndarray:
+    """What a move of an entry counts for: less where the entry gets more noise."""
+    law: Any = charged.mechanism
+    if isinstance(law, RandomizedResponse):
+        return np.ones(())
+    return np.asarray(law.noise_multiplier * charged.sensitivity / call.amount)
 
 
 def _simple(square: float) -> Fraction:
@@ -357,9 +603,11 @@ class PublicSide:
         self._process.join(timeout=5)
         self._process.kill()
 
-    def begin(self, estimator: Estimator, budget: Budget, domain: Domain) -> None:
-        """Start a training there: it knows plan, settings, domain and seed."""
-        self._connection.send((estimator, budget, domain))
+    def begin(
+        self, estimator: Estimator, budget: Budget, domain: Domain, known: Mapping[str, Rows] | None = None
+    ) -> None:
+        """Start a training there: it knows plan, settings, domain and seed, and rows that are public."""
+        self._connection.send((estimator, budget, domain, dict(known or {})))
 
     def send(self, released: np.ndarray) -> None:
         """Hand over what was released."""
@@ -418,12 +666,12 @@ class _Arriving:
 def _public_side(connection: Connection, announce: Callable[[Billboard, Path], None]) -> None:
     while True:
         try:
-            estimator, budget, domain = connection.recv()
+            estimator, budget, domain, known = connection.recv()
         except EOFError:
             return
         try:
             accountant = Accountant(budget, noise=_Arriving(connection))
-            model = estimator.fit(ratings_of({}, domain), accountant, seed=1)
+            model = estimator.fit(ratings_of(known, domain), accountant, seed=1)
             connection.send(published(model, announce))
         except HushrecError as error:
             connection.send(str(error))

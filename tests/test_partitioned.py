@@ -15,8 +15,9 @@ from hushrec.papers import DPALS
 from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Bounded, Budget, counted
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import hostile_users, ratings_of
 from hushrec.users import Users
-from tests.algorithms.cases import CASES, Case, hostile_data, ratings_of
+from tests.algorithms.cases import CASES, Case
 
 # ---------------------------------------------------------------------- from a store
 
@@ -32,7 +33,7 @@ SHORT = ("private-als", "private-eigenrec", "both", "item-bias", "popular", "one
 
 
 def a_store_gives_the_model_of_the_memory(tmp_path, case: Case, shapes) -> None:
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     whole = model_of(case, ratings)
     for partitions, count in shapes:
         rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, force=True)
@@ -58,7 +59,7 @@ def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatc
 
 
 def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -> None:
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     rows.partitions()[1].path.write_bytes(b"")
     accountant = Accountant(Budget(1, 1e-6))
@@ -68,7 +69,7 @@ def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -
 
 
 def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> None:
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain)
     for estimator, data, budget in (
         (Popular(), ratings, Budget(1, 1e-6)),
@@ -83,7 +84,7 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
 
 def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) -> None:
     """As `hushrec train` runs it: an engine that cannot be used, and a damaged store."""
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
     with pytest.raises(InputError, match="engine"):
@@ -106,7 +107,7 @@ def test_nobody(tmp_path) -> None:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_failure_ends_the_others(count) -> None:
-    ratings, begun = ratings_of(hostile_data(np.random.default_rng(5), 23)), []
+    ratings, begun = ratings_of(hostile_users(np.random.default_rng(5), 23)), []
 
     def read():
         begun.append(True)
@@ -123,7 +124,7 @@ def test_a_failure_ends_the_others(count) -> None:
 @pytest.mark.parametrize("thread", ["_0", "_1"])
 def test_a_failure_of_any_thread_is_told(thread: str) -> None:
     """Two blocks at once, of which one fails: what is left of the sums is nobody's total."""
-    ratings, both = ratings_of(hostile_data(np.random.default_rng(5), 23)), threading.Barrier(2)
+    ratings, both = ratings_of(hostile_users(np.random.default_rng(5), 23)), threading.Barrier(2)
 
     def read():
         both.wait(60)
@@ -138,7 +139,7 @@ def test_a_failure_of_any_thread_is_told(thread: str) -> None:
 
 @pytest.mark.parametrize("room", [1, 1 << 30])
 def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch, room) -> None:
-    rows = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
     store = Ratings.prepare(rows, tmp_path / "s", rows.domain, partitions=7)
     monkeypatch.setattr(partitioned, "TABLES_BYTES", room)
     at_once, most = [], []
@@ -162,7 +163,7 @@ def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch
 
 def test_a_part_is_told_what_concerns_it() -> None:
     """Or both would find everybody's likes at every question about ratings."""
-    rows = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
     asked = []
     users = PartitionedUsers(Both().users, rows.domain, lambda question: asked.append(question) or [])
     users.lists.scale(np.ones(rows.n_items), np.ones(rows.n_items))
@@ -174,7 +175,7 @@ def test_a_part_is_told_what_concerns_it() -> None:
 
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
     """What is told again comes last, as in memory: a fit uses what was said before it."""
-    rows, asked = ratings_of(hostile_data(np.random.default_rng(5), 9)), []
+    rows, asked = ratings_of(hostile_users(np.random.default_rng(5), 9)), []
     users = PartitionedUsers(Users, rows.domain, lambda question: asked.append(question) or [])
     users._nobody.first = users._nobody.second = lambda number: None
     for name, number in (("first", 1), ("second", 2), ("first", 3)):
@@ -204,7 +205,7 @@ def test_what_cannot_be_added_is_refused(answer) -> None:
 
 
 def test_all_stores_are_looked_at_before_any_is_worked_on(tmp_path) -> None:
-    rows = ratings_of(hostile_data(np.random.default_rng(5), 9))
+    rows = ratings_of(hostile_users(np.random.default_rng(5), 9))
     stores = [Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=2) for name in ("a", "b")]
     numbers = Streaming().each(lambda number, parts, public: (number, len(parts), public), stores, "p")
     assert numbers == [(0, 2, "p"), (1, 2, "p")]
@@ -216,7 +217,7 @@ def test_all_stores_are_looked_at_before_any_is_worked_on(tmp_path) -> None:
 def test_a_thread_has_the_settings_of_whoever_trains() -> None:
     word = contextvars.ContextVar("word", default="none")
     word.set("hers")
-    rows, seen = ratings_of(hostile_data(np.random.default_rng(5), 9)), []
+    rows, seen = ratings_of(hostile_users(np.random.default_rng(5), 9)), []
 
     def make(some):
         seen.append(word.get())
@@ -266,7 +267,7 @@ def test_blocks_are_answered_together_where_items_are_many(
 @pytest.mark.parametrize("model", [Popular(), DPALS()], ids=lambda model: model.name)
 def test_a_byte_that_changed_is_found_before_anything_is_asked(model, tmp_path, monkeypatch) -> None:
     """Also where the file can still be read, and where a training holds the store whole."""
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     store = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     path = store.partitions()[1].path
     content = bytearray(path.read_bytes())

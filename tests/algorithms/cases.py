@@ -1,7 +1,7 @@
 """Every estimator, in the configurations that the shared suite runs: one entry a release pattern.
 
-An entry's clips are small enough that the hostile users of :func:`hostile_data` reach them, so that the
-suite can also demand that every declared sensitivity is attained.
+An entry's clips are small enough that the hostile users of :mod:`hushrec.testing` reach them, so that the
+contract can also demand that every declared sensitivity is attained.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hushrec.algorithms import (
 )
 from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.algorithms.likes_taste import Taste
-from hushrec.data import Domain, Ratings
+from hushrec.data import Ratings
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
@@ -38,13 +38,14 @@ from hushrec.papers.frank_wolfe import (
     PrivateSVD,
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
+from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import Budget
 from hushrec.users import FittedUsers
 
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration, the releases whose sensitivity the fuzz does not attain and why, and its pairs."""
+    """One configuration, and the releases whose sensitivity hostile users do not attain, with the reason."""
 
     name: str
     estimator: Estimator
@@ -52,9 +53,9 @@ class Case:
     delta: float = 1e-5
     unit: str = "user"
     loose: dict[str, str] = field(default_factory=dict)
-    pairs: int = 250
 
-    def budget(self, relation: str) -> Budget:
+    def budget(self, relation: str = "add-remove") -> Budget:
+        relation = relation if self.unit == "user" else "replace"
         return Budget(self.epsilon, self.delta, unit=self.unit, relation=relation)
 
 
@@ -123,14 +124,13 @@ SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_
 ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularization": 0.1}
 
 CASES = [
-    Case("global-mean", GlobalMean(), pairs=1000),
+    Case("global-mean", GlobalMean()),
     Case(
         "item-bias",
         ItemBias(clip=1.0),
         loose={"item biases": "0.997: a user at the clip is not at the end of the range too"},
-        pairs=1000,
     ),
-    Case("popular", Popular(), pairs=1000),
+    Case("popular", Popular()),
     Case(
         "private-als",
         PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
@@ -149,13 +149,11 @@ CASES = [
             **SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01, features=False
         ),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-        pairs=400,
     ),
     Case(
         "private-als, item features",
         InformedALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-        pairs=100,
     ),
     Case("dpals", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01)),
     Case(
@@ -187,6 +185,15 @@ CASES = [
     ),
     Case("dpals, likes", DPALS(**ITEMWISE, user_norm=0.01, clip=0.1, unobserved_weight=0.1)),
 ]
+
+CASES += [
+    Case("private-als, tiny epsilon", PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5), 0.02,
+         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"}),
+    Case("private-als, biases alone", PrivateALS(features=False, bias_rounds=1, bias_clip=0.1)),
+    Case("dpals, uniform sampling",
+         DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, item_fraction=0.5, center="middle")),
+    Case("dpals, from the level", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, center="level")),
+]  # fmt: skip
 
 ALONG = "needs a residual row along the vector"
 CASES += [
@@ -238,30 +245,50 @@ CASES += [
         CorrectiveFrankWolfe(iterations=2, residual_clip=0.1, eigenvector="power", block=3, center="user"),
         loose={"step": ALONG},
     ),
-    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2), pairs=500),
+    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
     Case(
         "private-svd, paid scale",
         PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3),
-        pairs=500,
     ),
     Case(
         "private-projected-gradient",
         PrivateProjectedGradient(nuclear_norm=30.0, iterations=3, row_clip=0.1, center="middle"),
-        pairs=500,
     ),
     Case(
         "cleansed-svd",
         CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
         loose={"item means": "needs ratings at one end of the range only"},
-        pairs=500,
     ),
     Case(
         "cleansed-svd, neighbours",
         CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02, user_shrinkage=1.0),
         loose={"item means": "needs ratings at one end of the range only"},
-        pairs=500,
     ),
 ]
+
+FRANK_WOLFE = {"nuclear_norm": 30.0, "iterations": 2, "residual_clip": 0.2}
+CORRECTIVE = {"iterations": 2, "residual_clip": 0.05, "bias_clip": 0.1, "regularization": 0.1}
+CASES += [
+    Case("private-frank-wolfe, power, open-ended",
+         PrivateFrankWolfe(**FRANK_WOLFE, eigenvector="power", schedule="open-ended"), loose={"step": ALONG}),
+    Case("private-frank-wolfe, biases", PrivateFrankWolfe(**FRANK_WOLFE, center="biases", bias_clip=0.1)),
+    Case("corrective-frank-wolfe, oja",
+         CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="oja"),
+         loose={"step": ALONG}),
+    Case("corrective-frank-wolfe, user, open-ended",
+         CorrectiveFrankWolfe(**CORRECTIVE, center="user", schedule="open-ended")),
+    Case("corrective-frank-wolfe, power, biases",
+         CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="power", block=2), loose={"step": ALONG}),
+    Case("corrective-frank-wolfe, middle, polynomial",
+         CorrectiveFrankWolfe(**CORRECTIVE, center="middle", schedule="polynomial")),
+    Case("private-svd, biases", PrivateSVD(rank=2, row_clip=0.2, center="biases", bias_clip=0.1)),
+    Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle")),
+    Case("private-projected-gradient, user",
+         PrivateProjectedGradient(nuclear_norm=30.0, iterations=2, row_clip=0.1, center="user")),
+    Case("private-projected-gradient, biases",
+         PrivateProjectedGradient(nuclear_norm=30.0, iterations=2, row_clip=0.1, center="biases",
+                                  bias_clip=0.1)),
+]  # fmt: skip
 
 ROOM = {"item matrix": "0.99: what rounding may add has its room"}
 PAIRS = ROOM | {"item sums": ROOM["item matrix"]}
@@ -274,12 +301,11 @@ CASES += [
         "private-eigenrec, matrix first",
         PrivateEigenRec(rank=2, iterations=2, matrix_share=0.2),
         loose=ROOM,
-        pairs=100,
     ),
     Case("private-eigenrec, pairs", PairedEigenRec(rank=2, iterations=2, matrix_share=0.2), loose=PAIRS),
     Case("private-eigenrec, no pairs", UnpairedEigenRec(rank=2, iterations=1, matrix_share=0.5), loose=ROOM),
-    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), pairs=500),
-    Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0), pairs=400),
+    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
+    Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0)),
     Case(
         "both",
         Both(
@@ -291,50 +317,37 @@ CASES += [
             "ratings: gramian": "the joint clip binds",
             "ratings: residual": "no user is fitted that badly",
         },
-        pairs=400,
     ),
     Case(
         "one-bit-user",
         UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5),
         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
     ),
+    Case(
+        "one-bit-user, spectral start",
+        UserLevelOneBit(
+            threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01
+        ),
+        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
+    ),
+    Case(
+        "one-bit-user, users declared",
+        UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5, n_users=6),
+        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
+    ),
+    Case("one-bit-user, biases alone", UserLevelOneBit(threshold=3.5, rank=0, features=False, bias_clip=0.1)),
 ]
 
-ITEMS = tuple(f"i{number}" for number in range(7))
-DOMAIN = Domain(items=ITEMS, rating_range=(1, 5), max_ratings_per_user=6)
-
-
-def rows_of(
-    user: str, rng: np.random.Generator, kind: int, domain: Domain = DOMAIN
-) -> list[tuple[object, object, object]]:
-    """Rows of one user: ordinary, extreme, or hostile."""
-    low, high = domain.low, domain.high
-    count = int(rng.integers(1, 7))
-    chosen = rng.choice(domain.n_items, size=min(count, domain.n_items), replace=False)
-    items = [domain.items[column] for column in chosen]
-    if kind == 0:
-        return [(user, item, low + (high - low) / 4 * int(rng.integers(0, 5))) for item in items]
-    if kind == 1:  # everything, at one end of the range
-        return [(user, item, high if rng.random() < 0.5 else low) for item in domain.items]
-    if kind == 2:
-        return [(user, item, float(end)) for item, end in zip(items, [low, high] * 4)]
-    bad = [float("nan"), float("inf"), -float("inf"), 1e308, low - (high - low) / 4, high * 1.00000002, None]
-    rows = [(user, item, bad[int(rng.integers(len(bad)))]) for item in items]
-    quarters = [low + (high - low) / 4 * number for number in range(4)]
-    rows += [(user, "unknown", quarters[2]), (user, None, quarters[1])]
-    rows += [(user, items[0], quarters[3]), (user, items[0], quarters[1])]
-    return rows if kind == 3 else rows[:count]  # kind 4: nothing that can be used
-
-
-def ratings_of(users: dict[str, list[tuple[object, object, object]]], domain: Domain = DOMAIN) -> Ratings:
-    """Ratings of some users, through the same door as a user's file."""
-    rows = [row for rows in users.values() for row in rows]
-    columns = list(zip(*rows)) if rows else [(), (), ()]
-    return Ratings.from_any((list(columns[0]), list(columns[1]), list(columns[2])), domain)
-
-
-def hostile_data(
-    rng: np.random.Generator, n_users: int = 6
-) -> dict[str, list[tuple[object, object, object]]]:
-    """Users by id, of all kinds."""
-    return {f"u{number}": rows_of(f"u{number}", rng, int(rng.integers(0, 5))) for number in range(n_users)}
+LABELS: dict[str, Any] = {"threshold": 3.5, "rank": 2, "iterations": 3}
+CASES += [
+    Case(f"one-bit, {name}", OneBitCompletion(**LABELS, **settings), 2.0, unit="rating", loose=loose)
+    for name, settings, loose in (
+        ("input", {}, {}),
+        ("input, flips", {"flips": (0.45, 0.3), "offsets": False, "solver": "dense"}, {}),
+        ("objective", {"mechanism": "objective"}, {}),
+        ("gradient", {"mechanism": "gradient", "gradient_steps": 2, "clamp": 0.1}, {}),
+        ("gradient, gaussian", {"mechanism": "gradient", "noise": "gaussian", "clamp": 0.1}, {}),
+        ("gradient, probit", {"mechanism": "gradient", "link": "probit", "clamp": 0.2}, {}),
+        ("output", {"mechanism": "output", "output_steps": 4}, {"observed": "one label moves others less"}),
+    )
+]

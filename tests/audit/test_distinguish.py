@@ -35,9 +35,9 @@ from hushrec.privacy import (
     total_mu,
 )
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
-from hushrec.testing import replay, transcript
+from hushrec.testing import DOMAIN, replay, transcript
 from hushrec.users import Users
-from tests.algorithms.cases import CASES, DOMAIN, Case
+from tests.algorithms.cases import CASES, Case
 
 SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}
 ADAPTIVE = [case for case in CASES if case.name not in SINGLE and case.unit == "user"]

@@ -30,8 +30,9 @@ from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
 from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Laplace, Plan, Release, mu_of, positive
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from hushrec.testing import hostile_users, ratings_of
 from hushrec.users import Users
-from tests.algorithms.cases import CASES, hostile_data, ratings_of
+from tests.algorithms.cases import CASES
 
 client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
 server = pytest.importorskip("hushrec.engines.secure.server", exc_type=ImportError)
@@ -286,7 +287,7 @@ def entry_scales(estimator, ratings):
 @pytest.mark.parametrize("case", USER_CASES, ids=lambda case: case.name)
 def test_nodes_add_up_to_the_central_run(case):
     """Integers of the nodes are their values, and add up to what a central gate is given, to the last bit."""
-    users = hostile_data(np.random.default_rng(1), 12)
+    users = hostile_users(np.random.default_rng(1), 12)
     whole, noise, budget = ratings_of(users), RecordingNoise(SeededNoise(0)), case.budget("add-remove")
     case.estimator.fit(whole, Accountant(budget, noise=noise), seed=1)
     exact, released, sums = {}, {}, {}

@@ -21,8 +21,8 @@ from hushrec.gate import LocalGate
 from hushrec.partitioned import Call, PartitionedUsers, Question
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import hostile_users, ratings_of
 from hushrec.users import Users
-from tests.algorithms.cases import hostile_data, ratings_of
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
 distributed = pytest.importorskip("distributed")
@@ -41,7 +41,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     return Ratings.prepare(ratings, tmp_path_factory.mktemp("store") / "s", ratings.domain, partitions=7)
 
 
@@ -186,7 +186,7 @@ def test_a_task_that_failed_once_is_asked_again(store, client, monkeypatch):
 
 
 def test_a_damaged_partition_is_named_before_anything_is_asked(tmp_path, client):
-    ratings = ratings_of(hostile_data(np.random.default_rng(5), 23))
+    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     store = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     content = bytearray((tmp_path / "s" / "part-00001.arrow").read_bytes())
     content[-20] ^= 1

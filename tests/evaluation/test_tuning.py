@@ -14,7 +14,7 @@ from hushrec.evaluation import evaluate, tuning
 from hushrec.evaluation.tuning import score_aggregate, try_all, tune
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
-from tests.algorithms.cases import hostile_data, ratings_of, rows_of
+from hushrec.testing import hostile_rows, hostile_users, ratings_of
 from tests.command_line import invoke
 
 BUDGET = Budget(10.0, 1e-6, failure=1e-6)
@@ -106,11 +106,11 @@ def test_the_statement_has_the_notes_of_the_model():
 def neighbours(count, relation):
     rng = np.random.default_rng(0)
     for _ in range(count):
-        users = hostile_data(rng)
+        users = hostile_users(rng)
         name = next(iter(users))
         other = {key: rows for key, rows in users.items() if key != name}
         if relation == "replace":
-            other = users | {name: rows_of(name, rng, int(rng.integers(0, 5)))}
+            other = users | {name: hostile_rows(name, rng, int(rng.integers(0, 5)))}
         yield ratings_of(users), ratings_of(other)
 
 
@@ -143,8 +143,8 @@ def test_nothing_bypasses_the_noise(monkeypatch):
         picks = iter(range(8))
         monkeypatch.setattr(tuning.secrets, "randbelow", lambda size, picks=picks: next(picks) % size)
         noise = RecordingNoise(SeededNoise(number))
-        model = tune(ratings_of(hostile_data(rng)), "item-bias", CLIPS, Accountant(BUDGET, noise=noise))
-        other = ratings_of({} if number % 3 == 0 else hostile_data(rng, int(rng.integers(1, 20))))
+        model = tune(ratings_of(hostile_users(rng)), "item-bias", CLIPS, Accountant(BUDGET, noise=noise))
+        other = ratings_of({} if number % 3 == 0 else hostile_users(rng, int(rng.integers(1, 20))))
         replay = Accountant(BUDGET, noise=ReplayNoise(noise.calls))
         again = tune(other, "item-bias", CLIPS, replay)
         assert again.to_bytes() == model.to_bytes()

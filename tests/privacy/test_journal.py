@@ -37,8 +37,8 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.privacy.journal import Journal
+from hushrec.testing import hostile_users, ratings_of
 from hushrec.users import FittedUsers
-from tests.algorithms.cases import hostile_data, ratings_of
 from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label
 
@@ -60,7 +60,7 @@ def plan_of(budget: Budget = BUDGET) -> Plan:
 
 
 def rows(seed: int = 5, users: int = 23):
-    return ratings_of(hostile_data(np.random.default_rng(seed), users))
+    return ratings_of(hostile_users(np.random.default_rng(seed), users))
 
 
 def toy(path, *, resume=False, rows=1.0, save_to=None, **binding) -> list[float]:

@@ -15,7 +15,7 @@ from hushrec.privacy import Accountant, Budget, SystemNoise, exact, sampler
 from hushrec.privacy.noise import stream_cipher
 from hushrec.privacy.sampler import draw_exactly
 from hushrec.privacy.testing import RecordingNoise
-from tests.algorithms.cases import ITEMS, ratings_of
+from hushrec.testing import DOMAIN, ratings_of
 
 ALARM = 1e-9
 UNDECIDED = sampler.Margins(acceptance=2.0, rounding=1.0, sum=1.0)
@@ -443,8 +443,8 @@ def test_two_fits_with_one_seed():
     """Killed: noise that a seed gives. The difference of two releases would be that of the data."""
     fits = [
         {
-            "one": [("one", ITEMS[0], 5), ("one", ITEMS[1], 1)],
-            "two": [("two", ITEMS[0], 3), ("two", ITEMS[1], last)],
+            "one": [("one", DOMAIN.items[0], 5), ("one", DOMAIN.items[1], 1)],
+            "two": [("two", DOMAIN.items[0], 3), ("two", DOMAIN.items[1], last)],
         }
         for last in (4, 2)
     ]
