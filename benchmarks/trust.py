@@ -29,7 +29,8 @@ RESULTS = ROOT / "docs" / "data" / "trust.json"
 REPORTS = ROOT / "bench-output" / "trust"
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "randomgen", "mpmath", "dp-accounting", "opendp")
 
-SENSITIVITY = "algorithms/test_sensitivity.py::"
+CONTRACT = "algorithms/test_contract.py::"
+SENSITIVITY = f"{CONTRACT}test_sensitivity"
 PLAN = "algorithms/test_plan.py::"
 SUMS = "algorithms/test_exact_sums.py::"
 NOISE = "privacy/test_noise.py::"
@@ -95,14 +96,14 @@ ROWS = [
     Row(
         "A6",
         "replay: nothing bypasses the noise",
-        ("algorithms/test_replay.py::",),
+        (f"{CONTRACT}test_the_model",),
         "a byte of the model file differs, or anything is printed",
         "{pairs:,.0f} pairs over {cases} estimators and sizes; 0 bytes differ",
     ),
     Row(
         "A7",
         "ledger = releases = plan",
-        (f"{PLAN}test_ledger", f"{PLAN}test_a_", "privacy/test_accountant.py::"),
+        (f"{CONTRACT}test_ledger", f"{CONTRACT}test_every", f"{PLAN}test_a_", "privacy/test_accountant.py::"),
         "a release that is not the plan's, or without its charge",
         "{option grids:,.0f} combinations of options",
     ),
@@ -164,7 +165,7 @@ ROWS = [
     Row(
         "C1",
         "order and threads",
-        (f"{SUMS}test_sums", f"{SUMS}test_a_user", f"{SUMS}test_without", "kernels/test_threads.py::",
+        (f"{CONTRACT}test_sums", f"{CONTRACT}test_without", "kernels/test_threads.py::",
          "kernels/test_residuals.py::"),
         "a bit of a private sum differs",
         "{permutations:,.0f} permutations on 1, 2 and 8 threads; 0 bits differ",
@@ -257,8 +258,8 @@ ROWS = [
          f"{LEDGER}test_the_reserve"),
         "an adaptive history that a budget allows exceeds its delta", "{cases} adversaries and refusals"),
     Row("F5", "edges of the range",
-        ("algorithms/test_als.py::test_user_means", "algorithms/test_cleansed_svd.py::test_one_user",
-         "kernels/test_sparse_rows.py::test_rows_are", "data/test_domain.py::", "algorithms/test_edges.py::"),
+        ("algorithms/test_als.py::test_user_means",
+         "kernels/test_sparse_rows.py::test_rows_are", "data/test_domain.py::", f"{CONTRACT}test_edges"),
         "a release moves by more than declared, or holds no number", "{cases} ranges, sizes and estimators"),
     Row("F6", "ids and cells by themselves", ("data/test_rows_alone.py::",),
         "two ids are one, or a cell decides, raises or warns for another user", "{cases} tests of all doors"),

@@ -13,6 +13,7 @@ checks look for, on hostile users and on data sets that differ by one of them:
 * `check_sums`: a release of all users is that of some plus that of the others, to the last bit.
 * `check_edges`: the same bounds for one user with 10,000 ratings, one user in all, or a crowd.
 * `check_weeks`: all of it again in the later weeks of a season.
+* `check_forged`: the same bounds where a server says that what was released is no number, or a huge one.
 * `check_two_processes`: the bytes of a run, from a process that started before the rows existed and never
   sees one: it also builds the statement, writes the model file and prints.
 
@@ -184,6 +185,7 @@ def check_estimator(
         check_plan(estimator, one, domain=domain)
     check_sensitivity(estimator, budget, domain=domain, pairs=pairs, loose=loose)
     check_replay(estimator, budget, domain=domain)
+    check_forged(estimator, budget, domain=domain)
     if budget.unit == "user":
         check_sums(estimator, budget, domain=domain)
         check_edges(estimator, budget)
@@ -305,9 +307,10 @@ class Edge(NamedTuple):
 EDGES = (
     Edge((1, 5), 257, 3),
     Edge((0, 1e30), 1_000, 0),
-    Edge((-10, 10), 1, 3),
+    Edge((16777216, 16777219), 1, 3),
     Edge((0, 1), 2, 1_100),
-    Edge((16777216, 16777219), 10_000, 3),
+    Edge((16777216, 16777219), 6, 3),
+    Edge((-10, 10), 10_000, 3),
 )
 _LONGEST = 300  # items of which a model may hold a square
 
@@ -348,7 +351,10 @@ def check_weeks(
         for family, noise_seed in neighbours(budget.unit, pairs, seed + number, over):
             with warnings.catch_warnings(action="error"):
                 _same_model(run, family, noise_seed, planned)
-        content, charged = run(family[-1], SeededNoise(seed + number))
+        recorder = RecordingNoise(SeededNoise(seed + number))
+        content, charged = run(family[-1], recorder)
+        alike = run(ratings_of({}, over), ReplayNoise(recorder.calls))[0] == content
+        assert alike, "a week's model knows more of the rows than was released"
         board = Billboard.from_bytes(content)
         for mine, theirs in zip(charged, planned[budget.relation], strict=True):
             assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
@@ -356,6 +362,32 @@ def check_weeks(
         assert math.isclose(slice_of_mu, part * budget.mu**2, rel_tol=1e-9), "a week has its slice of mu"
         assert labels.isdisjoint(each.label for each in charged), "a label of another week is used again"
         labels |= {each.label for each in charged}
+
+
+def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 19) -> None:
+    """No user moves a release further where what was released before is forged: each, by three bad numbers.
+
+    A server that cannot go on gives up, and does so for any users.
+    """
+    plan = estimator.plan(budget, domain)
+    releases = {release.label: release for release in plan.releases}
+    [(family, _)] = neighbours(budget.unit, 1, seed, domain)
+    pair = [family[0], family[-1]]
+    for label, release in releases.items():
+        for bad in (math.nan, -math.inf, 1e300):
+            if isinstance(release.mechanism, RandomizedResponse):
+                continue
+            forging = _Forging(SeededNoise(seed), label, bad)
+            runs, ends = [], []
+            for ratings in pair:
+                recorder = RecordingNoise(ReplayNoise(runs[0]) if runs else forging)
+                ends.append(_until_it_gives_up(estimator, plan, ratings, recorder))
+                runs.append(recorder.calls)
+            assert ends[0] == ends[1], f"what a server gives up for depends on rows ({label!r}: {bad})"
+            for found, distance in moves(*runs, releases, releases).items():
+                assert distance <= 1 + _ROUNDED, (
+                    f"release {found!r} moved by {distance:.9g} of its sensitivity after {label!r} was {bad}"
+                )
 
 
 def check_two_processes(
@@ -409,6 +441,31 @@ def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterato
     twice = [("comer", first, (domain.low, domain.high)[number % 2]) for number in range(300)]
     yield others | {"comer": twice}
     yield others | {"comer": [("comer", item, middle) for item in domain.items]}
+
+
+class _Forging(RecordingNoise):
+    """A noise source of a server that says something else of one release's first number."""
+
+    def __init__(self, source: NoiseSource, label: str, bad: float) -> None:
+        super().__init__(source)
+        self._label, self._bad = label, bad
+
+    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
+        released = super()._call(kind, value, amount, label)
+        if label == self._label and released.size:
+            released.reshape(-1)[0] = self._bad
+        return released
+
+
+def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise: NoiseSource) -> str:
+    """Train as far as a server gets with what it says; the words with which it gives up, if it does."""
+    gate = LocalGate(Accountant(plan.budget, noise=noise), plan)
+    try:
+        with one_blas_thread(), np.errstate(all="ignore"):
+            estimator.train(estimator.users(ratings.rated()), gate, 1)
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError, HushrecError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _fitted(estimator: Estimator, budget: Budget) -> Run:

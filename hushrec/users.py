@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.data import Ratings
+from hushrec.errors import InputError
 from hushrec.kernels import sparse_rows
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
@@ -143,6 +144,8 @@ class FittedUsers(Users):
 
     def weigh(self, center: float, item_weight: Array | None) -> None:
         """Take ratings from a level, and weigh their cells by released item weights ``w_j`` > 0."""
+        if not math.isfinite(center):
+            raise InputError("The level that ratings are taken from must be finite; train the model anew.")
         self._center, self._item_weight = center, item_weight
         present = np.diff(self._rows.matrix.indptr) > 0
         weight = present.astype(np.float64)

@@ -11,7 +11,6 @@ import pytest
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
 from hushrec.algorithms import Billboard, Popular
-from hushrec.cli import show_model
 from hushrec.errors import HushrecError, InputError, ModelFileError
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
@@ -27,30 +26,15 @@ from hushrec.testing import (
     ratings_of,
 )
 from hushrec.users import Users
-from tests.algorithms.cases import CASES, Case
 
 BUDGET = Budget(3.0, 1e-5)
-
-
-def say_all(model: Billboard, file: Path) -> None:
-    """All that ``hushrec train`` prints of a model, and its JSON."""
-    show_model.warn_of_the_number_of_users(model, None)
-    for as_json in (False, True):
-        show_model.trained(model, file, "Trained", verbose=True, as_json=as_json)
 
 
 @pytest.fixture(scope="module")
 def public():
     """One process for all configurations; it starts before there is any row."""
-    with PublicSide(say_all) as side:
+    with PublicSide() as side:
         yield side
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.unit == "user"], ids=lambda case: case.name)
-def test_the_public_side_needs_no_row(case: Case, public: PublicSide) -> None:
-    """The proof by construction: planting any use of a row on the public side fails it."""
-    for relation in ("add-remove", "replace"):
-        check_two_processes(public, case.estimator, case.budget(relation))
 
 
 def test_a_failure_on_the_private_side_is_one_fixed_sentence(public: PublicSide) -> None:

@@ -1,7 +1,5 @@
 """The server's steps of private ALS by themselves, against what they are of."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,14 +8,11 @@ from hushrec.algorithms.als_rounds import (
     FactorSums,
     KnownFactors,
     Level,
-    bias_sampling,
     canonical,
     factor_update,
-    packed_variance,
     residual_variance,
     spectrum,
     users_uncertainty,
-    weighted_slopes,
 )
 
 LEVEL = Level(3.5, 1000.0, 1.0, 5.0, 0.02)
@@ -43,32 +38,6 @@ def test_users_uncertainty_is_that_of_users_with_one_number_of_ratings():
     for noisy in (-0.5, 0.0, 1.0, 1.7):  # as released
         found = np.linalg.eigvalsh(users_uncertainty(factors, weights, noisy, LEVEL, RESIDUAL))
         assert (found >= 0).all() and (found <= LEVEL.user_variance * 1.001).all()
-
-
-def test_a_direction_without_taste_is_shortened_and_the_others_keep_the_length():
-    rng = np.random.default_rng(1)
-    factors, weights = 0.6 * rng.normal(size=(200, 3)), np.ones(200)
-    unsure = users_uncertainty(factors, weights, 0.3, LEVEL, RESIDUAL)
-    second = LEVEL.user_variance * np.diag([1.0, 1.0, 0.4])
-    turned, known = canonical(factors, known_of(second - unsure, 0.3), weights, LEVEL, RESIDUAL)
-    assert (turned**2).sum() == pytest.approx((factors**2).sum())
-    third = factors[:, 2] / np.linalg.norm(factors[:, 2])
-    assert np.linalg.norm(third @ turned) < 0.75 * np.linalg.norm(third @ factors)
-    moments = turned.T @ turned
-    assert moments == pytest.approx(np.diag(np.diag(moments)), abs=1e-9)
-    assert (known.variance >= 0).all() and np.isfinite(known.gramian).all()
-
-
-def test_tastes_that_vary_alike_are_left_as_they_are():
-    """Oracle: all scores of items with each other, which do not change under a rotation."""
-    rng = np.random.default_rng(2)
-    factors, weights = rng.normal(size=(200, 4)), rng.uniform(1, 5, 200)
-    unsure = users_uncertainty(factors, weights, 0.2, LEVEL, RESIDUAL)
-    before = known_of(LEVEL.user_variance * np.eye(4) - unsure, 0.2)
-    turned, known = canonical(factors, before, weights, LEVEL, RESIDUAL)
-    assert turned @ turned.T == pytest.approx(factors @ factors.T)
-    assert known.variance == pytest.approx(before.variance)
-    assert math.isclose(known.gramian[-1], 0.2)
 
 
 def test_a_turned_model_is_the_same_model():
@@ -97,14 +66,6 @@ def test_a_turned_model_is_the_same_model():
     assert known.gramian_variance[-1] == before.gramian_variance[-1]
 
 
-def test_slopes_are_those_of_weights_whose_squares_add_up():
-    """Of users whose weights have squares that add up to 1: where all weigh alike, sums stay as they are."""
-    weights, relative = np.array([4.0, 1.0, 2.5]), np.array([1.0, 0.5, 2.0])
-    root = math.sqrt((4 * 1 + 1 * 0.25 + 2.5 * 4) / 7.5)
-    assert weighted_slopes(weights, relative) == pytest.approx([4 / root, 0.5 / root, 5 / root])
-    assert weighted_slopes(weights, 3 * np.ones(3)) == pytest.approx(weights)
-
-
 @pytest.mark.parametrize(
     ("released", "noise_sd", "wanted"),
     [
@@ -119,20 +80,6 @@ def test_a_residual_variance_moves_as_far_as_it_shows(released, noise_sd, wanted
     """And falls by no more than a factor of a thousand: what noise made negative is no variance."""
     found = residual_variance(np.array([released]), 0.8, 2.0, 100.0, noise_sd)
     assert found == pytest.approx(wanted, rel=1e-6)
-
-
-def test_what_is_known_of_a_gramians_noise():
-    """Entries are released in units of the squared spread, those off the diagonal at less noise by a root of
-    2; the users' uncertainty in units of the squared norm."""
-    found = packed_variance(0.3, 2, 0.7, 1.5)
-    entry = (0.3 * 1.5**2) ** 2
-    assert found == pytest.approx([entry, entry / 2, entry, (0.3 / 0.49) ** 2])
-
-
-def test_what_sampling_adds_to_sums_of_biases():
-    slopes = np.array([1.0, 3.0])
-    wanted = 1.7**2 * (0.2 * 0.45 * slopes + 0.6 * 50 / 4 * slopes)
-    assert bias_sampling(slopes, 50.0, 1.7) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("unsure", "share"), [(40.0, 0.4), (-3.0, 0.0), (250.0, 1.0)])
@@ -164,20 +111,3 @@ def test_factors_change_as_a_normal_vector_does_that_was_measured():
         gain = prior @ measured @ np.linalg.inv(measured @ prior @ measured + noise)
         assert change[item] == pytest.approx(vectors @ gain @ vectors.T @ sums[item])
         assert variance[item] == pytest.approx(np.diag(prior - gain @ measured @ prior))
-
-
-def test_a_turn_shortens_and_lengthens_by_no_more_than_a_factor_of_two():
-    """However differently tastes vary in two directions, noise may have made it so."""
-    rng = np.random.default_rng(6)
-    factors = np.linalg.qr(rng.normal(size=(200, 3)))[0]
-    unsure = users_uncertainty(factors, np.ones(200), 0.3, LEVEL, RESIDUAL)
-    second = np.diag([100.0, 1.0, 0.001])
-    turned, known = canonical(factors, known_of(second - unsure, 0.3), np.ones(200), LEVEL, RESIDUAL)
-    lengths = sorted(np.linalg.norm(turned, axis=0))
-    usual = 101.001 / 3
-    assert lengths == pytest.approx([0.5, 0.5, math.sqrt(100 / usual)])
-    wide = np.diag([1000.0, *[1e-3] * 5])
-    factors = np.linalg.qr(rng.normal(size=(200, 6)))[0]
-    unsure = users_uncertainty(factors, np.ones(200), 0.3, LEVEL, RESIDUAL)
-    turned, _ = canonical(factors, known_of(wide - unsure, 0.3), np.ones(200), LEVEL, RESIDUAL)
-    assert sorted(np.linalg.norm(turned, axis=0)) == pytest.approx([0.5] * 5 + [2.0])

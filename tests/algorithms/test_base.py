@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from hushrec.algorithms import Billboard, GlobalMean, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
@@ -56,14 +55,6 @@ def test_the_bits_of_a_list_tell_nothing_of_the_others(n_items: int) -> None:
     for n_users in (1, 2, 3, 9, 64, 149):
         for rows in (slice(n_users), slice(150 - n_users, 150)):
             assert all_scores(arrays, state.at(rows)).tobytes() == whole[rows].tobytes()
-
-
-def test_filters() -> None:
-    history = history_of(3)
-    allowed = list(ITEMS[:9])
-    best = MODEL.recommend(history, 50, items=allowed, exclude_seen=False)
-    assert {item for item, *_ in best} == set(allowed)
-    assert len(MODEL.recommend(history, 50, items=allowed)) == 9 - len(set(allowed) & set(history))
 
 
 @pytest.mark.parametrize("width", [4.0, 1e7, 1e30])
@@ -145,19 +136,3 @@ def test_a_billboard_cannot_be_changed_and_shows_no_rows() -> None:
     with pytest.raises(TypeError):
         MODEL.arrays["item_bias"] = np.zeros(3)
     assert "200" not in repr(MODEL)
-
-
-def test_runs_are_reproducible_but_for_the_noise() -> None:
-    nothing = Budget(math.inf, 1e-6)
-    again = PrivateALS(rank=3).fit(RATINGS, Accountant(nothing), seed=1)
-    assert again.item_factors.tobytes() == MODEL.item_factors.tobytes()
-    private = [PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(1.0, 1e-6)), seed=1) for _ in range(2)]
-    assert np.all(private[0].item_bias != private[1].item_bias)
-
-
-def test_a_row_out_of_range_leaves_all_others_as_they_are():
-    """Added to a sparse matrix, where the float32 nearest to the range's end is above it."""
-    domain = Domain(["a", "b"], rating_range=(0.0, 4.8))
-    rows = np.array([[4.8, 1.0], [4.8, 4.8], [2.0, 9.0]], np.float32)
-    without, together = (Ratings.from_any(sp.csr_array(rows[:n]), domain).matrix for n in (2, 3))
-    assert np.array_equal(together[:2].toarray(), without.toarray())

@@ -6,31 +6,17 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ALS, EASE, Both, PrivateALS, PrivateEigenRec
-from hushrec.algorithms.both import _joined, _Weights
+from hushrec.algorithms import ALS, EASE, Both, PrivateEigenRec
+from hushrec.algorithms.both import _joined
 from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import SeededNoise
 
 RATINGS = realistic(300, 40, 6000, seed=0)
 DOMAIN = RATINGS.domain
 BUDGET = Budget(5.0, 1e-6)
-
-
-def tasteful(n_users: int, n_items: int, seed: int) -> Ratings:
-    """Users of five tastes who choose what they like, and rate it by taste."""
-    rng = np.random.default_rng(seed)
-    taste, offers = rng.standard_normal((n_users, 5)), rng.standard_normal((n_items, 5))
-    scores = taste @ offers.T - 1.2 * np.log(np.arange(n_items) + 10.0)
-    chosen = np.argsort(-scores - rng.gumbel(size=scores.shape), axis=1)[:, :30]
-    users = np.repeat(np.arange(n_users), 30)
-    noise = 0.7 * rng.standard_normal(len(users))
-    values = 3.4 + 0.4 * np.einsum("ij,ij->i", taste[users], offers[chosen.ravel()]) + noise
-    domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
-    return Ratings.from_any((users, chosen.ravel(), np.clip(np.rint(values), 1, 5)), domain)
 
 
 OPEN = Budget(math.inf, 1e-6)
@@ -58,18 +44,6 @@ def test_what_she_rated_low_is_not_recommended_either() -> None:
     everything_but_one = dict.fromkeys(DOMAIN.items[1:], 1.0)
     assert [item for item, *_ in both.recommend(everything_but_one, 5)] == [DOMAIN.items[0]]
     assert len(both.recommend(everything_but_one, 5, exclude_seen=False)) == 5
-
-
-def test_the_shares_add_up_to_the_budget() -> None:
-    model = Both.planned(BUDGET, DOMAIN, 300, lists_share=0.3)
-    releases = model.plan(BUDGET, DOMAIN).releases
-    lists = sum(each.mu**2 for each in releases if each.label.startswith("lists: "))
-    whole = sum(each.mu**2 for each in releases)
-    assert whole == pytest.approx(BUDGET.mu**2, rel=1e-9) and lists == pytest.approx(0.3 * whole, rel=1e-9)
-    alone = PrivateALS.planned(Budget(BUDGET.epsilon, 1e-6), DOMAIN, 300)
-    assert {f"ratings: {each.label}" for each in alone.plan(BUDGET, DOMAIN).releases} <= {
-        each.label for each in releases
-    }
 
 
 def test_the_number_of_users_is_released_once() -> None:
@@ -138,62 +112,6 @@ def test_item_weights_are_joined_by_their_precision() -> None:
     assert np.sqrt(np.mean((misled - truth) ** 2)) < 1.25 * 30
 
 
-def test_weights_of_both_tell_the_likes_better() -> None:
-    """At a small epsilon the popularity of likes is nearer the truth than from the lists' own release."""
-    ratings = realistic(2000, 300, 40_000, seed=3)
-    budget = Budget(1.0, 1e-6)
-    liked = ratings.liked(4.0).rated()
-    counts = np.diff(liked.matrix.indptr)
-    true = liked.matrix.T.astype(bool).astype(float) @ (1 / np.sqrt(counts))
-
-    def errors(model: Both) -> np.ndarray:
-        found = [
-            model.fit(ratings, Accountant(budget, noise=SeededNoise(draw)), seed=draw) for draw in range(6)
-        ]
-        return np.array([1 - np.corrcoef(each.lists.arrays["item_bias"], true)[0, 1] for each in found])
-
-    both = Both.planned(budget, ratings.domain, 2000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Both, "_expected_weights", lambda *_: None)
-        alone = errors(both)
-    # the noise is fixed: 0.74 +- 0.15 in a draw of thirty, the largest 0.99
-    assert np.mean(errors(both) / alone) < 0.85
-
-
-def test_neighbours_are_those_without_privacy() -> None:
-    """Ten nearest of the hundred most liked items, with noise and without: far better than chance."""
-    ratings = tasteful(4000, 300, seed=5)
-    popular = np.argsort(-np.diff(ratings.transposed.indptr))[:100]
-    items = [ratings.domain.items[item] for item in popular]
-
-    def neighbours(epsilon: float) -> list[set]:
-        model = train("both", ratings, Accountant(Budget(epsilon, 1e-6)), n_users=4000)
-        return [
-            {each for each, _ in [pair for pair in model.similar_items(item, 300) if pair[0] in items][:10]}
-            for item in items
-        ]
-
-    exact, noisy = neighbours(math.inf), neighbours(20.0)
-    found = np.mean([len(one & other) for one, other in zip(exact, noisy)])
-    assert found > 4 * 10 * 10 / 99, "chance finds about one of ten"
-
-
-@pytest.mark.parametrize("failure", [0.0, 9e-7])
-def test_a_part_of_the_budget_has_its_part_of_mu(failure: float) -> None:
-    """Settings are chosen with it; where so little is left that its epsilon is 0 they still are."""
-    budget = Budget(5.0, 1e-6, failure=failure)
-    for share in (0.2, 0.7):
-        model = Both(lists_share=share)
-        for job, part in (("lists", share), ("ratings", 1 - share)):
-            found = model.part(budget, job)
-            assert found.mu == pytest.approx(budget.mu * math.sqrt(part), rel=1e-6)
-            assert (found.delta, found.failure) == (1e-6, failure)
-            assert model.part(OPEN, job) == OPEN
-    least = Both().part(Budget(1e-5, 0.5), "lists")
-    assert 0 < least.epsilon <= 1e-5
-    assert Both.planned(Budget(1e-5, 0.5), DOMAIN, 300).lists.like_from == DOMAIN.like_from
-
-
 def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
     """By the model's item biases, on a scale of a quarter of the range; and so is their noise."""
     bias = np.linspace(-1, 1, 40)
@@ -214,34 +132,3 @@ def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() 
         found, noise_sd = Both(like_from=like_from)._expected_weights(Told, arrays, DOMAIN)
         assert found == pytest.approx(Told.weights * chance)
         assert noise_sd == pytest.approx(2 * math.sqrt(sum(chance**2) / 40))
-
-
-@pytest.mark.parametrize("private", [True, False])
-def test_only_the_released_item_weights_are_drawn_to_what_is_expected(private: bool) -> None:
-    """By their precision, and not where they have no noise; all else is as the gate has it."""
-    rng, asked = np.random.default_rng(2), []
-    released, expected = rng.uniform(5, 9, 30), rng.uniform(50, 90, 30)
-
-    class Told:
-        @staticmethod
-        def release(label, bounded):
-            asked.append((label, bounded))
-            return released.copy()
-
-        @staticmethod
-        def noise_sd(label):
-            return 2.0 if label.endswith("item weights") else 7.0
-
-    Told.private = private
-    gate = _Weights(Told, "lists: ", (expected, 3.0))
-    assert gate.noise_sd("item weights") == 2.0 and gate.weights is None
-    assert np.array_equal(gate.release("item sums", "sums"), released) and gate.weights is None
-    found = gate.release("item weights", "weights")
-    assert asked == [("lists: item sums", "sums"), ("lists: item weights", "weights")]
-    joined, left = _joined(released, 2.0, expected, 3.0) if private else (released, 2.0)
-    assert np.array_equal(found, joined) and np.array_equal(gate.weights, joined)
-    assert gate.noise_sd("item weights") == left and gate.noise_sd("item sums") == 7.0
-    assert (left < 2) == private
-    plain = _Weights(Told, "ratings: ")
-    assert np.array_equal(plain.release("item weights", "weights"), released)
-    assert plain.noise_sd("item weights") == 2.0 and np.array_equal(plain.weights, released)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import sqlite3
 
 import numpy as np
@@ -10,16 +9,13 @@ import pytest
 
 from hushrec import modelfile
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.algorithms.als_rounds import weighted_slopes
 from hushrec.billboard import Billboard, load
 from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.gate import LocalGate
 from hushrec.modelfile import encode, read
-from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
-from hushrec.privacy.season import LEAVING
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.cases import PairedEigenRec
 
@@ -51,72 +47,6 @@ def users(*parts):
 
 #: Four weeks in which users come and go.
 WEEKS = [users((0, 150)), users((0, 200)), users((50, 300)), users((100, 300))]
-
-
-def run_weeks(model, weeks=WEEKS, season=SEASON, noise=SeededNoise, **options):
-    """The models of a season."""
-    boards = [model.fit(weeks[0], SeasonAccountant(season, noise=noise(0)))]
-    for number, rows in enumerate(weeks[1:], 1):
-        accountant = SeasonAccountant.following(boards[-1].privacy, noise=noise(number))
-        boards.append(boards[-1].continue_training(rows, accountant, **options))
-    return boards
-
-
-@everywhere
-def test_a_season_costs_its_budget_and_each_week_its_slice(model):
-    """Oracle: mu squared of the releases in the statement, added up here."""
-    boards = run_weeks(model)
-    spent = [sum(each.mu**2 for each in board.privacy.releases) / BUDGET.mu**2 for board in boards]
-    assert spent == pytest.approx([0.5, 0.5 + 0.5 / 3, 0.5 + 1 / 3, 1.0])
-    assert [board.privacy.week.number for board in boards] == [0, 1, 2, 3]
-    assert LEAVING in boards[0].privacy.notes and LEAVING in boards[3].privacy.notes
-    labels = [each.label for each in boards[3].privacy.releases]
-    assert len(set(labels)) == len(labels)
-    assert all(np.isfinite(array).all() for array in boards[3].arrays.values())
-
-
-@everywhere
-def test_a_week_releases_what_was_planned_and_saves_no_more(model):
-    """Replay: fed with what was released, on no users at all, a week's server finds the same."""
-    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
-    released = []
-
-    class Recorder(LocalGate):
-        def release(self, label, bounded):
-            released.append((label, super().release(label, bounded)))
-            return released[-1][1]
-
-    plan = model.weekly_releases(BUDGET, DATA.domain, accountant.part())
-    last = _moved(first, DATA.domain, False)
-    arrays = model.go_on(model.users(WEEKS[1]), Recorder(accountant, plan), last)
-    assert [label for label, _ in released] == [each.label for each in plan.releases]
-    assert math.fsum(each.mu**2 for each in plan.releases) == pytest.approx(BUDGET.mu**2 / 6)
-
-    class Replay(LocalGate):
-        def release(self, label, bounded):
-            return dict(released)[label].copy()
-
-    nobody = WEEKS[1].where(np.zeros(WEEKS[1].n_ratings, dtype=bool), drop_empty=False, keyed=True)
-    again = model.go_on(model.users(nobody), Replay(accountant, plan), last)
-    assert arrays.keys() == again.keys()
-    for name in arrays:
-        assert np.array_equal(arrays[name], again[name]), name
-
-
-def contributions(model, rows, last, plan, released=None):
-    """Sums before noise, and in units of their sensitivity; what is released is given, or the sums."""
-    raw, found = {}, {}
-
-    class Exact(LocalGate):
-        def release(self, label, bounded):
-            planned = self._as_planned(label, bounded)
-            raw[label] = np.asarray(bounded._take(), dtype=np.float64)
-            found[label] = raw[label] * bounded.entry_scale / planned.sensitivity
-            return (released or raw)[label].copy()
-
-    model.go_on(model.users(rows), Exact(Accountant(plan.budget, noise=SeededNoise(0)), plan), last)
-    return raw, found
 
 
 @everywhere
@@ -197,82 +127,6 @@ def every_array_of(board):
             part[name]
 
 
-@everywhere
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-def test_one_user_moves_a_week_by_no_more_than_its_sensitivity(model, relation):
-    """Neighbouring data in a later week: hostile users, with the same released values before."""
-    budget = Budget(8.0, 1e-6, relation=relation)
-    season = Season(budget, 4, 0.5)
-    first = model.fit(WEEKS[0], SeasonAccountant(season, noise=SeededNoise(1)))
-    plan = model.weekly_releases(budget, DATA.domain, season.fraction(1))
-    last = _moved(first, DATA.domain, False)
-    released, base = contributions(model, WEEKS[1], last, plan)
-    extremes = [
-        {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)},
-        {j: 1.0 if j % 2 else 5.0 for j in range(ITEMS)},
-        {0: 5.0},
-        {ITEMS - 1: 1.0},
-    ]
-    rows = [with_user(WEEKS[1], each) for each in extremes]
-    added = [contributions(model, each, last, plan, released)[1] for each in rows]
-    pairs = [(base, each) for each in added]
-    if relation == "replace":
-        pairs = [(added[a], added[b]) for a in range(4) for b in range(a)]
-    most = {label: max(np.linalg.norm(one[label] - other[label]) for one, other in pairs) for label in base}
-    assert most.keys() == {each.label for each in plan.releases}
-    assert max(most.values()) <= 1 + 1e-9
-    assert sum(moved > 0.5 for moved in most.values()) > len(most) / 3
-
-
-@pytest.mark.parametrize("low, high", [(0, 1e30), (16777216, 16777219), (0, 1e-30)])
-@pytest.mark.parametrize("name", ["private-als", "private-als, users counted", "item-bias"])
-def test_one_user_moves_a_week_of_any_range_by_no_more(name, low, high):
-    """The catalogue changes too; nothing warns (warnings are errors), and the next model is finite."""
-    model = MODELS[name]
-    old = Domain(DATA.domain.items, rating_range=(low, high))
-    new = Domain((*DATA.domain.items[5:], "new"), rating_range=(low, high))
-
-    def over_range(rows, domain, hers=()):
-        users, items, values = (each.to_pylist() for each in rows.to_arrow().columns)
-        table = [(u, i, low + (v - 1) / 4 * (high - low)) for u, i, v in zip(users, items, values)]
-        return Ratings.from_any(tuple(map(list, zip(*table, *hers))), domain)
-
-    first = model.fit(over_range(WEEKS[0], old), SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    hostile = [[("zz", item, high if j % 2 else low) for j, item in enumerate(new.items, k)] for k in (0, 1)]
-    rows = [over_range(users((0, 60)), new, hers) for hers in ((), *hostile, [("zz", "new", high)])]
-    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
-    second = first.continue_training(rows[0], accountant, retire=True)
-    assert all(np.isfinite(array).all() for array in (*second.arrays.values(), *second.state.values()))
-    plan = model.weekly_releases(BUDGET, new, SEASON.fraction(1))
-    last, released = _moved(first, new, True), {}
-
-    class Noisy(LocalGate):
-        def release(self, label, bounded):
-            released[label] = super().release(label, bounded)
-            return released[label].copy()
-
-    model.go_on(model.users(rows[0]), Noisy(Accountant(BUDGET, noise=SeededNoise(3)), plan), last)
-    base, *others = (contributions(model, each, last, plan, released)[1] for each in rows)
-    assert max(np.linalg.norm(base[label] - each[label]) for each in others for label in base) <= 1 + 1e-9
-
-
-@everywhere
-def test_what_nobody_adds_has_the_shape_and_type_of_what_many_add(model):
-    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), _moved(first, DATA.domain, False)
-    released, kinds = contributions(model, WEEKS[1], last, plan)[0], []
-
-    class Kinds(LocalGate):
-        def release(self, label, bounded):
-            kinds[-1].append((label, bounded._take().shape, bounded._take().dtype))
-            return released[label].copy()
-
-    for rows in (WEEKS[1], users()):
-        kinds.append([])
-        model.go_on(model.users(rows), Kinds(Accountant(BUDGET, noise=SeededNoise(0)), plan), last)
-    assert kinds[0] == kinds[1]
-
-
 def with_user(rows, ratings):
     """Those rows and one user more."""
     names = list(rows.domain.items)
@@ -283,18 +137,6 @@ def with_user(rows, ratings):
 
 
 # what a week makes of things
-
-
-def test_weeks_on_the_same_users_lead_to_what_one_shot_has():
-    """Static users: the last week is nearer to the model without noise than the first."""
-    truth = ItemBias().fit(DATA, Accountant(Budget(math.inf, 1e-6))).item_bias
-    season = Season(Budget(4.0, 1e-6), 12, 0.2)
-    errors = []
-    for seed in range(3):
-        boards = run_weeks(ItemBias(), [DATA] * 12, season, lambda n, seed=seed: SeededNoise(100 * seed + n))
-        errors.append([np.sqrt(((board.item_bias - truth) ** 2).mean()) for board in boards])
-    first, *_, last = np.mean(errors, axis=0)
-    assert last < 0.85 * first
 
 
 @everywhere
@@ -310,12 +152,6 @@ def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
     )
     for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
-
-
-def test_a_growing_number_of_users_is_followed():
-    boards = run_weeks(PrivateALS(rank=3, iterations=2), season=Season(Budget(200.0, 1e-6), 4, 0.5))
-    for board, rows in zip(boards, WEEKS):
-        assert board.state["numbers"][0] == pytest.approx(rows.n_users, rel=0.1)
 
 
 @pytest.mark.parametrize("change", ["array", "state", "setting", "item", "range", "releases"])
@@ -383,66 +219,6 @@ def test_what_a_new_item_begins_with():
     for name in arrays:
         assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
     assert moved["center"].tolist() == [1, 1, 1] and moved["history_weight"].tolist() == [3, 0, 1]
-
-
-def test_weeks_of_item_pairs_are_a_mean_by_precision():
-    """Oracle: the weighted mean of all released matrices, and of all numbers of users."""
-    model = MODELS["private-eigenrec, pairs"]
-    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    accountant, released = SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), {}
-
-    class Recorder(LocalGate):
-        def release(self, label, bounded):
-            released[label] = super().release(label, bounded)
-            return released[label].copy()
-
-    gate = Recorder(accountant, model.weekly_releases(BUDGET, DATA.domain, accountant.part()))
-    last = _moved(first, DATA.domain, False)
-    found = model.go_on(model.users(WEEKS[1]), gate, last)
-    label = "item sums, or the item matrix"
-    precisions = [float(last["state/pairs_precision"]), gate.noise_sd(label) ** -2]
-    assert found["state/pairs_precision"] == pytest.approx(sum(precisions))
-    mean = np.average([last["state/pairs"], released[label]], axis=0, weights=precisions)
-    assert found["state/pairs"] == pytest.approx(mean)
-    before = float(last["state/users"][0])
-    trusted = (0.05 * before) ** 2 / ((0.05 * before) ** 2 + gate.noise_sd("number of users") ** 2)
-    count = before + trusted * (float(released["number of users"][0]) - before)
-    assert found["state/users"].tolist() == pytest.approx([count, 0.0])
-    for name in ("learned_items", "state/item_weights", "state/item_scale", "state/item_first", "supported"):
-        assert np.array_equal(found[name], last[name])
-
-
-def test_a_week_without_iterations_has_features_of_what_it_released():
-    """The first factor is how far biases are known, times them; the second the log weight."""
-    first = MODELS["private-als, biases alone"].fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    board = first.continue_training(WEEKS[1], SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
-    state = board.state
-    sd = math.sqrt(state["item_weights_variance"].mean())
-    weights, _ = item_weights(state["item_weights"], sd)
-    known = 1 - state["item_bias_variance"] / state["numbers"][5]
-    assert board.item_factors[:, 0] == pytest.approx(known * standardised(board.item_bias, weights), rel=1e-4)
-    popularity = standardised(np.log(weights), weights) * visible_part(state["item_weights"], sd)
-    assert board.item_factors[:, 1] == pytest.approx(popularity, rel=1e-4, abs=1e-6)
-    assert not np.allclose(board.item_factors, first.item_factors)
-
-
-def test_a_week_begins_by_turning_its_directions():
-    """With hardly any budget a week learns nothing: it has the last items, in directions of their own."""
-    tiny = Season(BUDGET, 10_000, 0.999)
-    first = ALS.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
-    second = first.continue_training(
-        WEEKS[0], SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
-    )
-    together = []
-    for board in (first, second):
-        sd = math.sqrt(board.state["item_weights_variance"].mean())
-        weights, _ = item_weights(board.state["item_weights"], sd)
-        slopes = weighted_slopes(weights, adaptive_weights(weights, ALS.weight_exponent))
-        factors = board.item_factors.astype(np.float64)
-        moments = (factors.T * slopes) @ factors
-        lengths = np.sqrt(np.diag(moments))
-        together.append(np.abs(moments / np.outer(lengths, lengths) - np.eye(3)).max())
-    assert together[0] > 0.3 and together[1] < 1e-3
 
 
 # a changing catalogue
@@ -547,15 +323,6 @@ def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
     for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], expected[name]) for name in found)
-
-
-@everywhere
-def test_a_model_of_no_season_keeps_no_state(model):
-    board = model.fit(WEEKS[0], Accountant(BUDGET, noise=SeededNoise(1)))
-    assert not board.state and "state" not in Billboard.from_bytes(board.to_bytes()).state
-    accountant = SeasonAccountant(SEASON, noise=SeededNoise(1))
-    with pytest.raises(InputError, match="not of the week after"):
-        board.continue_training(WEEKS[1], accountant)
 
 
 def test_bad_input_spends_nothing(tmp_path):

@@ -24,6 +24,7 @@ from hushrec.testing import (
     Edge,
     PublicSide,
     check_edges,
+    check_forged,
     check_plan,
     check_replay,
     check_sensitivity,
@@ -68,9 +69,13 @@ def test_ledger_equals_plan(case: Case) -> None:
 @everywhere
 def test_sensitivity(case: Case, record_property) -> None:
     worst = check_sensitivity(case.estimator, case.budget(), loose=case.loose)
+    tight = [move for label, move in worst.items() if not label.startswith(tuple(case.loose))]
     record_property("largest move", max(worst.values()))
     record_property("releases", len(worst))
-    record_property("attained", len(worst) - sum(each.startswith(tuple(case.loose)) for each in worst))
+    record_property("comparisons", 60 * len(worst))
+    record_property("smallest attained", min(tight, default=1.0))
+    record_property("attained", len(tight))
+    record_property("loose", len(worst) - len(tight))
 
 
 @pytest.mark.full
@@ -81,10 +86,11 @@ def test_sensitivity_at_length(case: Case) -> None:
 
 
 @everywhere
-def test_the_model_is_a_function_of_the_releases(case: Case) -> None:
+def test_the_model_is_a_function_of_the_releases(case: Case, record_property) -> None:
     """Planting ``center = ratings.matrix.data.mean()`` in PrivateALS fails every case of it."""
     for relation in RELATIONS:
         check_replay(case.estimator, case.budget(relation))
+    record_property("pairs", 20)
 
 
 @of_users
@@ -110,6 +116,11 @@ def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
 @of_users
 def test_edges(case: Case) -> None:
     check_edges(case.estimator, case.budget())
+
+
+@everywhere
+def test_what_a_server_forges_moves_no_release_further(case: Case) -> None:
+    check_forged(case.estimator, case.budget())
 
 
 @pytest.mark.parametrize(("cls", "n_users"), PLANNED, ids=lambda each: getattr(each, "name", str(each)))
@@ -139,9 +150,11 @@ def say_all(model: Billboard, file: Path) -> None:
 
 @pytest.fixture(scope="module")
 def public():
-    """One process for all configurations; it starts before there is any row."""
-    with PublicSide(say_all) as side:
-        yield side
+    """One process for all configurations; it starts before there is any row. Both print as wide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        with PublicSide(say_all) as side:
+            yield side
 
 
 @everywhere
@@ -176,7 +189,7 @@ def released(estimator: Estimator, budget: Budget) -> frozenset[tuple[str, str]]
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_configuration_is_a_case(name: str) -> None:
+def test_every_configuration_is_a_case(name: str, record_property) -> None:
     """Each unit, each word of a setting, each set of releases that one change of the first case leads to."""
     cls = ESTIMATORS[name]
     cases = [case for case in CASES if isinstance(case.estimator, cls) and case.estimator.name == name]
@@ -186,6 +199,7 @@ def test_every_configuration_is_a_case(name: str) -> None:
     assert {case.unit for case in cases} == set(cls.units)
     had, first = {released(case.estimator, case.budget()) for case in cases}, cases[0]
     missing = []
+    record_property("option grids", len(cases))
     for field, values in options(first.estimator).items():
         tried = {getattr(case.estimator, field) for case in cases}
         for value in values:

@@ -4,15 +4,10 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-from hushrec import Billboard
-from hushrec.algorithms import EASE, Popular, ease as room
-from hushrec.data import Domain, Ratings, strong_generalization
-from hushrec.errors import InputError
-from hushrec.evaluation import evaluate
+from hushrec.algorithms import EASE, ease as room
+from hushrec.data import Domain, Ratings
 from hushrec.privacy import Accountant, Budget
-from tests.algorithms.test_private_eigenrec import likes_of_groups
 
 
 def no_privacy() -> Accountant:
@@ -71,12 +66,6 @@ def test_the_default_ridge_is_five_times_the_mean_number_of_likes() -> None:
     np.testing.assert_allclose(chosen.item_factors, given.item_factors, rtol=1e-6)
 
 
-def test_only_what_is_liked_counts_not_how_much() -> None:
-    ratings = drawn(3)
-    model = EASE(regularization=3.0).fit(ratings, no_privacy())
-    assert model.recommend({0: 1.0, 5: 1.0}) == model.recommend({0: 0.0, 5: 0.5})
-
-
 def test_who_likes_nothing_gets_the_popular_items() -> None:
     ratings = drawn(4)
     counts = ratings.matrix.toarray().sum(axis=0)
@@ -86,37 +75,6 @@ def test_who_likes_nothing_gets_the_popular_items() -> None:
     empty = model.fold_in(ratings).moved(np.array([-1, 2, 0, -1]))
     assert not empty.factors.toarray()[[0, 3]].any() and not empty.offset.any()
     assert (empty.factors.toarray()[[1, 2]] == ratings.matrix.toarray()[[2, 0]][:, :13]).all()
-
-
-def test_a_saved_model_serves_the_same(tmp_path) -> None:
-    ratings = drawn(5)
-    model = EASE(regularization=3.0).fit(ratings, no_privacy())
-    model.save(tmp_path / "model.hush")
-    for memory_map in (False, True):
-        again = Billboard.load(tmp_path / "model.hush", memory_map=memory_map)
-        for mine, theirs in zip(again.top_columns(ratings, 7), model.top_columns(ratings, 7), strict=True):
-            assert (mine[0] == theirs[0]).all() and (mine[1] == theirs[1]).all()
-
-
-@pytest.mark.parametrize("learned", [[0, 1], [0, 1, 99], [1, 0, 2], [0, 1, 1], [-1, 0, 1]])
-def test_learned_items_that_do_not_fit_are_refused(learned: list[int], tmp_path) -> None:
-    ratings = drawn(6)
-    model = EASE().fit(ratings, no_privacy())
-    arrays = dict(model.arrays) | {
-        "item_factors": np.zeros((3, 3), np.float32),
-        "learned_items": np.array(learned, np.int32),
-    }
-    Billboard(model.estimator, model.domain, arrays, model.privacy).save(tmp_path / "model.hush")
-    with pytest.raises(InputError, match="another version"):
-        Billboard.load(tmp_path / "model.hush")
-
-
-def test_it_refuses_privacy_and_wrong_settings() -> None:
-    with pytest.raises(InputError, match="ease has no privacy: train private-eigenrec"):
-        EASE().fit(drawn(0), Accountant(Budget(1.0, 1e-6)))
-    for wrong in (0.0, -1.0, math.nan, math.inf, "5"):
-        with pytest.raises(InputError, match="regularization"):
-            EASE(regularization=wrong)
 
 
 def test_nobody_and_nothing() -> None:
@@ -140,21 +98,3 @@ def test_a_matrix_is_counted_in_any_blocks(rows: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(model.item_factors.T, regressions(likes, 7.0)[:13, :13], atol=1e-7)
     assert model.item_bias == pytest.approx(1e-6 * likes.sum(axis=0) / likes.sum(axis=0).max(), abs=1e-15)
     assert model.arrays["center"] == 0 and model.arrays["supported"].tolist() == [1] * 13 + [0]
-
-
-def test_it_finds_tastes_where_popularity_does_not() -> None:
-    parts = strong_generalization(likes_of_groups(1000, 60, 4, 0), 0.1, seed=1)
-    figures = []
-    for estimator in (EASE(), Popular()):
-        model = estimator.fit(parts.train, no_privacy())
-        figures.append(
-            evaluate(model, parts.fold_in, parts.target, k=5, resamples=0)["capped-recall@5"].value
-        )
-    assert figures[0] > 1.5 * figures[1] > 0
-
-
-def test_rows_are_sparse() -> None:
-    """What a user brings does not grow with the number of learned items."""
-    ratings = drawn(7)
-    state = EASE().fit(ratings, no_privacy()).fold_in(ratings)
-    assert sp.issparse(state.factors) and state.factors.nnz == ratings.n_ratings

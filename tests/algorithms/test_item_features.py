@@ -9,10 +9,9 @@ from scipy.stats import multivariate_normal
 
 from hushrec.algorithms import Billboard, PrivateALS, item_features
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
-from hushrec.data import Ratings, realistic, split_ratings
+from hushrec.data import Ratings, realistic
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from tests.algorithms.cases import features_for_all
 from tests.algorithms.twins import level, likely_factor, likely_weights, run, small
 
 GRID = 2.0 ** np.arange(-6, 9)
@@ -71,17 +70,6 @@ def test_it_is_the_posterior_of_a_dense_model(seed: int, strength: float) -> Non
     assert mean.any() == (strength > 0)
     assert not mean[5].any()  # no features: the plain prior
     assert variance[5] == given[3][5]
-
-
-def test_a_case_of_the_suite_leaves_no_trace_whichever_thread_ends_first() -> None:
-    """It did: partitions of the case with features, in threads, patched the constant for good."""
-    first, second = features_for_all(), features_for_all()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert math.isinf(item_features._EVIDENCE)
-    second.__exit__(None, None, None)
-    assert item_features._EVIDENCE == 3.0
 
 
 def test_scores_are_principal_components_of_the_standardised_features() -> None:
@@ -161,20 +149,6 @@ def trained(ratings: Ratings, epsilon: float, seed: int) -> Billboard:
 
 def rmse(model: Billboard, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
-
-
-@pytest.mark.parametrize(("epsilon", "gain"), [(1.0, 0.002), (5.0, 0.004)])
-def test_features_help_and_noise_in_their_place_does_no_harm(epsilon: float, gain: float) -> None:
-    errors = []
-    for seed in range(3):
-        ratings = realistic(2000, 1000, 100_000, n_features=20, explained=0.5, seed=seed)
-        train, test = split_ratings(ratings, (0.9, 0.1), seed=seed)
-        noise = np.random.default_rng(seed).permutation(ratings.domain.item_features)
-        given = (None, ratings.domain.item_features, noise)
-        errors.append([rmse(trained(with_features(train, f), epsilon, seed), train, test) for f in given])
-    plain, informed, misled = np.mean(errors, axis=0)
-    assert informed < plain - gain
-    assert misled < plain + 0.002
 
 
 def test_the_model_file_needs_no_features(tmp_path) -> None:

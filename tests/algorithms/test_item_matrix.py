@@ -1,18 +1,14 @@
 """The item x item matrix of private EigenRec: what is released, what is found in it, and what it is for."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Billboard, PrivateEigenRec
+from hushrec.algorithms import PrivateEigenRec
 from hushrec.algorithms.item_matrix import ItemMatrix, _certain
 from hushrec.algorithms.private_eigenrec import LikingUsers
-from hushrec.data import Ratings, paired_likes, realistic, strong_generalization
-from hushrec.errors import InputError
-from hushrec.evaluation import evaluate
-from hushrec.evaluation.taste import taste
+from hushrec.data import Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget, positive
 from tests.algorithms.cases import PairedEigenRec
@@ -55,27 +51,9 @@ def test_the_matrix_is_that_of_the_users_rows() -> None:
     assert (steps == np.rint(steps)).all() and math.frexp(float(bounded.step))[0] == 0.5
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_user_adds_more_than_the_bound_and_most_nearly_that(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    norms = []
-    for _ in range(10):
-        ratings = likes_of_groups(1, 16, 2, int(rng.integers(1 << 30)))
-        users, _, _, learned = scaled(ratings, int(rng.integers(1 << 30)))
-        bounded = users.item_matrix(learned, positive(1.0))
-        norms.append(np.linalg.norm(np.asarray(bounded._values) * bounded.entry_scale))
-    assert np.median(norms) > 0.9 and max(norms) <= 1.0
-
-
 def with_noise(signal: np.ndarray, noise_sd: float, seed: int) -> np.ndarray:
     lower = np.tril(np.random.default_rng(seed).standard_normal(signal.shape)) * noise_sd
     return signal + lower + np.tril(lower, -1).T
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_noise_alone_has_neither_directions_nor_pairs(seed: int) -> None:
-    parts = ItemMatrix.of(with_noise(np.zeros((300, 300)), 2.0, seed), 2.0, 40)
-    assert parts.standing <= 1 and parts.certain <= 1 and not parts.has_pairs()
 
 
 def test_pairs_and_directions_are_told_apart() -> None:
@@ -96,37 +74,6 @@ def test_pairs_and_directions_are_told_apart() -> None:
         parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
         assert parts.has_pairs() == expected and parts.certain == certain
         assert not certain or certain <= parts.standing <= certain + 1
-
-
-def strong_pairs(n_items: int, n_tastes: int) -> np.ndarray:
-    """Pairs whose eigenvalues stand above those of noise, and tastes that do."""
-    tastes = np.random.default_rng(0).choice([-1.0, 1.0], (n_items, n_tastes))
-    signal = 0.6 * tastes @ tastes.T
-    for number in range(0, 80, 2):
-        signal[number, number + 1] = signal[number + 1, number] = 150
-    return signal
-
-
-@pytest.mark.parametrize("n_tastes", [0, 2])
-def test_pairs_are_no_directions_of_taste(n_tastes: int) -> None:
-    parts = ItemMatrix.of(with_noise(strong_pairs(300, n_tastes), 2.0, 3), 2.0, 60)
-    assert parts.standing > 30 and parts.certain == n_tastes
-
-
-def test_users_without_taste_show_no_direction() -> None:
-    """Rows of norm 1 at random: what they show by chance is no taste, however small the noise."""
-    rows = np.random.default_rng(1).standard_normal((5000, 100))
-    rows /= np.linalg.norm(rows, axis=1)[:, None]
-    parts = ItemMatrix.of(with_noise(rows.T @ rows, 0.3, 2), 0.3, 40)
-    assert parts.standing > 5 and parts.certain == 0
-
-
-def test_it_takes_what_it_finds_apart() -> None:
-    tastes = np.random.default_rng(0).standard_normal((300, 3))
-    taste = tastes @ tastes.T
-    np.testing.assert_allclose(
-        ItemMatrix.of(taste, 0.0, 3).low_rank(), taste - np.diag(np.diag(taste)), atol=40
-    )
 
 
 def test_it_matches_a_slow_twin() -> None:
@@ -173,54 +120,6 @@ def test_it_matches_a_slow_twin() -> None:
     scores = model.predict(ratings, ratings.domain.items)
     np.testing.assert_allclose(scores[:, learned], expected, atol=0.03 * np.abs(expected).max())
     assert np.abs(np.delete(scores, learned, axis=1)).max() <= 1e-6
-
-
-def recall(model: Billboard, parts) -> float:
-    return evaluate(model, parts.fold_in, parts.target, k=20, resamples=0)["capped-recall@20"].value
-
-
-def test_pairs_are_found_and_recommend_better_by_a_fifth() -> None:
-    parts = strong_generalization(paired_likes(4200, 7200, 310_000, seed=11), 0.1, seed=0)
-    budget, domain = Budget(10.0, 1e-5), parts.train.domain
-    planned = PrivateEigenRec.planned(budget, domain, 3780)
-    assert planned.matrix_share > 0
-    model = planned.fit(parts.train, Accountant(budget))
-    without = replace(planned, matrix_share=0.0).fit(parts.train, Accountant(budget))
-    assert "learned_items" in model.arrays and "learned_items" not in without.arrays
-    assert recall(model, parts) > 1.2 * recall(without, parts)
-    found = taste(model, budget)
-    assert "learned which items go together" in found.text() and found.directions == model.directions
-    assert model.similar_items(domain.items[model.arrays["learned_items"][0]], 3)
-    assert "ways in which people" in taste(without, budget).text()
-    # what is most similar to an item is what most of those who like it like too, beyond its popularity
-    counts = np.diff(parts.train.transposed.indptr)
-    both = (parts.train.matrix.T @ parts.train.matrix).toarray() / (counts + 50)
-    np.fill_diagonal(both, 0)
-    usual = np.argsort(-counts)[50:150]
-    paired = usual[both[usual].max(axis=1) > 0.5]
-    hits = [model.similar_items(domain.items[i], 1)[0][0] == domain.items[both[i].argmax()] for i in paired]
-    assert len(paired) > 20 and np.mean(hits) > 0.8
-
-
-def test_tastes_stay_with_directions() -> None:
-    parts = strong_generalization(realistic(6000, 1500, 300_000, seed=3).liked(4.0), 0.1, seed=0)
-    budget = Budget(10.0, 1e-5)
-    planned = PrivateEigenRec.planned(budget, parts.train.domain, 5400)
-    assert planned.matrix_share > 0
-    assert "learned_items" not in planned.fit(parts.train, Accountant(budget)).arrays
-
-
-def test_the_rule_says_by_public_figures_whether_the_matrix_is_released() -> None:
-    domain = paired_likes(10, 10, 20, seed=0).domain
-    for n_users, expected in ((2000, False), (5000, True), (100_000, True), (10**7, False)):
-        chosen = PrivateEigenRec.planned(Budget(5.0, 1e-5), domain, n_users)
-        labels = [release.label for release in chosen.plan(Budget(5.0, 1e-5), domain).releases]
-        assert (chosen.matrix_share > 0) == expected == ("item matrix" in labels)
-
-
-def test_a_matrix_that_is_too_large_is_refused() -> None:
-    with pytest.raises(InputError, match="takes more than 1 GiB; set learned_items to at most 11,585"):
-        PrivateEigenRec(matrix_share=0.1, learned_items=12_000)
 
 
 @pytest.mark.parametrize("estimator", [PrivateEigenRec, PairedEigenRec])
@@ -285,30 +184,3 @@ def test_certain_directions_are_beyond_noise_and_chance(trace: float) -> None:
     wanted = (np.linalg.eigvalsh(np.diag(strengths) - along) > edge).sum()
     assert _certain(np.eye(n) * trace / n, pairs, directions, strengths, sd) == wanted <= found
     assert wanted < found or trace > 0
-
-
-def test_rounds_begin_with_directions_of_which_the_strong_are_short() -> None:
-    parts = parts_of(5, [], [16.0, 4.0, 1e-9, -3.0])
-    assert np.diag(parts.start()) == pytest.approx([1.0, 2.0, 1000**0.5, 1000**0.5])
-    assert not parts_of(5, [], [0.0, 0.0]).start()[2:].any()
-
-
-def test_a_matrix_of_nothing_recommends_nothing() -> None:
-    parts = ItemMatrix.of(np.zeros((6, 6)), 0.0, 2)
-    assert parts.standing == parts.certain == 0 and not parts.has_pairs()
-    with np.errstate(all="raise"):
-        found = parts.weights(np.zeros(6), 0.0)
-    assert not found.any()
-    below = ItemMatrix.of(np.diag([-3.0] * 6), 0.0, 2)  # noise can make sums of squares negative
-    assert not below.weights(np.zeros(6), 0.0).any()
-
-
-def test_a_row_of_the_matrix_leaves_room_for_half_a_step_an_entry(monkeypatch) -> None:
-    """Rows are rounded to the nearest step, once; no more of them is given away."""
-    users, _, first, learned = scaled(likes_of_groups(20, 16, 2, 3))
-    asked, room = [], LikingUsers._room
-    monkeypatch.setattr(LikingUsers, "_room", lambda self, *given: asked.append(given) or room(self, *given))
-    bounded = users.item_matrix(learned, positive(1.0))
-    step = math.sqrt(float(bounded.step))
-    steps_of_first = 2.0 ** (math.ceil(math.log2(first.max())) - 5)
-    assert asked == [(1, step / 2, step / steps_of_first / 2)]

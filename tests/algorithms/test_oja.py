@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from benchmarks.matrices import jtt18_matrix
-from hushrec.data import Domain, split_ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.papers.frank_wolfe import PrivateFrankWolfe, private_pca
+from hushrec.papers.frank_wolfe import private_pca
 from hushrec.papers.frank_wolfe.eigensolvers import (
     CovarianceSolver,
     OjaSolver,
     PowerSolver,
     RowUsers,
     orthonormal,
-    random_block,
 )
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
-from tests.algorithms.completion import small
 
 METHODS = {"oja": {"method": "oja", "steps": 12}, "power": {"method": "power", "components": 3, "steps": 6}}
 
@@ -43,55 +39,6 @@ def test_without_noise_it_is_the_top_eigenvector(method: str) -> None:
     np.testing.assert_allclose(values, expected[::-1][:count], rtol=1e-4)
     assert abs(vectors[:, 0] @ basis[:, -1]) > 1 - 1e-5
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(count), atol=1e-12)
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("method", METHODS)
-def test_private_pca_is_close_and_spends_its_budget(method: str, relation: str) -> None:
-    rows = low_rank()
-    accountant = Accountant(Budget(2.0, 1e-6, relation=relation))
-    _, vectors = private_pca(sp.csr_array(rows), accountant, row_clip=4.0, **METHODS[method])
-    assert abs(vectors[:, 0] @ np.linalg.eigh(rows.T @ rows)[1][:, -1]) > 0.99
-    assert math.fsum(release.mu**2 for release in accountant.releases) == pytest.approx(
-        accountant.budget.mu**2
-    )
-    assert len(accountant.releases) == {"oja": 13, "power": 6}[method]
-
-
-def test_all_t_times_gamma_plus_one_releases_are_charged() -> None:
-    """O2: the paper composes over the products of one step only."""
-    budget = Budget(1.0, 1e-6)
-    estimator = PrivateFrankWolfe(
-        nuclear_norm=1.0, iterations=5, eigenvector="oja", inner_steps=6, residual_clip=2.0
-    )
-    releases = estimator.plan(budget, small().domain).releases
-    assert len(releases) == 5 * (6 + 1)
-    assert math.fsum(release.mu**2 for release in releases) == pytest.approx(budget.mu**2)
-    assert {release.sensitivity for release in releases} == {4.0}
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("block", [1, 3])
-def test_sensitivity_of_a_product_is_attained(relation: str, block: int) -> None:
-    """One row a moves W V by |a| |V^T a|; two orthogonal ones in the span of V by sqrt(2) times that."""
-    start = random_block(8, block, 0)
-    bound = 1.7
-    solver = PowerSolver(bound, 1, block)
-    declared = solver.releases("x", Budget(1.0, 1e-6, relation=relation), 1.0).releases[0].sensitivity
-
-    def product(vector: np.ndarray) -> np.ndarray:
-        return np.outer(vector, vector) @ start * bound**2
-
-    rng = np.random.default_rng(0)
-    moves = []
-    for _ in range(2000):
-        one, other = (vector / np.linalg.norm(vector) for vector in rng.standard_normal((2, 8)))
-        moves.append(np.linalg.norm(product(one) - (product(other) if relation == "replace" else 0)))
-    best = [product(start[:, 0])]
-    if relation == "replace" and block > 1:
-        best.append(product(start[:, 1]))
-    moves.append(np.linalg.norm(best[0] - (best[1] if len(best) > 1 else 0)))
-    assert max(moves) == pytest.approx(declared, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -122,28 +69,6 @@ def test_hostile_rows_stay_within_the_clip() -> None:
     assert np.isnan(hostile.data[2])
 
 
-def test_oja_is_a_drop_in_for_the_covariance() -> None:
-    full = jtt18_matrix(20_000, 100, ratings_per_user=30, seed=0)
-    train, test = split_ratings(full.ratings, (0.97, 0.03), seed=0)
-    k = float(np.linalg.norm(full.user_factors) * np.linalg.norm(full.item_factors))
-    errors = {}
-    for eigenvector in ("covariance", "oja", "power"):
-        estimator = PrivateFrankWolfe(
-            nuclear_norm=8 * k,
-            iterations=8,
-            residual_clip=2.0,
-            residual_clip_decay=0.9,
-            step_damping=1.0,
-            max_ratings_per_user=30,
-            center="middle",
-            eigenvector=eigenvector,
-        )
-        model = estimator.fit(train, Accountant(Budget(20.0, 1e-6)))
-        errors[eigenvector] = np.sqrt(np.mean((model.predict_pairs(train, test) - test.matrix.data) ** 2))
-    assert errors["oja"] < 1.1 * errors["covariance"]
-    assert errors["power"] < 1.1 * errors["covariance"]
-
-
 def test_memory_is_linear_in_the_items() -> None:
     """20,000 items: the covariance would take 3.2 GB."""
     rng = np.random.default_rng(0)
@@ -163,17 +88,6 @@ def test_bad_settings_are_refused_before_anything_is_spent(settings: dict) -> No
     with pytest.raises(InputError):
         private_pca(np.ones((3, 4)), accountant, row_clip=1.0, method="oja", components=2)
     assert accountant.releases == ()
-
-
-def test_one_item() -> None:
-    domain = Domain(items=["only"], rating_range=(1, 5))
-    from hushrec.data import Ratings
-
-    ratings = Ratings.from_any((["a", "b"], ["only", "only"], [1.0, 4.0]), domain)
-    for eigenvector in ("covariance", "oja", "power"):
-        estimator = PrivateFrankWolfe(nuclear_norm=2.0, iterations=2, eigenvector=eigenvector, block=3)
-        model = estimator.fit(ratings, Accountant(Budget(1.0, 1e-6)))
-        assert model.item_factors.shape == (1, 2)
 
 
 class Told:
@@ -252,29 +166,6 @@ def test_what_rows_add_to_products_and_squares() -> None:
         assert each.step == step and (each._take() / step == np.rint(each._take() / step)).all()
     assert (found._take() / step % 2).any()  # and of no larger step
     assert square.sensitivity("replace") == pytest.approx(bound**2)
-
-
-def test_a_component_is_found_among_as_many_rows_as_a_sum_has_room_for(monkeypatch) -> None:
-    monkeypatch.setattr("hushrec.papers.frank_wolfe.eigensolvers.LARGEST_COUNT", 3)
-    accountant = Accountant(Budget(1.0, 1e-6))
-    with pytest.raises(InputError, match="up to 3 rows; pass a part of them[.]$"):
-        private_pca(np.ones((4, 4)), accountant, row_clip=1.0)
-    assert not accountant.releases
-    values, vectors = private_pca(np.ones((3, 4)), accountant, row_clip=1.0)
-    assert vectors.shape == (4, 1) and len(values) == 1 and len(accountant.releases) == 4
-    with pytest.raises(InputError, match="or components=1[.]$"):
-        private_pca(np.ones((3, 4)), Accountant(Budget(1.0, 1e-6)), row_clip=1.0, method="oja", components=2)
-
-
-@pytest.mark.usefixtures("plain_sums")
-def test_products_are_of_rows_in_float64() -> None:
-    """Of one direction its value is known after one product, to the last digits."""
-    rng = np.random.default_rng(7)
-    left, right = rng.normal(size=40) / 3, rng.normal(size=6) / 7
-    values, _ = private_pca(
-        np.outer(left, right), Accountant(Budget(math.inf, 1e-6)), row_clip=1e9, steps=2, seed=3
-    )
-    assert values[0] == pytest.approx((left @ left) * (right @ right), rel=1e-13)
 
 
 def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused() -> None:

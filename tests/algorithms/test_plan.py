@@ -1,14 +1,23 @@
 """A7 and A3: the plan is what happens, the budget is what is spent, the noise is what is charged."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import ALS, EASE, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.algorithms import (
+    ALS,
+    EASE,
+    ESTIMATORS,
+    Both,
+    GlobalMean,
+    ItemBias,
+    Popular,
+    PrivateALS,
+    PrivateEigenRec,
+)
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
@@ -16,105 +25,13 @@ from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import FrankWolfe, PrivateFrankWolfe, PrivateSVD, ProjectedGradient
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
-from hushrec.privacy.testing import NoiseCall, RecordingNoise
-from tests.algorithms.cases import CASES, DOMAIN, Case, InformedALS, hostile_data, ratings_of
+from hushrec.privacy.testing import RecordingNoise
+from hushrec.testing import DOMAIN, hostile_users, ratings_of
+from tests.algorithms.cases import CASES, Case
 from tests.privacy.laws import check_law
 
 LARGEST_CATALOGUE, MOST_FITS = 30_000, 40
-RATINGS = ratings_of(hostile_data(np.random.default_rng(5), 20))
-
-
-def check_run(estimator, budget: Budget) -> list[NoiseCall]:
-    noise = RecordingNoise(SystemNoise())
-    accountant = Accountant(budget, noise=noise)
-    plan = estimator.plan(budget, DOMAIN)
-    model = estimator.fit(RATINGS, accountant)
-    assert accountant.releases == plan.releases == model.privacy.releases
-    # calls to the noise source, in order, streamed blocks together: one a release, with its sd
-    calls = list(dict.fromkeys(call.label for call in noise.calls))
-    assert calls == [release.label for release in plan.releases]
-    for release in plan.releases:
-        amounts = [call.amount for call in noise.calls if call.label == release.label]
-        least = min(float(np.min(amount)) for amount in amounts)
-        assert least > 0
-        assert release.noise_sd == pytest.approx(release.mechanism.noise_multiplier * release.sensitivity)
-    spent = math.fsum(release.mu**2 for release in plan.releases)
-    assert spent <= budget.mu**2 * (1 + 1e-12)
-    assert spent >= budget.mu**2 * (1 - 1e-9), "part of the budget is not used"
-    return noise.calls
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_ledger_equals_plan(case: Case, relation: str, record_property) -> None:
-    calls = check_run(case.estimator, case.budget(relation))
-    # sums of float32 would not be exact, nor noise on them as fine as it is charged
-    assert {call.value.dtype for call in calls} == {np.dtype(np.float64)}
-    record_property("option grids", 1)
-
-
-ESTIMATORS = sorted({type(case.estimator) for case in CASES} - {InformedALS}, key=lambda cls: cls.name)
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "rank": (0, 1, 2, 3, None),
-    "iterations": (0, 1, 2, 3),
-    "bias_rounds": (0, 1, 2),
-    "features": (False, True),
-    "start": ("random", "spectral"),
-    "n_users": (None, 20),
-    "clipping": ("rating", "user"),
-    "sampling": ("uniform", "tail", "weights"),
-    "weight_exponent": (-0.25, 0.0),
-    "item_fraction": (1.0, 0.5),
-    "orthonormalize": (False, True),
-    "unobserved_weight": (0.0, 0.1),
-    "eigenvector": ("covariance", "oja", "power"),
-    "inner_steps": (1, 3),
-    "block": (1, 2),
-    "residual_clip": (None, 0.2),
-    "row_clip": (None, 0.5),
-    "max_ratings_per_user": (None, 1, 3),
-    "scale": ("ridge", "paid"),
-    "prediction": ("projection", "neighbours"),
-    "clip": (0.1, 1.0),
-    "schedule": ("uniform", "polynomial"),
-    "step_decay": (0.0, 0.5),
-    "equalization": (0.0, 0.5),
-    "prior_sd": (0.1, 0.25),
-}
-CENTERS = ("middle", "level", "user", "biases")
-
-
-def options(estimator_class: Any, rng: np.random.Generator) -> Any:
-    """The class with settings drawn from the choices, or None where it refuses them together."""
-    names = [field.name for field in fields(estimator_class)]
-    choices = {name: CHOICES[name] for name in names if name in CHOICES}
-    if "center" in names:
-        choices["center"] = CENTERS
-    if "nuclear_norm" in names:
-        choices["nuclear_norm"] = (30.0, 300.0)
-    try:
-        return estimator_class(
-            **{name: values[rng.integers(len(values))] for name, values in choices.items()}
-        )
-    except InputError:
-        return None
-
-
-@pytest.mark.parametrize("estimator_class", ESTIMATORS, ids=lambda cls: cls.name)
-def test_ledger_equals_plan_over_a_grid_of_options(estimator_class, record_property) -> None:
-    rng = np.random.default_rng(0)
-    done = set()
-    for _ in range(400):
-        estimator = options(estimator_class, rng)
-        relation = str(rng.choice(["add-remove", "replace"]))
-        key = f"{estimator} {relation}"
-        if estimator is None or key in done:
-            continue
-        check_run(estimator, Budget(float(rng.choice([0.1, 1, 10])), 1e-6, relation=relation))
-        done.add(key)
-        if len(done) == 40:
-            break
-    record_property("option grids", len(done))
+RATINGS = ratings_of(hostile_users(np.random.default_rng(5), 20))
 
 
 def test_a_user_count_released_before_comes_out_of_the_same_budget() -> None:
@@ -142,7 +59,7 @@ def test_a_plan_that_does_not_fit_the_ledger_is_refused_before_anything_is_spent
 def residuals_of(case: Case, least: int) -> np.ndarray:
     """Noise in units of its declared sd, release after release, on a catalogue large enough to yield many.
 
-    The catalogue grows while a fit yields little; the case that holds features of seven items keeps its own.
+    The catalogue grows while a fit yields little.
     """
     rng, n_items, found = np.random.default_rng(0), 7, 0
     while True:
@@ -153,8 +70,6 @@ def residuals_of(case: Case, least: int) -> np.ndarray:
         case.estimator.fit(ratings, Accountant(case.budget("add-remove"), noise=noise))
         found = sum(call.residual.size for call in noise.calls)
         if 4 * found >= least or n_items >= LARGEST_CATALOGUE or found < 7:
-            break
-        if isinstance(case.estimator, InformedALS):
             break
         # entries of a release grow with the items or with their square
         n_items = min(LARGEST_CATALOGUE, math.ceil(n_items * min(4.0, math.sqrt(least / found))))
@@ -168,16 +83,14 @@ def residuals_of(case: Case, least: int) -> np.ndarray:
     return np.concatenate(residuals)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_noise_that_is_added_is_the_noise_that_is_charged(case: Case, record_property) -> None:
-    """Residuals over the declared sd are standard normal, whatever the release (alarm at six sigma)."""
+@pytest.mark.parametrize("name", ["item-bias", "private-als, spectral start", "dpals"])
+def test_the_noise_that_is_added_is_the_noise_that_is_charged(name: str, record_property) -> None:
+    """Residuals over the declared sd are standard normal: of vectors, packed matrices and streams.
+
+    The alarm is at six sigma.
+    """
+    case = next(case for case in CASES if case.name == name)
     check_law(residuals_of(case, 100_000), stats.norm, record_property)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_noise_that_is_added_is_the_noise_that_is_charged_at_length(case, record_property) -> None:
-    check_law(residuals_of(case, 1_000_000), stats.norm, record_property)
 
 
 def test_infinite_epsilon_is_stamped_and_refused_by_a_ledger_with_a_budget(tmp_path) -> None:
@@ -189,14 +102,6 @@ def test_infinite_epsilon_is_stamped_and_refused_by_a_ledger_with_a_budget(tmp_p
     ledger.open_dataset("people", Budget(10.0, 1e-6))
     with pytest.raises(BudgetError):
         PrivateALS().fit(RATINGS, Accountant(Budget(math.inf, 1e-6), ledger=ledger, dataset="people"))
-
-
-def test_a_release_without_a_share_is_refused_in_words() -> None:
-    estimator = PrivateALS(rank=3, iterations=1, start="spectral", start_share=0.0)
-    accountant = Accountant(Budget(2.0, 1e-6))
-    with pytest.raises(InputError, match="'start' gets no part of the budget"):
-        estimator.fit(RATINGS, accountant)
-    assert accountant.releases == ()
 
 
 @pytest.mark.parametrize(
@@ -219,8 +124,9 @@ def test_an_exact_model_goes_through_the_gate_as_one(estimator) -> None:
 
 
 @pytest.mark.parametrize("n_users", [0, -1, 2.5, math.nan, True, "5", None])
-@pytest.mark.parametrize("cls", [cls for cls in ESTIMATORS if cls.uses_user_count], ids=lambda cls: cls.name)
-def test_a_number_of_users_that_is_none_is_refused_by_its_name(cls, n_users) -> None:
+@pytest.mark.parametrize("name", [name for name, cls in ESTIMATORS.items() if cls.uses_user_count])
+def test_a_number_of_users_that_is_none_is_refused_by_its_name(name, n_users) -> None:
+    cls = ESTIMATORS[name]
     budget = Budget(1.0, 1e-6, unit=cls.units[0], relation="replace")
     with pytest.raises(InputError, match="n_users=.* is out of range; pass an integer >= 1"):
         cls.planned(budget, DOMAIN, n_users)

@@ -6,16 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.matrices import dpals_matrix
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS, UserLevelOneBit
 from hushrec.algorithms.als_rounds import Level, packed_variance, residual_variance, spectrum
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.posterior import item_weights, likely_variance, standardised, visible_part
+from hushrec.posterior import likely_variance
 from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import SeededNoise
-from hushrec.users import FittedUsers
 from tests.algorithms.twins import (
     full,
     level,
@@ -127,31 +124,6 @@ def test_it_matches_a_slow_twin() -> None:
     np.testing.assert_allclose(model.item_factors, expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("size", [1e18, 1e25, 1e160, 1e300])
-def test_a_user_whose_regression_overflows_contributes_finite_numbers(size) -> None:
-    """However large the released factors: a NaN would pass every clip and show in the sums."""
-    users = FittedUsers(small())
-    users.weigh(3.0, np.ones(12))
-    users.fit(np.full((12, 3), size), SweepSettings(regularization=30.0, bias_regularization=8.0))
-    assert users._fitted.shape == (60, 3)
-    assert np.isfinite(users._fitted).all()
-
-
-@pytest.mark.parametrize("hers", [1e160, -1e308])
-@pytest.mark.parametrize("method", ["item_residuals", "outer_products"])
-def test_a_user_whose_residuals_overflow_counts_for_nothing(method, hers) -> None:
-    """Oracle: the same without her; nothing warns. Squares overflow, or residuals, in both directions."""
-    ratings, sums = small(), []
-    items = np.column_stack([np.full(12, 1e5), np.linspace(-1e5, 1e5, 12), np.full(12, 3.0)])
-    for first in (0, 1):
-        users = FittedUsers(ratings.rows(slice(first, None), keyed=True))
-        users.weigh(0.0, np.linspace(0.5, 1.0, 12))
-        users._fitted = np.zeros((60 - first, 3))
-        users._fitted[: 1 - first] = hers
-        sums.append(getattr(users, method)(items, 0.3, 1.0)._take())
-    assert np.isfinite(sums[0]).all() and np.array_equal(*sums)
-
-
 def rmse(model, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
 
@@ -162,76 +134,6 @@ def test_the_planned_model_beats_both_baselines_on_realistic_data() -> None:
     models = [PrivateALS.planned(budget, train.domain, 4000), ItemBias(), GlobalMean()]
     errors = [rmse(model.fit(train, Accountant(budget)), train, test) for model in models]
     assert errors == sorted(errors)
-
-
-def test_synthetic_low_rank_data_are_completed() -> None:
-    """DPALS's own protocol in small: unit variance, rank 5; predicting zero gives 1."""
-    ratings = dpals_matrix(6000, 300, seed=1).ratings
-    train, test = split_ratings(ratings, (0.9, 0.1), seed=0)
-    budget = Budget(5.0, 1e-5)
-    estimator = PrivateALS.planned(budget, train.domain, train.n_users)
-    assert rmse(estimator.fit(train, Accountant(budget)), train, test) < 0.1
-
-
-def test_noise_alone_changes_no_prediction_by_much() -> None:
-    """Where a handful of users tells nothing, the model is little else than a user's own mean."""
-    train, test = split_ratings(realistic(300, 200, 9_000, seed=3), (0.8, 0.2), seed=0)
-    budget = Budget(0.05, 1e-6)
-    model = PrivateALS.planned(budget, train.domain, train.n_users)
-    accountants = [Accountant(budget, noise=SeededNoise(seed)) for seed in range(9)]
-    errors = [rmse(model.fit(train, accountant), train, test) for accountant in accountants]
-    means = train.matrix.sum(axis=1) / np.diff(train.matrix.indptr)
-    own = means[train.user_index(test.users)][np.repeat(np.arange(test.n_users), np.diff(test.matrix.indptr))]
-    assert np.median(errors) < 1.03 * math.sqrt(np.mean((own - test.matrix.data) ** 2))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "epsilon"), [((290, 300, 7000), 0.5), ((290, 300, 7000), 1.0), ((3000, 40_000, 99_000), 5.0)]
-)
-def test_few_users_and_large_catalogues_do_not_lose_to_item_bias(sizes: tuple, epsilon: float) -> None:
-    """Weights that noise hides made every later round a bad one: it lost by 0.008 to 0.024."""
-    train, test = split_ratings(realistic(*sizes, seed=5), (0.8, 0.2), seed=0)
-    budget = Budget(epsilon, 1e-5)
-    models = [PrivateALS.planned(budget, train.domain, train.n_users), ItemBias()]
-    ours, biases = (
-        np.mean([rmse(m.fit(train, Accountant(budget, noise=SeededNoise(k))), train, test) for k in range(8)])
-        for m in models
-    )
-    assert ours < biases + 0.002
-
-
-def test_weights_that_noise_hides_come_out_as_their_mean_and_others_as_they_were_released() -> None:
-    rng = np.random.default_rng(0)
-    weights = rng.lognormal(2.0, 1.0, 2000)
-    for noise_sd in (0.1, 300.0):
-        likely, supported = item_weights(weights + noise_sd * rng.standard_normal(2000), noise_sd)
-        own_noise = 0.3 * noise_sd
-        expected = weights if noise_sd < 1 else np.full(2000, math.hypot(weights.mean(), own_noise))
-        assert np.abs(np.log(likely / expected)).mean() < (0.05 if noise_sd < 1 else 0.2)
-        assert supported.mean() == pytest.approx(1.0 if noise_sd < 1 else 0.0, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"rank": -1},
-        {"rank": 2.5},
-        {"rank": True},
-        {"iterations": -1},
-        {"user_variance": 0.0},
-        {"user_variance": float("nan")},
-        {"bias_clip": -1.0},
-        {"start": "zero"},
-        {"weight_exponent": 0.5},
-        {"n_users": 0},
-        {"features": True, "bias_rounds": 0},
-    ],
-)
-def test_wrong_settings_are_refused_in_one_sentence(settings: dict) -> None:
-    with pytest.raises(InputError) as error:
-        PrivateALS(**settings)
-    assert next(iter(settings)) in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["bias_clip", "factor_clip", "user_norm"])
@@ -387,66 +289,6 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
     assert released == [
         each for k in "123" for each in ((f"gramian {k}", "its gramian"), (f"item sums {k}", "sums of it"))
     ]
-
-
-def test_features_that_explain_biases_are_where_factors_start() -> None:
-    """Of length 0.3 together with the random ones; no learned factor, no start."""
-    rng, items = np.random.default_rng(6), np.random.default_rng(6).normal(size=(9, 3))
-    level, public = Level(3.2, 90.0, 1.3, 5.0, 0.02), rng.normal(size=(9, 2))
-    found = PrivateALS(rank=5, iterations=1)._start(None, items, level, public, None, 7)
-    drawn = np.random.default_rng(7).standard_normal((9, 3)) * 0.3 / math.sqrt(3)
-    expected = 0.3 / math.sqrt(3) * public / np.sqrt((public**2).mean(axis=0))
-    assert found[:, 2:4] == pytest.approx(expected) and found[:, 4] == pytest.approx(drawn[:, 2])
-    assert np.array_equal(found[:, [0, 1, 5]], items)
-    model = PrivateALS(rank=2, iterations=1)
-    assert np.array_equal(model._start(None, items, level, public[:, :0], None, 7), items)
-
-
-@pytest.mark.parametrize("few", [True, False])
-@pytest.mark.parametrize("n_users", [None, 50])
-def test_biases_and_popularity_are_the_first_factors(few, n_users, monkeypatch) -> None:
-    """As far as they are known; users' factors vary less where they have few ratings."""
-    ratings, rng = small(), np.random.default_rng(8)
-    sums = rng.uniform(9, 40, 12) if few else rng.uniform(90, 400, 12)
-    gate = Told({"item weights": sums, "level": np.zeros(2)}, {"item weights": 0.5, "level": 3.0})
-    gate.domain = ratings.domain
-    level = Level(3.4, 50.0, 1.3, 5.0, 0.02)
-    biases, variance, known = rng.normal(size=(12, 1)), rng.uniform(0.1, 1, 12), rng.uniform(0, 1, 12)
-    passed = {}
-
-    def learn_biases(self, users, items, level, popularity, slopes, scores, gate):
-        passed["biases"] = items, level, popularity
-        return biases, variance, known, True
-
-    def learn_factors(self, users, items, level, slopes, scores, public, gate, seed):
-        passed["factors"] = items, level, public, seed
-        return np.column_stack([items[:, :2], rng.normal(size=(12, 1)), items[:, 2]]), 0.6, None
-
-    monkeypatch.setattr(PrivateALS, "_level", lambda *_: level)
-    monkeypatch.setattr(PrivateALS, "_learn_biases", learn_biases)
-    monkeypatch.setattr(PrivateALS, "_learn_factors", learn_factors)
-    model = PrivateALS(rank=3, iterations=1, n_users=n_users)
-    found = model.train(gate, gate, 5)
-    weights, supported = item_weights(sums, 0.5)
-    share = min(1.0, weights.sum() / 50 / 8)
-    assert (share < 1) == few
-    zeros, told, popularity = passed["biases"]
-    assert zeros.shape == (12, 1) and not zeros.any() and zeros.dtype == np.float64
-    assert told == level._replace(user_variance=0.02 * share)
-    expected = standardised(np.log(weights), weights) * visible_part(sums, 0.5)
-    assert popularity == pytest.approx(expected)
-    items, told, public, seed = passed["factors"]
-    first = known * standardised(biases[:, 0], weights)
-    assert items == pytest.approx(np.column_stack([first, expected, biases[:, 0]])) and seed == 5
-    assert items.dtype == np.float64 and public.shape == (12, 0) and told.user_variance == 0.02 * share
-    assert found["supported"].tolist() == supported.tolist() and found["center"] == 3.4
-    numbers = found["state/numbers"]
-    counted_sd = max(3.0 if n_users is None else 0.0, 0.5)  # a hundredth of them, where they are declared
-    prior = (variance / np.maximum(1 - known, 1e-12)).mean()
-    assert numbers == pytest.approx([50.0, counted_sd**2, 1.3, 0.02 * share, 0.6, prior])
-    assert found["state/item_weights_variance"] == pytest.approx(np.full(12, 0.25))
-    [center, relative] = next(each for name, each in gate.asked if name == "weigh")
-    assert center == 3.4 and relative == pytest.approx((weights / weights.max()) ** -0.25)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ import scipy.linalg
 from hushrec.algorithms import Popular, PrivateEigenRec, likes_taste, private_eigenrec
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
-from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.taste import taste
-from hushrec.gate import LocalGate
 from hushrec.privacy import Accountant, Budget, signed
-from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.twins import run, small
 
 UNIT = Domain(range(25), rating_range=(0, 1))
@@ -158,19 +156,6 @@ def beyond_chance(size: float, ratio: float) -> float:
     return cosine * (1 - 1 / low)
 
 
-def test_what_of_a_sample_eigenvector_is_no_chance() -> None:
-    """Against samples of a covariance matrix with one spike; without any, the largest is nearly nothing."""
-    rng = np.random.default_rng(0)
-    for n_rows, spike in [(2000, 3.0), (1000, 4.0), (4000, 5.0)]:
-        sample = rng.standard_normal((n_rows, 500))
-        sample[:, 0] *= math.sqrt(spike)
-        values, vectors = np.linalg.eigh(sample.T @ sample / n_rows)
-        found = likes_taste.beyond_chance(values[-1:], 500 / n_rows)[0]
-        assert abs(found - vectors[0, -1] ** 2 * (1 - 1 / spike)) < 0.06
-        assert found == pytest.approx(beyond_chance(values[-1], 500 / n_rows), abs=1e-6)
-    assert likes_taste.beyond_chance(np.array([0.0, 1.0, 2.25, 1e9]), 0.25)[:3].sum() == 0
-
-
 @pytest.mark.parametrize(
     ("certain", "flat", "sd", "expected"),
     [
@@ -191,45 +176,6 @@ def test_weights_get_of_a_round_what_taste_does_not_need(
     assert PrivateEigenRec._part_of_weights(taste, weights, sd) == expected
 
 
-def test_what_tells_long_histories_from_short_ones_is_no_taste() -> None:
-    """Users who draw what they like by popularity alone, some ten times as much: the slow way around."""
-    rng, n_items = np.random.default_rng(3), 200
-    popularity = 1 / np.arange(5, n_items + 5)
-    popularity /= popularity.max()
-    scale = popularity**-0.3
-    first = popularity * scale / np.linalg.norm(popularity * scale)
-    learned = np.arange(n_items) < 150
-    known = likes_taste.Known(3000.0, popularity, 0.0, learned, popularity, scale * learned, first * learned)
-    rows = []
-    for _ in range(3000):
-        length = rng.integers(5, 60)
-        liked = np.argsort(np.log(popularity) + rng.gumbel(size=n_items))[-length:]
-        row = np.zeros(n_items)
-        row[liked] = scale[liked]
-        row = (row * learned)[learned]
-        row /= np.linalg.norm(row)
-        along = first[learned] / np.linalg.norm(first[learned])
-        rows.append(row - along * (along @ row))
-    direction = np.linalg.svd(np.array(rows), full_matrices=False)[2][0]
-    other = likes_taste.apart(rng.standard_normal((150, 1)), first[learned])[:, 0]
-    directions = np.stack([direction, other / np.linalg.norm(other)], axis=1)
-    sure = known.flatness(directions, np.array([0.97, 0.0]))
-    assert sure[0] > 0.95 and sure[1] < 0.1
-    slow, beside = [], 0.9  # one direction at a time, from the definition
-    for column, certain in zip(directions.T, (0.97, beside)):
-        row = np.array([(1 - math.exp(-3 * p)) * s for p, s in zip(popularity[learned], scale[learned])])
-        row -= along * sum(along * row)
-        square = min(sum(row * column) ** 2 / sum(row * row) / (certain + 0.03), 1 - 1e-15)
-        slow.append(1 / (1 + (1 / square - 1) ** 4))
-    other = 0.97 * (1 - slow[0]) + beside * (1 - slow[1])  # taste beside makes it count again
-    found = known.flatness(directions, np.array([0.97, beside]))
-    np.testing.assert_allclose(found, np.array(slow) / (1 + other**2), rtol=1e-9)
-    assert found[0] < 0.6
-    # of a direction that is half noise only half can lie along anything
-    mixed = (directions[:, :1] + directions[:, 1:]) / math.sqrt(2)
-    assert known.flatness(mixed, np.array([0.97]))[0] < 0.6 < known.flatness(mixed, np.array([0.47]))[0]
-
-
 def test_without_taste_long_histories_teach_nothing() -> None:
     """Likes by popularity alone, of very unequal numbers: no direction is learned."""
     ratings = paired_likes(1000, 400, 40_000, paired=0.0, taste_spread=0.0, seed=103)
@@ -237,23 +183,6 @@ def test_without_taste_long_histories_teach_nothing() -> None:
     estimator = PrivateEigenRec.planned(budget, ratings.domain, ratings.n_users)
     model = estimator.fit(ratings, Accountant(budget, noise=SeededNoise(1)))
     assert taste(model, budget).directions == 0
-
-
-@pytest.mark.parametrize(("n_items", "epsilon"), [(200, 0.5), (2000, 2.0), (2000, 20.0)])
-def test_without_taste_it_is_the_popular_model(n_items: int, epsilon: float) -> None:
-    """Likes that are drawn by popularity alone: lists hit as often as those of `popular`."""
-    rng = np.random.default_rng(n_items)
-    weight = 1 / np.arange(5, n_items + 5)
-    liked = np.argsort(np.log(weight) + rng.gumbel(size=(2400, n_items)), axis=1)[:, -12:]
-    cells = np.repeat(np.arange(2400), 12), liked.ravel()
-    ratings = Ratings.from_any((*cells, None), Domain(range(n_items), (0, 1)), implicit=True)
-    parts = strong_generalization(ratings, 0.5, seed=1)
-    budget, figures = Budget(epsilon, 1e-5), []
-    for model in (PrivateEigenRec.planned(budget, ratings.domain, 1200), Popular()):
-        fits = [model.fit(parts.train, Accountant(budget), seed=seed) for seed in range(6)]
-        found = [evaluate(fit, parts.fold_in, parts.target, k=20, resamples=0) for fit in fits]
-        figures.append(np.mean([each["capped-recall@20"].value for each in found]))
-    assert figures[0] > figures[1] - 0.01
 
 
 def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:
@@ -282,20 +211,6 @@ def test_it_finds_tastes_where_popularity_does_not() -> None:
     assert figures[0] > 1.5 * figures[1] > 0
 
 
-def test_it_counts_the_directions_that_stand_out() -> None:
-    """Of four groups three directions beside popularity; of likes without taste, or under the noise, none."""
-    ratings, budget = likes_of_groups(3000, 60, 4, 0), Budget(20.0, 1e-6)
-    model = PrivateEigenRec(rank=8, n_users=3000).fit(ratings, Accountant(budget))
-    assert model.arrays["directions"] == 3
-    blind = PrivateEigenRec(rank=8, n_users=3000).fit(ratings, Accountant(Budget(0.05, 1e-6)))
-    assert blind.arrays["directions"] == 0
-    rng = np.random.default_rng(0)
-    cells = np.repeat(np.arange(3000), 6), np.concatenate([rng.permutation(60)[:6] for _ in range(3000)])
-    alike = Ratings.from_any((*cells, None), Domain(range(60), (0, 1)), implicit=True)
-    model = PrivateEigenRec(rank=8, n_users=3000).fit(alike, Accountant(budget))
-    assert model.arrays["directions"] == 0
-
-
 def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() -> None:
     ratings = likes_of_groups(300, 40, 2, 0)
     budget = Budget(20.0, 1e-6)
@@ -308,40 +223,6 @@ def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() ->
     assert len(best) == 38 and not set(best) & set(liked)
 
 
-def test_only_what_is_liked_counts_not_how_much() -> None:
-    ratings = likes_of_groups(100, 40, 2, 0)
-    model = PrivateEigenRec(rank=2).fit(ratings, Accountant(Budget(20.0, 1e-6)))
-    assert model.recommend({"i0": 1.0, "i5": 1.0}) == model.recommend({"i0": 0.0, "i5": 0.5})
-
-
-def test_noise_has_no_weight_in_the_scores() -> None:
-    """Where there is nothing but noise, directions are dropped or nearly so, and the rest is popularity."""
-    rng = np.random.default_rng(0)
-    users = np.repeat(np.arange(400), 5)
-    items = np.concatenate([rng.choice(50, 5, replace=False) for _ in range(400)])
-    domain = Domain(items=range(50), rating_range=(0, 1))
-    ratings = Ratings.from_any((users, items, None), domain, implicit=True)
-    model = PrivateEigenRec(rank=3, support=0.1).fit(ratings, Accountant(Budget(0.3, 1e-6)))
-    scores = model.predict(ratings, list(domain.items))
-    taste = scores - model.item_bias
-    assert np.abs(taste).mean() < 0.5 * np.abs(model.item_bias).mean()
-
-
-def test_where_noise_is_more_than_any_weight_it_is_the_unit_of_the_scores() -> None:
-    domain, budget = Domain(range(2), rating_range=(0, 1)), Budget(1.0, 1e-6)
-    nobody = Ratings.from_any(([], [], None), domain, implicit=True)
-    for seed in range(40):
-        source = RecordingNoise(SeededNoise(seed))
-        accountant = Accountant(budget, noise=source)
-        model = PrivateEigenRec(rank=0).fit(nobody, accountant)
-        released, [charged] = source.calls[-1].output, accountant.releases
-        if min(released) < 0 < max(released) < charged.noise_sd:
-            expected = np.where(released > 0, 1.0, released / charged.noise_sd)
-            np.testing.assert_allclose(model.item_bias, expected, rtol=1e-6)
-            return
-    pytest.fail("noise was never below its deviation")
-
-
 @pytest.mark.parametrize("n_items", [1, 2, 3])
 def test_tiny_catalogues(n_items: int) -> None:
     domain = Domain(items=range(n_items), rating_range=(0, 1))
@@ -351,15 +232,6 @@ def test_tiny_catalogues(n_items: int) -> None:
     assert np.isfinite(model.predict({0: 1.0}, list(domain.items))).all()
 
 
-def test_planned_rank_grows_with_what_noise_leaves() -> None:
-    domain = Domain(items=range(2000), rating_range=(0, 1))
-    ranks = [
-        PrivateEigenRec.planned(Budget(epsilon, 1e-5), domain, n_users).rank
-        for epsilon, n_users in [(0.1, 10), (1, 6000), (20, 6000), (20, 10**6), (math.inf, 100)]
-    ]
-    assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == 100
-
-
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     """A contribution is bounded even where the square of every product is 0 in floating point."""
     likes = small().matrix
@@ -367,75 +239,6 @@ def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     np.testing.assert_allclose(np.linalg.norm(factors, axis=1), 1.0, rtol=1e-6)
     assert (np.linalg.norm(factors, axis=1) <= 1).all()
     assert not LikingUsers._factors(likes, np.zeros((12, 3))).any()
-
-
-def test_parts_of_the_users_add_up_and_nobody_passes_the_bound() -> None:
-    """Popularity is taken off every part's own sums: the totals are the same integers. In integers, too: the
-    square of what one user adds is at most 1."""
-    ratings = likes_of_groups(120, 400, 5, 1)
-    rng = np.random.default_rng(2)
-    scale, first = rng.uniform(1, 3, 400), rng.uniform(0.01, 1, 400)
-    first = np.rint(first * 25) / 32
-    vectors = rng.standard_normal((400, 20))
-
-    def sums(chosen: np.ndarray) -> np.ndarray:
-        users = LikingUsers(ratings.rows(chosen, keyed=True))
-        users.scale(scale, first)
-        bounded = users.item_sums(vectors, scale > 0)
-        steps = bounded._values / bounded.step
-        assert (steps == np.rint(steps)).all()
-        return np.vectorize(int, otypes=[object])(steps)
-
-    alone = [sums(np.array([user])) for user in range(120)]
-    squares = [int((one**2).sum()) for one in alone]
-    assert 0.999 * 2**50 < max(squares) <= 2**50
-    assert (sums(np.arange(120)) == sum(alone)).all()
-    assert (sums(np.arange(50)) + sums(np.arange(50, 120)) == sum(alone)).all()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"rank": -1},
-        {"iterations": 0},
-        {"weight_exponent": 0.1},
-        {"support": 0.0},
-        {"learned_items": 0},
-        {"learned_items": 2**23},
-        {"popularity_gain": 0.0},
-        {"weights_share": 1.5},
-        {"share_growth": 0.0},
-        {"equalization": 2.0},
-        {"equalization": True},
-        {"n_users": 0},
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict) -> None:
-    with pytest.raises(InputError, match=next(iter(settings))):
-        PrivateEigenRec(**settings)
-
-
-@pytest.mark.parametrize("top", [30.0, 600.0, 6612.0])
-def test_contributions_are_whole_steps(top: float) -> None:
-    """Also where the largest popularity is next to a power of two, and rounding could change its grid."""
-    rng, n = np.random.default_rng(0), 30
-    for _ in range(20):
-        weights = np.r_[top, rng.uniform(20, 60, n - 1)]
-        domain = Domain(range(n), rating_range=(0, 1))
-        cells = [(f"u{u}", int(i), 1.0) for u in range(9) for i in rng.choice(n, 5, replace=False)]
-        users = PrivateEigenRec(rank=3).users(Ratings.from_any(tuple(zip(*cells)), domain))
-        known = PrivateEigenRec(rank=3).known(9.0, weights, 0.5, 3)
-        users.scale(known.scale, known.first)
-        sums = users.item_sums(rng.standard_normal((n, 3)), known.learned)
-        steps = sums._take() / sums.step
-        assert (steps == np.rint(steps)).all()
-
-
-def test_a_matrix_that_has_no_room_is_not_planned() -> None:
-    domain = Domain(range(13_000), likes=True)
-    for n_users in np.logspace(2, 7, 40).astype(int):
-        planned = PrivateEigenRec.planned(Budget(1.5, 1e-6), domain, int(n_users), learned_items=12_000)
-        assert planned.matrix_share == 0
 
 
 @pytest.mark.parametrize(("weight", "lengths"), [(400.0, {0, 1, 2}), (1e4, {0, 1, 4})])
@@ -473,28 +276,6 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
     assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
 
 
-def test_a_row_leaves_room_for_what_rounding_may_add() -> None:
-    """A step an entry of hers, and the other one along popularity, for each of her factors."""
-    ratings = likes_of_groups(30, 16, 2, 3)
-    users, first = LikingUsers(ratings), np.linspace(0.1, 0.9, 16)
-    users.scale(np.ones(16), first)
-    counts = np.diff(ratings.matrix.indptr)
-    for rank, step, along in ((1, 1e-3, 2e-3), (9, 1e-2, 5e-2), (4, 0.2, 0.0), (4, 0.0, 1.0)):
-        lost = math.sqrt(rank) * (step * np.sqrt(counts) + along * np.linalg.norm(first))
-        wanted = (1 - 2.0**-22) * np.maximum(1 - lost, 0.0)
-        assert users._room(rank, step, along) == pytest.approx(wanted, rel=1e-12)
-
-
-def test_room_is_made_for_the_steps_that_sums_have(monkeypatch) -> None:
-    users, made, room = LikingUsers(likes_of_groups(30, 16, 2, 3)), [], LikingUsers._room
-    first = np.array([0.5, 0.25] * 8)
-    users.scale(np.ones(16), first)
-    monkeypatch.setattr(LikingUsers, "_room", lambda *args: made.append(args[1:]) or room(*args))
-    sums = users.item_sums(np.random.default_rng(0).standard_normal((16, 3)), np.ones(16, dtype=bool))
-    grid = 2.0**-6  # the largest entry is 32 steps
-    assert made == [(3, sums.step, sums.step / grid)]
-
-
 @pytest.mark.parametrize("weight", [400.0, 1e4])
 def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
     """And what is summed of them is exact. Oracle: integers, user by user."""
@@ -522,25 +303,3 @@ def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> No
     found = users.item_matrix(learned, signed(1.0))
     expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
     assert (found._take() / step**2).astype(int).tolist() == expected.tolist()
-
-
-def test_what_a_round_gives_to_weights_is_judged_by_those_that_are_known_by_then(monkeypatch) -> None:
-    """Those that were released first, until a round releases them again: then the mean of both."""
-    asked, noise = [], RecordingNoise(SeededNoise(3))
-
-    def part(taste, weights, weights_sd) -> float:
-        asked.append((weights.copy(), weights_sd))
-        return 0.3
-
-    monkeypatch.setattr(PrivateEigenRec, "_part_of_weights", staticmethod(part))
-    ratings, budget = likes_of_groups(90, 16, 2, 3), Budget(20.0, 1e-5)
-    model = PrivateEigenRec(rank=2, iterations=3, weight_exponent=-0.4, support=5.0, learned_items=15)
-    gate = LocalGate(Accountant(budget, noise=noise), model.plan(budget, ratings.domain))
-    found = model.train(model.users(ratings), gate, 4)
-    released = next(call.output for call in noise.calls if call.label == "item weights")
-    first, last = asked
-    assert np.array_equal(first[0], released) and first[1] == gate.noise_sd("item weights")
-    again = gate.noise_sd("item sums 3") / math.sqrt(0.3)
-    assert last[1] == pytest.approx((first[1] ** -2 + again**-2) ** -0.5)
-    assert np.array_equal(last[0], found["state/item_weights"]) and not np.array_equal(last[0], released)
-    assert found["state/item_weights_variance"] == pytest.approx(np.full(16, last[1] ** 2))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hushrec.data.sampling import sample_per_user
-from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateSVD
 from hushrec.privacy import Accountant, Budget
@@ -44,22 +43,6 @@ def test_it_matches_a_dense_twin_of_algorithm_4(scale: str) -> None:
     if scale == "paid":
         assert 0 < float(model.arrays["scale"]) <= N_ITEMS
     np.testing.assert_allclose(completed(model, ratings), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_sensitivity_is_l_squared() -> None:
-    """S1: the printed noise is that of 4 L^2. The default L is the cap's square root, which E7 allows."""
-    domain = small().domain
-    for relation, factor in (("add-remove", 1.0), ("replace", math.sqrt(2))):
-        budget = Budget(1.0, 1e-6, relation=relation)
-        (release,) = PrivateSVD(row_clip=3.0).plan(budget, domain).releases
-        assert release.sensitivity == pytest.approx(9.0 * factor)
-        (release,) = PrivateSVD(max_ratings_per_user=16).plan(budget, domain).releases
-        assert release.sensitivity == pytest.approx(16.0 * factor)
-
-
-def test_a_bad_scale_is_refused() -> None:
-    with pytest.raises(InputError, match="scale"):
-        PrivateSVD(scale="exact")
 
 
 def test_sizes_that_noise_makes_negative_leave_a_scale() -> None:

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient, projected_gradient
 from hushrec.papers.frank_wolfe.projected_gradient import FullRows
-from hushrec.privacy import Accountant, Budget
-from tests.algorithms.completion import N_ITEMS, completed, exact, recorded, small
+from tests.algorithms.completion import completed, exact, recorded, small
 
 
 def targets(ratings) -> tuple[np.ndarray, np.ndarray]:
@@ -68,49 +66,6 @@ def test_private_steps_match_a_dense_twin() -> None:
         shrunk = np.maximum(values - (high if values.sum() > 8.0 else 0), 0)
         matrix = matrix @ (vectors * (shrunk / values)) @ vectors.T
     np.testing.assert_allclose(completed(model, ratings), matrix, atol=1e-6)
-
-
-def test_every_row_is_clipped_before_its_outer_product() -> None:
-    """P2: also off the user's own entries, where projections move what gradient steps refill."""
-    ratings = small()
-    estimator = PrivateProjectedGradient(
-        nuclear_norm=500.0, iterations=8, step_size=1.0, row_clip=0.3, center="middle"
-    )
-    _, calls = recorded(estimator, ratings, 5.0)
-    with_rows = np.count_nonzero(np.diff(ratings.matrix.indptr))
-    for call in calls:
-        assert np.trace(unpacked(call.value)) <= with_rows * 0.3**2 * (1 + 1e-9)
-    assert len(calls) == 8
-
-
-@pytest.mark.parametrize("relation, factor", [("add-remove", 1.0), ("replace", math.sqrt(2))])
-def test_sensitivity(relation: str, factor: float) -> None:
-    budget = Budget(1.0, 1e-6, relation=relation)
-    plan = PrivateProjectedGradient(nuclear_norm=1.0, iterations=5, row_clip=3.0).plan(budget, small().domain)
-    assert [release.sensitivity for release in plan.releases] == pytest.approx([9 * factor] * 5)
-    assert plan.mu == pytest.approx(budget.mu)
-
-
-def test_one_user_is_served_alone_as_in_training() -> None:
-    ratings = small()
-    model, _ = recorded(PrivateProjectedGradient(nuclear_norm=8.0, iterations=3), ratings)
-    together = model.fold_in(ratings).factors
-    for user in (0, 11):
-        np.testing.assert_allclose(model.fold_in(ratings.rows([user])).factors[0], together[user], atol=1e-12)
-
-
-def test_noise_that_drowns_everything_leaves_a_model() -> None:
-    estimator = PrivateProjectedGradient(nuclear_norm=1e-3, iterations=2)
-    model = estimator.fit(small(), Accountant(Budget(0.01, 1e-6)))
-    assert model.item_factors.shape[0] == N_ITEMS
-    assert np.isfinite(model.predict(small(), [1, 2])).all()
-
-
-def test_a_finite_budget_is_refused_by_the_plain_algorithm() -> None:
-    with pytest.raises(InputError, match="epsilon=inf"):
-        ProjectedGradient(nuclear_norm=1.0).fit(small(), Accountant(Budget(1.0, 1e-6)))
-    with pytest.raises(InputError, match="step_decay"):
-        ProjectedGradient(nuclear_norm=1.0, step_decay=-1.0)
 
 
 def test_a_row_is_clipped_by_itself_alone():

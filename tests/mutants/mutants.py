@@ -31,26 +31,27 @@ def bug(name: str, killer: str, file: str, *texts: str) -> Bug:
     )
 
 
-def sensitivity(case: str, relation: str = "add-remove") -> str:
+CONTRACT = "algorithms/test_contract.py"
+
+
+def sensitivity(case: str) -> str:
     """A1."""
-    return f"algorithms/test_sensitivity.py::test_sensitivity_of_every_release[{case}-{relation}]"
+    return f"{CONTRACT}::test_sensitivity[{case}]"
 
 
 def replayed(case: str) -> str:
     """A6."""
-    return f"algorithms/test_replay.py::test_the_model_is_a_function_of_the_releases[{case}]"
+    return f"{CONTRACT}::test_the_model_is_a_function_of_the_releases[{case}]"
 
 
 def edge(case: str) -> str:
     """A1 and A6 on data of another shape."""
-    return (
-        f"algorithms/test_edges.py::test_no_release_moves_too_far_and_the_model_not_at_all_at_length[{case}]"
-    )
+    return f"{CONTRACT}::test_edges[{case}]"
 
 
 NOISE_LAW = "algorithms/test_plan.py::test_the_noise_that_is_added_is_the_noise_that_is_charged[item-bias]"
-PLAN = "algorithms/test_plan.py::test_ledger_equals_plan"
-ORDER = "algorithms/test_exact_sums.py::test_sums_do_not_depend_on_order_or_threads"
+PLAN = f"{CONTRACT}::test_ledger_equals_plan"
+ORDER = f"{CONTRACT}::test_sums_do_not_depend_on_order_parts_or_threads"
 SUMS = "algorithms/test_exact_sums.py"
 ACCOUNTANT = "privacy/test_accountant.py"
 ACCOUNTING = "privacy/test_accounting.py"
@@ -124,10 +125,10 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
 CHARGED = [  # the charge is not what is released
     bug("right-hand sides charged, Gramians not (DPALS, Theorem 1)", sensitivity("dpals"),
         "papers/dpals/dpals", "gram = self._cells * self.gram_unit**2", "gram = 0.0"),
-    bug("replace charged as add-remove", sensitivity("private-als", "replace"), "privacy/bounded",
+    bug("replace charged as add-remove", sensitivity("private-als"), "privacy/bounded",
         'return self.add_remove if choice("relation", relation, RELATIONS) == "add-remove" else self.replace',
         "return self.add_remove"),
-    bug("last iteration not charged", f"{PLAN}[dpals-add-remove]", "papers/dpals/dpals",
+    bug("last iteration not charged", f"{PLAN}[dpals]", "papers/dpals/dpals",
         "for step in range(1, self.iterations + 1):\n            share =",
         "for step in range(1, self.iterations):\n            share ="),
     bug("share of the budget taken of mu, not of mu squared",
@@ -365,7 +366,7 @@ PAPERS = [  # the algorithms of the papers and of lists
          Edit("hushrec/users.py", "return Bounded(packed, positive(bound**2), weight",
               "return Bounded(packed, positive(bound**2 / 4), weight")),
         sensitivity("private-frank-wolfe, residual clip")),
-    bug("T - 1 steps charged (Frank-Wolfe)", f"{PLAN}[private-frank-wolfe, residual clip-add-remove]",
+    bug("T - 1 steps charged (Frank-Wolfe)", f"{PLAN}[private-frank-wolfe, residual clip]",
         "papers/frank_wolfe/frank_wolfe", "return Plan(budget, planned)",
         "return Plan(budget, planned[:-1])"),
     bug("noise of a covariance not symmetrised",
@@ -409,20 +410,20 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         "algorithms/test_bad_settings.py::test_a_clip_whose_square_overflows_is_not_taken_for_none", "checks",
         'CLIPS = "[1e-30, 1e30]"', 'CLIPS = "(0, 1.79e308]"'),
     bug("a warning where somebody's row is clipped to zero",
-        "algorithms/test_replay.py::test_no_user_raises_a_warning[dpals-1000000000.0]", "users",
+        edge("private-svd"), "users",
         CLIP, "np.minimum(1.0, bound * CLIP_MARGIN / np.maximum(norms, 1e-300))"),
     bug("rows of the first 1,000 users clipped, not those after",
-        edge("private-svd-(1, 5), 400 items, crowd-add-remove"), "papers/frank_wolfe/eigensolvers",
+        edge("private-svd"), "papers/frank_wolfe/eigensolvers",
         "return with_values(rows, clipped_rows(rows.indptr, rows.data, bound))",
         """first = rows.indptr[:1001]
     kept = clipped_rows(first, rows.data[: first[-1]], bound)
     return with_values(rows, np.append(kept, rows.data[first[-1] :]))"""),
     bug("a user of more than 300 ratings weighs as one of 300",
-        edge("popular-(1, 5), 400 items, long_rows-add-remove"), "users",
+        edge("popular"), "users",
         "return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))",
         "return CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))"),
     bug("levels and factors beyond float32 fitted in float32",
-        edge("dpals, likes-(0, 1e+30), 20000 items, one_with_all-replace"), "users",
+        edge("dpals, likes"), "users",
         "_FAR = 1e4", "_FAR = math.inf"),
     bug("ranges allowed in which sums of float32 overflow",
         "data/test_domain.py::test_a_range_that_bounds_nothing_is_refused", "data/domain",
@@ -435,7 +436,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         """ends = np.minimum(indptr[:-1], len(values) - 1)
     return np.where(np.diff(indptr) > 0, np.add.reduceat(values, ends), 0).astype(np.float64)"""),
     bug("middle of the range subtracted in float32",
-        "algorithms/test_cleansed_svd.py::test_one_user_moves_the_item_means_by_no_more_than_declared",
+        "algorithms/test_contract.py::test_edges[cleansed-svd]",
         "papers/mcsherry_mironov/cleansed_svd",
         "return np.clip(ratings.matrix.data.astype(np.float64) - ratings.domain.midpoint, -half, half)",
         "return ratings.matrix.data - np.float32(ratings.domain.midpoint)"),
@@ -589,11 +590,11 @@ SEASONS = [
     bug("a week that is not charged to its season", f"{WEEKS}::test_bad_input_spends_nothing",
         "privacy/season_accountant", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",
-        f"{WEEKS}::test_a_week_releases_what_was_planned_and_saves_no_more[private-als]",
+        f"{CONTRACT}::test_weeks[private-als]",
         "algorithms/weekly_als", "tracked.mean,\n        tracked.variance,",
         "np.array(users.item_weights()._values),\n        tracked.variance,"),
     bug("the weekly filter is fed with sums without noise",
-        f"{WEEKS}::test_a_week_releases_what_was_planned_and_saves_no_more[private-als]", "kalman",
+        f"{CONTRACT}::test_weeks[private-als]", "kalman",
         'released = gate.release("item weights", users.item_weights())',
         """exact = np.array(users.item_weights()._values)
     gate.release("item weights", users.item_weights())
@@ -603,7 +604,7 @@ SEASONS = [
         """last = since if ratings.times is None else int(ratings.times.max()) - 50_000_000
         ratings = split_by_time(ratings, last)[1]"""),
     bug("sums of nobody are integers",
-        f"{WEEKS}::test_what_nobody_adds_has_the_shape_and_type_of_what_many_add[private-als]", "users",
+        f"{CONTRACT}::test_weeks[private-als]", "users",
         "sums = sums.astype(np.float64)", "sums = sums * 1"),
 ]  # fmt: skip
 

@@ -258,17 +258,6 @@ def test_enough_columns_complete_without_the_others(tmp_path):
         np.testing.assert_allclose(client.fetch(Connection(service.url), keys[5]), matrix[5], atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{"rank": None}, {"solver": "nn", "mask_rank": 1}])
-def test_other_solvers(tmp_path, changes):
-    generator = np.random.default_rng(1)
-    matrix = np.outer(generator.standard_normal(30), generator.standard_normal(N_ITEMS))
-    seen = [np.sort(generator.choice(N_ITEMS, 54, replace=False)) for _ in range(30)]
-    changes = {"rank": 1, "n_nodes": 30, "enough": 30, "noise_sd": 5.0, **changes}
-    with serving(tmp_path, **changes) as service:
-        keys = submit_all(service.url, tmp_path, [f"n{row:02}" for row in range(30)], matrix, seen)
-        np.testing.assert_allclose(client.fetch(Connection(service.url), keys[7]), matrix[7], atol=1e-4)
-
-
 def test_an_unexpected_failure_is_told_to_the_nodes(tmp_path, monkeypatch):
     """Nobody waits for ever, and the failure's own words, which may hold data, are not passed on."""
 
@@ -385,23 +374,6 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
         line += ["--catalogue", "other.txt"]
         assert invoke(*line, "--out", "x.csv").exit_code != 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("serve")]
-
-
-@pytest.mark.parametrize(
-    ("asked", "passes"),
-    [
-        ({"n_nodes": 10, "enough": 10}, {"mask_rank": 8, "rank": 1}),
-        ({"n_nodes": 10, "enough": 10}, {"n_nodes": 12, "enough": 12}),
-        ({"n_nodes": 10, "enough": 10, "mask_rank": 5, "rank": 8}, {"mask_rank": 5, "rank": 4}),
-        ({"n_items": 5}, {"mask_rank": 3, "rank": 1}),
-    ],
-)
-def test_sizes_that_do_not_fit_come_with_some_that_do(asked, passes) -> None:
-    usual = {"catalogue": "catalogue", "n_items": 50, "n_nodes": 40, "enough": 40}
-    with pytest.raises(InputError, match="too few for mask_rank=") as refused:
-        Settings(**usual | asked)
-    assert all(f"{name}={value}" in str(refused.value) for name, value in passes.items() if name != "n_nodes")
-    Settings(**usual | asked | passes)
 
 
 def test_a_node_computes_with_no_key_or_column_that_does_not_fit(tmp_path):

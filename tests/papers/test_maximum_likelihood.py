@@ -68,32 +68,6 @@ def test_nuclear_projection(shape):
     assert np.array_equal(project_nuclear(matrix, 1e3), matrix)
 
 
-def test_the_nuclear_projection_of_few_directions():
-    """Squares of singular values that are 0 come out a little below: nothing is a root of that."""
-    rng = np.random.default_rng(0)
-    left, right = rng.standard_normal((9, 1)), rng.standard_normal((1, 40))
-    matrix = left @ right
-    with np.errstate(all="raise", under="ignore"):
-        found = project_nuclear(matrix, 2.0)
-    assert found == pytest.approx(2 * matrix / np.linalg.norm(matrix), abs=1e-9)
-    assert not project_nuclear(0 * matrix, 2.0).any()
-
-
-@pytest.mark.parametrize(
-    ("change", "turn", "step"),
-    [
-        ([1.0, 2.0], [0.5, 1.0], 2.0),
-        ([1.0, 2.0], [-1.0, 0.1], 1e10),  # no curvature that way
-        ([1.0, 2.0], [0.0, 0.0], 1.0),
-        ([1e-9, 0.0], [1e3, 0.0], 1e-10),
-        ([1e9, 0.0], [1e-3, 0.0], 1e10),
-    ],
-)
-def test_the_length_of_a_spectral_step(change, turn, step):
-    """<change, change> / <change, turn> (Barzilai and Borwein 1988), within bounds."""
-    assert maximum_likelihood.barzilai_borwein(np.array(change), np.array(turn)) == pytest.approx(step)
-
-
 def plain_dykstra(matrix, radius, bound, rounds=20_000):
     point, nuclear, box = matrix, np.zeros_like(matrix), np.zeros_like(matrix)
     for _ in range(rounds):
@@ -167,18 +141,3 @@ def test_factored_solver_with_offsets_and_weights_is_at_a_stationary_point():
 
     gradient = optimize.approx_fprime((point / scale).ravel(), value, 1e-6)
     assert np.abs(gradient).max() < 2e-3
-
-
-def test_spectral_projected_gradient_on_a_known_problem():
-    rng = np.random.default_rng(0)
-    root = rng.standard_normal((30, 10))
-    wanted = rng.standard_normal(30)
-
-    def objective(x):
-        residual = root @ x - wanted
-        return 0.5 * residual @ residual, root.T @ residual
-
-    solution = maximum_likelihood.spectral_projected_gradient(
-        objective, lambda x, step: np.maximum(x, 0), np.ones(10), 1000, 1e-14
-    )
-    assert solution.point == pytest.approx(optimize.nnls(root, wanted)[0], abs=1e-6)
