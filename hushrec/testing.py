@@ -378,13 +378,14 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
             if isinstance(release.mechanism, RandomizedResponse):
                 continue
             forging = _Forging(SeededNoise(seed), label, bad)
-            runs, ends = [], []
+            runs: list[list[NoiseCall]] = []
+            ends = []
             for ratings in pair:
                 recorder = RecordingNoise(ReplayNoise(runs[0]) if runs else forging)
                 ends.append(_until_it_gives_up(estimator, plan, ratings, recorder))
                 runs.append(recorder.calls)
             assert ends[0] == ends[1], f"what a server gives up for depends on rows ({label!r}: {bad})"
-            for found, distance in moves(*runs, releases, releases).items():
+            for found, distance in moves(runs[0], runs[1], releases, releases).items():
                 assert distance <= 1 + _ROUNDED, (
                     f"release {found!r} moved by {distance:.9g} of its sensitivity after {label!r} was {bad}"
                 )
@@ -401,7 +402,8 @@ def check_two_processes(
     recorded = RecordingNoise(SeededNoise(seed))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
     first = _users(budget.unit, np.random.default_rng(seed), 9, domain)
-    known, other = {}, {}
+    known: dict[str, Rows] = {}
+    other: dict[str, Rows] = {}
     if budget.unit == "rating":
         other = turned(first, domain)
         known = {user: [(user, item, domain.low) for _, item, _ in rows] for user, rows in first.items()}

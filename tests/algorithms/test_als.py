@@ -197,61 +197,6 @@ def test_the_ridge_is_where_noise_stops_looking_like_a_factor() -> None:
     assert ALS(regularization=3.0)._regularization(nobody, 0, 1) == 3
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("regularization", [None, 2.0])
-def test_the_ridge_falls_where_there_is_less_noise_than_was_thought(regularization, monkeypatch) -> None:
-    """From the fifth round on, while factors leave less than half of that, not just half; then it stays."""
-    ratings, asked = realistic(60, 20, 500, seed=3), []
-    noise = als._biases_first(
-        ratings, als.mean_of_user_means(user_means(ratings), ratings.domain), None
-    ).noise
-    told = iter([noise, 0.4 * noise, 0.1 * noise, 0.05 * noise, 0.001 * noise])
-    monkeypatch.setattr(als, "_left", lambda *_: next(told))
-    solve = als._Side.solve
-
-    def watched(side, center, other, ridge):
-        solved = solve(side, center, other, ridge)
-        asked.append((ridge / side.per_count, len(solved)))
-        return solved
-
-    monkeypatch.setattr(als._Side, "solve", watched)
-    model = ALS(rank=2, regularization=regularization)
-    model._of_ratings(ratings, (2, 0.6), 9, 0)
-    rated = len(np.unique(ratings.matrix.indices))
-    ridge = [model._regularization(ratings, rated, 0.6 * part * noise) for part in (1, 0.4, 0.1)]
-    rounds = [ridge[0]] * 4 + [ridge[1], *[ridge[2]] * 4]
-    users = [each for each, size in asked if size == ratings.n_users]
-    items = [each for each, size in asked if size == 20]
-    # a round's users are solved before its residuals are looked at, its items after
-    assert items == pytest.approx(rounds) and users == pytest.approx([ridge[0], *rounds[:-1]])
-
-
-def test_nobody_is_served_nothing() -> None:
-    model = ALS(rank=2, iterations=1).fit(small(), no_privacy())
-    nobody = small().rows(slice(0, 0), keyed=True)
-    assert model.predict(nobody, nobody.domain.items).shape == (0, nobody.n_items)
-    assert model.recommend_batch(nobody).num_rows == 0
-
-
-def test_likes_are_trained_and_served_with_the_documented_defaults() -> None:
-    likes = Ratings.from_any(
-        ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
-    )
-    model = ALS(unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
-    assert model.arrays["regularization"] == 20.0 and model.item_factors.shape == (2, 32)
-    assert model.arrays["bias_regularization"] == 5.0
-
-
-def test_likes_without_factors_are_alike_for_all() -> None:
-    likes = Ratings.from_any(
-        ([0, 0, 1], ["a", "b", "b"], None), Domain(["a", "b"], likes=True), implicit=True
-    )
-    model = ALS(rank=0, unobserved_weight=0.3, iterations=1).fit(likes, no_privacy())
-    assert model.item_factors.shape == (2, 0) and not any(model.predict({"a": 1.0}, ["a", "b"]))
-
-
-=======
->>>>>>> 6c475a2 (Let tests of algorithms say only what the contract does not)
 def test_what_is_held_out_decides_and_no_more_of_it_than_is_needed(monkeypatch) -> None:
     """Tenths, until so many ratings are held out; the mean of the squares of what is left of them."""
     ratings, solved, left = realistic(60, 20, 500, seed=3), [], []

@@ -17,14 +17,8 @@ from hushrec.papers.one_bit import (
     randomize_labels,
 )
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled, pure_epsilon_share
-<<<<<<< HEAD
-from hushrec.papers.one_bit.one_bit import LabelledUsers, overall_log_odds
-from hushrec.privacy import Accountant, Bounded, Budget, Laplace, RandomizedResponse, Release, counted
-from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
-=======
 from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
->>>>>>> 6c475a2 (Let tests of algorithms say only what the contract does not)
 
 MECHANISMS = {
     "input": {},
@@ -407,97 +401,3 @@ def test_what_a_mechanism_releases_and_what_for(name, changes, wanted):
             assert each.noise_sd == 0
     [each] = estimator("input", mechanism="none").plan(budget(math.inf), domain).releases
     assert (each.label, each.noise_sd, each.sensitivity) == ("labels", 0.0, 1.0)
-<<<<<<< HEAD
-
-
-def test_what_is_solved_for_is_what_was_released(monkeypatch):
-    """And nothing else of the labels: what the solver is given, mechanism by mechanism."""
-    solved, released = [], np.linspace(-1, 1, 20)
-
-    def solve(self, places, seen, shape, flips, seed, *, link):
-        solved.append((seen, shape, flips, seed, link))
-        return np.zeros((6, 3)), np.ones((5, 3))
-
-    class Told:
-        @staticmethod
-        def planned(label):
-            mechanism = RandomizedResponse(math.log(3))  # flips a quarter
-            return Release(label, mechanism, 1.0, "rating", "replace")
-
-        @staticmethod
-        def release(label, bounded):
-            return released > 0 if bounded.norm == "labels" else released
-
-    monkeypatch.setattr(OneBitCompletion, "solve", solve)
-    flip = Told.planned("labels").mechanism.flip_probability(1.0)
-    assert flip == pytest.approx(0.25, rel=1e-14)
-    for name, changes, seen, flips, link in (
-        ("output, probit", {"strong_convexity": 0.5}, 0.5 + 0.75 * released, (0.0, 0.0), "logistic"),
-        ("objective", {}, released, (0.0, 0.0), "logistic"),
-        ("input", {"link": "probit"}, released > 0, (flip, flip), "probit"),
-        ("input", {"mechanism": "none", "link": "probit"}, released, (0.0, 0.0), "probit"),
-        ("input", {"mechanism": "none", "flips": (0.3, 0.2)}, released, (0.3, 0.2), "logistic"),
-    ):
-        fit = estimator(name, **changes)
-        found = fit.train(fit.users(rated([0, 1] * 10)), Told, 7)
-        [(given, *others)] = solved
-        solved.clear()
-        assert given == pytest.approx(np.asarray(seen, float)) and given.dtype == np.float64
-        assert others == [(6, 5), flips, 7, link]
-        assert found["center"] == 0 and found["item_bias"].tolist() == [1.0] * 5
-        assert found["item_factors"].tolist() == [[1.0, 1.0]] * 5
-    fit = estimator("input", flips=(0.4, 0.3))
-    fit.train(fit.users(rated([0, 1] * 10)), Told, 7)
-    given = garbled(released > 0, 0.25, (0.4, 0.3), np.random.default_rng(7))
-    assert solved[0][0].tolist() == given.tolist() and solved[0][2] == (0.4, 0.3)
-
-
-def test_a_released_matrix_is_within_what_was_declared_where_anything_was():
-    """Output perturbation as published releases what noise made of entries."""
-    labels = np.arange(20) % 2 == 0
-    published = OneBitCompletion(mechanism="output-published", **PUBLISHED, rank=2, threshold=3.5)
-    for fit, epsilon, bound in ((estimator("input", bound=0.75), 2.0, 0.75), (published, 15.0, math.inf)):
-        noise = RecordingNoise(SeededNoise(2))
-        done = fit.complete(rated(labels), Accountant(budget(epsilon), noise=noise))
-        assert done.bound == bound
-        again = fit.complete(rated(labels), Accountant(budget(epsilon), noise=SeededNoise(2)), seed=0)
-        assert again.users.tobytes() == done.users.tobytes()
-    assert done.matrix() == pytest.approx(noise.calls[0].output, abs=1e-5)
-    done = one_bit_model.Completion(
-        np.array([[2.0, 1.0]]), np.array([[3.0, 0.5], [-4.0, 0.25]]), 7.0, "", None
-    )
-    assert done.matrix().tolist() == [[7.0, -6.75]]
-    assert done.at(np.zeros(2, int), np.arange(2)).tolist() == [7.0, -6.75]
-
-
-def test_how_large_a_matrix_may_be_held(monkeypatch):
-    monkeypatch.setattr(one_bit_model, "_MOST_CELLS", 30)
-    for shape in ((6, 5), (2, 15)):
-        estimator("gradient")._check_size(shape)
-    for fit in (estimator("gradient"), estimator("input", solver="dense")):
-        with pytest.raises(InputError, match="A matrix of 31 x 1 is too large"):
-            fit._check_size((31, 1))
-    for mechanism in ("input", "objective", "none"):
-        estimator("input", mechanism=mechanism)._check_size((31, 1))
-    with pytest.raises(InputError, match="n_users=4 was declared, but there are 6 users"):
-        estimator("input", n_users=4)._check_size((6, 4))
-    estimator("input", n_users=6)._check_size((6, 4))
-    words = estimator("input", n_users=6).notes(budget(1.0), rated([0] * 20).domain)
-    assert len(words) == 1  # there is one more of output perturbation as published
-
-
-@pytest.mark.parametrize("missing", ["entry_epsilon", "n_users"])
-def test_published_output_needs_both_numbers(missing):
-    with pytest.raises(InputError, match=f"{missing} is missing"):
-        OneBitCompletion(mechanism="output-published", **PUBLISHED | {missing: None})
-    assert OneBitCompletion(mechanism="output-published", **PUBLISHED).bound == 1.25
-
-
-def test_entries_without_a_row_of_the_matrix_are_nothing():
-    trained, targets = rated([0, 1], [(0, 0), (3, 1)]), rated([1] * 4, [(0, 1), (2, 1), (3, 0), (3, 4)])
-    users, items = np.array([[1.0, 0.0], [3.0, 0.5]]), np.array([[float(j + 1), 0.25] for j in range(5)])
-    done = one_bit_model.Completion(users, items, 100.0, "logistic", None)
-    found = one_bit_model.completion_scores(done, trained, targets)
-    assert found.tolist() == [2.25, 0.0, 3.75, 15.75]
-=======
->>>>>>> 6c475a2 (Let tests of algorithms say only what the contract does not)
