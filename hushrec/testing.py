@@ -559,7 +559,7 @@ def moves(
     charged: Mapping[str, Release],
     bounds: Mapping[str, Release],
 ) -> dict[str, float]:
-    """How far each release moved, in units of a sensitivity (streamed blocks taken together).
+    """How far each release moved, in units of a sensitivity.
 
     The runs were charged for releases of the same labels, which may be of another relation.
     """

@@ -9,7 +9,6 @@ import pytest
 from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.engines import parts
 from hushrec.errors import BudgetError, InputError
 from hushrec.estimator import Round, plan_of, public_inputs
 from hushrec.partitioned import Streaming
@@ -52,10 +51,6 @@ REFUSED = {
         "global-mean cannot go on from week to week; train both, or one of its parts.",
     ),
     "privacy of an exact model": (lambda: fit(ALS()), "or say that you want none; pass epsilon=inf."),
-    "partitions": (
-        lambda: parts.fit(ItemBias(), RATINGS, Accountant(Budget(math.inf, 1e-6)), partitions=2),
-        "Partial sums of item-bias are not exact here; train it in one piece.",
-    ),
     "a model of both": (lambda: Both(ratings=ROWS), "ratings must be an estimator, not list."),
     "the other of both": (lambda: Both(lists=ROWS), "lists must be an estimator, not list."),
     "likes": (
