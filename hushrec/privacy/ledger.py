@@ -113,6 +113,8 @@ class LedgerSummary:
         if limit is not None:
             budget = Budget(limit["epsilon"], limit["delta"], *protects, limit.get("failure", 0.0))
         known = {each.name: entry[each.name] for each in fields(cls) if each.name in entry}
+        if not all(isinstance(known.get(word), int | float | None) for word in ("reserved", "promised")):
+            raise TypeError("not what seasons reserve")
         return cls(**known | {"budget": budget})  # hushrec 0.2 wrote fewer
 
 
