@@ -21,9 +21,9 @@ from benchmarks.frontier.data import LIKED, available, folder
 from hushrec.algorithms import Billboard
 from hushrec.data import Domain, Ratings, split_ratings, strong_generalization
 from hushrec.evaluation import evaluate
-from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget
 from hushrec.registry import best
+from hushrec.training import train
 
 #: Where directions are counted.
 SAMPLED = (0.25, 1.0, 5.0, 20.0)

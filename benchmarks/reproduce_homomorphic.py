@@ -380,8 +380,8 @@ def half(shares: np.ndarray, fractions: tuple[float, ...]) -> str:
 def movielens(report: Report, path: str) -> None:
     """Held-out RSE on the 400 most rated films of MovieLens-1M."""
     from hushrec.data import Domain, Ratings, split_ratings
-    from hushrec.evaluation.runs import train
     from hushrec.privacy import Accountant, Budget
+    from hushrec.training import train
 
     ratings = Ratings.read(path, most_rated(path, Domain))
     report.say(f"## Held-out RSE, MovieLens-1M, {ratings.n_items} films, {ratings.n_users} users\n")

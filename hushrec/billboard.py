@@ -155,7 +155,7 @@ class Billboard(Recommender):
         """
         estimator = cast(Any, self.estimator)
         options = {"since": since, "retire": retire, "progress": progress}
-        return cast(Billboard, estimator.continue_from(self, ratings, accountant, **options))
+        return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/format.md), whole or not at all.

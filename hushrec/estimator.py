@@ -7,54 +7,36 @@ ratings in.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec import training
 from hushrec.billboard import Billboard
 from hushrec.checks import check_fields, check_kind
-from hushrec.continuing import go_on, rows_moved
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
-from hushrec.gate import Gate, LocalGate
-from hushrec.kernels import first_use
-from hushrec.kernels.fixed_point import LARGEST_COUNT
-from hushrec.kernels.threads import one_blas_thread
+from hushrec.gate import Gate
 from hushrec.modelfile import Expected
-from hushrec.partitioned import Engine, PartitionedUsers, Streaming
+from hushrec.partitioned import Engine
 from hushrec.privacy import (
     Accountant,
     Bound,
     Budget,
     Gaussian,
     Plan,
-    PrivacyStatement,
     Release,
     SeasonAccountant,
 )
-from hushrec.privacy.journal import VERSION
-from hushrec.privacy.statement import library_version
 from hushrec.serving import UserState
 from hushrec.users import Users
 
 #: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
-
-#: What every privacy statement says is assumed public.
-PUBLIC_INPUTS: tuple[str, ...] = (
-    "item catalogue",
-    "rating range",
-    "cap on ratings per user",
-    "hyper-parameters",
-)
-#: What it says besides where user ids are row numbers.
-PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying her row)"
 
 
 class Round(NamedTuple):
@@ -73,19 +55,6 @@ class Round(NamedTuple):
     label: str
     share: float
     bound: Bound
-
-
-def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse ratings in which a user is not one row of her own, chosen without regard to the others."""
-    if not ratings.users_differ:
-        raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
-    if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
-        raise InputError(
-            "These users or ratings were chosen by a rule of your own (where, rows, for_users), in which"
-            " one user may decide what others have; train on all, on parts by split_ratings, leave_k_out or"
-            " strong_generalization, say keyed=True there if each user was chosen by herself alone, or"
-            " declare public data with Accountant(..., data_is_public=True)."
-        )
 
 
 def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: float | None = None) -> Plan:
@@ -124,16 +93,6 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
     return Plan(budget, (Release("exact model", Gaussian(0.0), 1.0, budget.unit, budget.relation),))
 
 
-def public_inputs(domain: Domain) -> dict[str, str]:
-    """What a training is bound to besides its settings: hashes, since a catalogue is long."""
-    features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
-    return {
-        "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(features).hexdigest(),
-        VERSION: library_version(),
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class Estimator(Generic[PrivateSide]):
     """Hyper-parameters of one algorithm; frozen, so training never changes them.
@@ -161,7 +120,7 @@ class Estimator(Generic[PrivateSide]):
     #: Units of privacy that its sensitivities are derived for.
     units: ClassVar[tuple[str, ...]] = ("user",)
     #: What its privacy statement says is assumed public.
-    public_inputs: ClassVar[tuple[str, ...]] = PUBLIC_INPUTS
+    public_inputs: ClassVar[tuple[str, ...]] = training.PUBLIC_INPUTS
     #: True where it makes use of the domain's item features.
     uses_item_features: ClassVar[bool] = False
     #: True where a training takes about all kernels of :mod:`hushrec.kernels.first_use`.
@@ -293,109 +252,8 @@ class Estimator(Generic[PrivateSide]):
         BudgetError
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
-        plan = self.check(ratings, accountant, seed, share)
-        self.check_season(accountant)
-        if self.uses_all_kernels:
-            first_use.finish()
-        side, gate = self._asked(ratings, accountant, engine), LocalGate(accountant, plan, progress)
-        with side as users, self.journaled(ratings.domain, accountant, plan, seed), gate, one_blas_thread():
-            arrays = self.train(users, gate, int(seed))
-        privacy = self.statement(ratings, accountant)
-        board = Billboard(estimator=self, domain=ratings.domain, arrays=arrays, privacy=privacy)
-        if isinstance(accountant, SeasonAccountant):
-            accountant.wrote(board)
-        return board
-
-    def journaled(
-        self, domain: Domain, accountant: Accountant, plan: Plan, seed: int
-    ) -> AbstractContextManager[Callable[[], None]]:
-        """The accountant's journal of this training, which only the same can take up."""
-        settings = self.hyper_parameters()
-        return accountant.training(
-            plan, model=self.name, settings=settings, seed=int(seed), **public_inputs(domain)
-        )
-
-    def check_engine(self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None) -> bool:
-        """Refuse an engine that this training could not use; whether its users may lie in partitions."""
-        streams = self.streams and self.exact_arithmetic and accountant.budget.private
-        if engine is not None and not (streams and isinstance(ratings, Store)):
-            raise InputError(
-                f"An engine works on a store, for a private model whose sums are exact; {self.name} here is"
-                " trained without one.",
-                parameter="engine",
-            )
-        return streams
-
-    @staticmethod
-    def check_store(ratings: Ratings | Store, engine: Engine | None) -> None:
-        """Refuse a store whose files are not as they were written, before a charge."""
-        if isinstance(ratings, Store):
-            (engine or Streaming()).verify(ratings)
-
-    @contextmanager
-    def _asked(
-        self, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
-    ) -> Iterator[Any]:
-        """The private side of these rows; of a store, one that asks its partitions."""
-        streams = self.check_engine(ratings, accountant, engine)
-        self.check_store(ratings, engine)
-        if isinstance(ratings, Store):
-            if streams:
-                with (engine or Streaming()).asking(self.users, ratings) as ask:
-                    yield PartitionedUsers(self.users, ratings.domain, ask)
-                return
-            ratings = ratings.ratings()
-        yield self.users(ratings.rated())
-
-    def check(
-        self, ratings: Ratings | Store, accountant: Accountant, seed: int = 0, share: float = 1.0
-    ) -> Plan:
-        """Refuse whatever can be refused before anything is spent; the releases of this run otherwise."""
-        self.check_rows(ratings, accountant)
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise InputError(
-                f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
-            )
-        plan = self.releases(accountant.budget, ratings.domain, accountant.part(share))
-        accountant.check(plan)
-        return plan
-
-    def check_rows(self, ratings: Ratings | Store, accountant: Accountant) -> None:
-        """Refuse what is no rows, or no accountant for them."""
-        if not isinstance(ratings, Ratings | Store):
-            raise InputError(
-                f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
-                " domain), which takes files and data frames."
-            )
-        if not isinstance(accountant, Accountant):
-            raise InputError(
-                f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
-            )
-        budget = accountant.budget
-        accountant.part()  # refused where nothing is left
-        check_users(ratings, accountant)
-        if budget.private and not (ratings.domain.declared or accountant.data_is_public):
-            raise InputError(
-                "The catalogue and rating range of these ratings were read from the ratings themselves, which"
-                " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
-            )
-        if ratings.n_users > LARGEST_COUNT:
-            raise InputError(
-                f"Sums are exact for up to {LARGEST_COUNT:,} users and these are more; train on a part."
-            )
-        if budget.unit not in self.units:
-            raise InputError(
-                f"{self.name} has a guarantee for unit {self.units[0]!r}, but the budget's unit is"
-                f" {budget.unit!r}",
-                parameter="unit",
-                value=self.units[0],
-            )
-
-    @classmethod
-    def check_season(cls, accountant: Accountant) -> None:
-        """Refuse a season, where its later weeks could not go on."""
-        if isinstance(accountant, SeasonAccountant) and not cls.goes_on:
-            raise InputError(f"{cls.name} cannot go on from week to week; train both, or one of its parts.")
+        options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
+        return training.fit(self, ratings, accountant, **options)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared.
@@ -410,26 +268,13 @@ class Estimator(Generic[PrivateSide]):
 
     def moved(self, arrays: Mapping[str, NDArray[Any]], position: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
         """A model's arrays over another catalogue, whose items were at ``position``, negative if new."""
-        return rows_moved(arrays, position)
+        return training.rows_moved(arrays, position)
 
-    def continue_from(
+    def next_week(
         self, board: Billboard, ratings: Ratings | Store, accountant: SeasonAccountant, **options: Any
     ) -> Billboard:
-        """The next week's model; :meth:`Billboard.continue_training` is the way here."""
-        return go_on(board, ratings, accountant, self._asked, **options)
-
-    def statement(
-        self, ratings: Ratings | Store, accountant: Accountant, notes: tuple[str, ...] = ()
-    ) -> PrivacyStatement:
-        """What the accountant says after a run on these rows: it reads nothing of them but public marks."""
-        budget, public = accountant.budget, self.public_inputs
-        if ratings.domain.likes:
-            public = tuple(each for each in public if each != "rating range")
-        if ratings.by_position:
-            public = (*public, PUBLIC_ROWS)
-        exact = self.exact_arithmetic and budget.private
-        notes = (*self.notes(budget, ratings.domain), *notes)
-        return accountant.statement(public, notes, exact_arithmetic=exact)
+        """Train the next week's model; :meth:`Billboard.continue_training` is the way here."""
+        return training.next_week(board, ratings, accountant, **options)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""

@@ -16,11 +16,11 @@ from hushrec.evaluation import evaluate, tuning
 from hushrec.evaluation.compare import LIKES_ALS, compare, cross_validate
 from hushrec.evaluation.expected_loss import expected_loss, users_needed
 from hushrec.evaluation.metrics import DEFAULT_METRICS
-from hushrec.evaluation.runs import train
 from hushrec.kernels.least_squares import normal_equations
 from hushrec.kernels.one_bit import likelihood
 from hushrec.kernels.residuals import added_residuals
 from hushrec.kernels.sweeps import statistics
+from hushrec.training import train
 
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (look, {"columns": None, "format": None, "implicit": False}),

@@ -6,14 +6,15 @@ import re
 import numpy as np
 import pytest
 
+from hushrec import training
 from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.estimator import Round, plan_of, public_inputs
 from hushrec.partitioned import Streaming
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training import release_user_count
 
 RATINGS = realistic(60, 12, 500, seed=1)
 BUDGET = Budget(3.0, 1e-6)
@@ -92,7 +93,7 @@ def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> Non
         with pytest.raises(BudgetError):
             estimator.fit(realistic(20, 10, 100, seed=0), accountant)
         with pytest.raises(BudgetError):
-            estimator.check(realistic(20, 10, 100, seed=0), accountant)
+            training.check(estimator, realistic(20, 10, 100, seed=0), accountant)
         assert not accountant.releases and ledger.summary("d").charges == 0
 
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hushrec.checks import Clip, Positive
-from hushrec.data import Domain, Ratings, Store
-from hushrec.estimator import Estimator, Round, UserState, check_users, plan_of
-from hushrec.gate import Gate, LocalGate
+from hushrec.data import Domain, Ratings
+from hushrec.estimator import Estimator, Round, UserState, plan_of
+from hushrec.gate import Gate
 from hushrec.kalman import SEEN, Tracked
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.modelfile import Expected
 from hushrec.posterior import level
-from hushrec.privacy import Accountant, Budget, Plan, Release, counted, jointly, positive, signed, together
+from hushrec.privacy import Budget, Plan, jointly, positive, signed, together
 from hushrec.types import Array
 from hushrec.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 
@@ -226,35 +226,3 @@ class Popular(Estimator[Users]):
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         return np.zeros(history.n_ratings)  # everybody has the same scores
-
-
-def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
-    """Number of users, released for a share of the budget, to plan with.
-
-    Parameters
-    ----------
-    ratings : Ratings or Store
-        The private rows.
-    accountant : Accountant
-        Charged ``share`` of its budget's mu squared.
-    share : float
-        In (0, 1).
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Privacy
-    -------
-    One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
-    user's rows may be replaced by rows of which none can be used.
-    """
-    check_users(ratings, accountant)
-    budget = accountant.budget
-    sensitivity = counted(1.0).under(budget.relation)
-    planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
-    gate = LocalGate(accountant, Plan(budget, (planned,)))
-    rows: Any = ratings.rated()
-    noisy = gate.release("number of users", Users(rows).count())
-    return max(1, round(float(noisy[0])))

@@ -222,7 +222,7 @@ class PrivateALS(Estimator[FittedUsers]):
         domain : Domain
             The declared catalogue, rating range and cap per user.
         n_users : int
-            Declared, or released by :func:`hushrec.algorithms.baselines.release_user_count`.
+            Declared, or released by :func:`hushrec.training.release_user_count`.
         **changes
             Fields to set otherwise.
 

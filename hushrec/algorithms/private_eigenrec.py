@@ -194,7 +194,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         domain : Domain
             The declared catalogue.
         n_users : int
-            Declared, or released by :func:`hushrec.algorithms.baselines.release_user_count`.
+            Declared, or released by :func:`hushrec.training.release_user_count`.
         **changes
             Fields to set otherwise.
         """

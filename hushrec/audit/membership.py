@@ -22,8 +22,8 @@ from hushrec.audit.bounds import area_under_curve
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE
-from hushrec.evaluation.runs import check_run, train
 from hushrec.privacy import Accountant, Budget
+from hushrec.training import check_run, train
 from hushrec.types import Array
 
 #: Ratings of a planted user: enough to fit her taste in the control. No study chose it.

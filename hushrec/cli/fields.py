@@ -17,8 +17,8 @@ from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
 from hushrec.estimator import Estimator
 from hushrec.evaluation.compare import REFERENCES, USUAL
-from hushrec.evaluation.runs import known
 from hushrec.privacy import Budget
+from hushrec.training import known
 
 #: Integers are taken as written, 1.0 is none.
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}

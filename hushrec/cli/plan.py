@@ -15,10 +15,10 @@ from hushrec.cli.plots import plot_file
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.evaluation.runs import choose, known, needs_user_count
 from hushrec.evaluation.taste import NOT_FORETOLD
 from hushrec.privacy import Season
 from hushrec.registry import best
+from hushrec.training import choose, known, needs_user_count
 
 
 def plan(

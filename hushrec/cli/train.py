@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from hushrec import training
 from hushrec.billboard import Billboard
 from hushrec.cli import show_model
 from hushrec.cli.cluster import Scheduler, cluster
@@ -29,7 +30,6 @@ from hushrec.cli.options import (
 )
 from hushrec.cli.tables import Declared, Reading
 from hushrec.errors import HushrecError, InputError
-from hushrec.evaluation import runs
 from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 
@@ -86,14 +86,14 @@ def train(
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
-    runs.check_run(model, budget, domain, n_users, settings)
+    training.check_run(model, budget, domain, n_users, settings)
     check_features(model, declared)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
     show_model.first_use()
     with cluster(scheduler, ratings) as engine:
-        billboard = runs.train(
+        billboard = training.train(
             model,
             rows,
             charged(season, budget, charging, resume),

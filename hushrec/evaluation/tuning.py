@@ -18,12 +18,11 @@ import numpy as np
 
 from hushrec.data.splits import leave_k_out
 from hushrec.errors import InputError
-from hushrec.estimator import check_users
 from hushrec.evaluation.metrics import user_errors
-from hushrec.evaluation.runs import check_run, train
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 from hushrec.registry import ESTIMATORS
+from hushrec.training import check_run, check_users, train
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, Popular
-from hushrec.algorithms.baselines import release_user_count
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from hushrec.training import release_user_count
 from tests.algorithms.twins import BUDGET, run, small
 
 RATINGS = small()

@@ -11,7 +11,6 @@ from hushrec.algorithms.both import _joined
 from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
-from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget
 
 RATINGS = realistic(300, 40, 6000, seed=0)

@@ -10,13 +10,13 @@ import pytest
 from hushrec import modelfile
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.billboard import Billboard, load
-from hushrec.continuing import _moved, rows_moved
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.gate import LocalGate
 from hushrec.modelfile import encode, read
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training import _moved, rows_moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)

@@ -18,13 +18,13 @@ from hushrec.algorithms.als_rounds import (
     weighted_slopes,
 )
 from hushrec.algorithms.likes_taste import Sums
-from hushrec.continuing import _moved
 from hushrec.data import realistic
 from hushrec.kalman import Tracked, drift, learned, no_evidence
 from hushrec.kernels.packed import unpacked
 from hushrec.posterior import adaptive_weights, item_weights
 from hushrec.privacy import Budget, Season, SeasonAccountant, signed
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training import _moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, RANK = 14, 2

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import hushrec.evaluation.runs
+import hushrec.training
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 
@@ -259,14 +259,14 @@ def raises(error):
 
 
 def test_interrupting_is_one_line(files, run, monkeypatch):
-    monkeypatch.setattr(hushrec.evaluation.runs, "train", raises(KeyboardInterrupt()))
+    monkeypatch.setattr(hushrec.training, "train", raises(KeyboardInterrupt()))
     result = run(*arguments(files))
     assert result.exit_code == 130
     assert result.stderr == "Error: Interrupted; what was charged before stays charged.\n"
 
 
 def test_an_unexpected_error_tells_no_rows(files, run, monkeypatch):
-    monkeypatch.setattr(hushrec.evaluation.runs, "train", raises(RuntimeError("user 42 rated 5")))
+    monkeypatch.setattr(hushrec.training, "train", raises(RuntimeError("user 42 rated 5")))
     assert_refused(run(*arguments(files)), run, code=1, says="RuntimeError")
     assert "42" not in run(*arguments(files)).stderr
 

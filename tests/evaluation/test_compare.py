@@ -11,8 +11,8 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.evaluation.plots import privacy_utility_plot
-from hushrec.evaluation.runs import train
 from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.training import train
 
 ALS = {"als": {"rank": 2, "iterations": 2}}
 

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 
 import benchmarks.demo
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
-from hushrec.algorithms.baselines import release_user_count
 from hushrec.audit.distinguish import distance
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 from hushrec.errors import InputError
@@ -26,6 +25,7 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay, transcript
+from hushrec.training import release_user_count
 from tests.command_line import invoke
 
 BUDGET = Budget(1, 1e-6)

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, ItemBias
-from hushrec.algorithms.baselines import release_user_count
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
-from hushrec.evaluation.runs import check_run, choose, train
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, Ledger, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training import check_run, choose, release_user_count, train
 from tests.cli.test_store import change_one_rating
 
 BUDGET = Budget(2.0, 1e-6)
@@ -144,7 +143,7 @@ def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_run_that_found_nobody_stops_only_where_it_is_told_to(found, stops, monkeypatch):
     """And then nothing but the number of users is charged, and nothing is kept."""
-    runs, asked, kept = importlib.import_module("hushrec.evaluation.runs"), [], []
+    runs, asked, kept = importlib.import_module("hushrec.training"), [], []
     monkeypatch.setattr(runs, "told_from_nobody", lambda *given: asked.append(given) or found)
     accountant = Accountant(Budget(5, 1e-6))
     rows = realistic(60, 20, 600, seed=0)
@@ -176,7 +175,7 @@ def test_a_changed_store_or_an_idle_engine_is_refused_before_the_number_of_users
 
 def test_a_number_of_four_standard_deviations_can_be_told_from_0():
     """Noise alone passes them about once in 30,000 times."""
-    runs = importlib.import_module("hushrec.evaluation.runs")
+    runs = importlib.import_module("hushrec.training")
     for noise_sd in (0.5, 10.0, 25.0):
         most = int(4 * noise_sd)
         assert [runs.told_from_nobody(n, noise_sd) for n in (-most, 0, most, most + 1)] == [False] * 3 + [

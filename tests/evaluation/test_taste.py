@@ -10,10 +10,10 @@ from scipy.stats import norm
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.evaluation.runs import train
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.evaluation.tuning import tune
 from hushrec.privacy import Accountant, Budget
+from hushrec.training import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
 LIKES = Domain(tuple(range(200)), likes=True)

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
+from hushrec import training
 from hushrec.checks import Count, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import PUBLIC_INPUTS, Estimator, UserState
+from hushrec.estimator import Estimator, UserState
 from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.one_bit import CURVATURE, likelihood, regress_labels
@@ -144,7 +145,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     name: ClassVar[str] = "one-bit"
     units: ClassVar[tuple[str, ...]] = ("rating",)
-    public_inputs: ClassVar[tuple[str, ...]] = (*PUBLIC_INPUTS, "which cells are observed")
+    public_inputs: ClassVar[tuple[str, ...]] = (*training.PUBLIC_INPUTS, "which cells are observed")
     scores: ClassVar[str] = "log-odds"
 
     threshold: float | None = None
@@ -303,12 +304,12 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         -------
         Completion
         """
-        plan = self.check(ratings, accountant, seed)
-        with self.journaled(ratings.domain, accountant, plan, seed), one_blas_thread():
+        plan = training.check(self, ratings, accountant, seed)
+        with training.journaled(self, ratings.domain, accountant, plan, seed), one_blas_thread():
             gate = LocalGate(accountant, plan)
             users, items = self._released_factors(self.users(ratings), gate, seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound
-        return Completion(users, items, bound, self.link, self.statement(ratings, accountant))
+        return Completion(users, items, bound, self.link, training.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's regression of her own labels on the released item factors."""
