@@ -7,9 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store, partitioned
+from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store, partitioned, training
 from hushrec.data import store
-from hushrec.evaluation import runs
 from hushrec.kernels import threads
 from hushrec.papers import DPALS
 from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
@@ -88,11 +87,11 @@ def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) 
     rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
     with pytest.raises(InputError, match="engine"):
-        runs.train("private-frank-wolfe", rows, accountant, engine=Streaming())
+        training.train("private-frank-wolfe", rows, accountant, engine=Streaming())
     path = rows.partitions()[1].path
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(InputError, match="part-00001.arrow"):
-        runs.train("private-als", Store(rows.path), accountant)
+        training.train("private-als", Store(rows.path), accountant)
     assert not accountant.releases
 
 

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Budget, Domain, InputError, Ratings
+from hushrec import Accountant, Budget, Domain, InputError, Ratings, training
 from hushrec.batch import PRIVATE_TABLE
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
-from hushrec.evaluation import runs
 
 PROMISE = ["--epsilon", "3", "--delta", "1e-5", "--relation", "replace", "--dataset", "shop"]
 
@@ -30,7 +29,7 @@ def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
     for seed in (0, 11):
         assert run(*line, f"{seed}.hush", "--seed", str(seed)).exit_code == 0
         public = Accountant(Budget(math.inf, 1e-6), data_is_public=True)
-        wanted = runs.train("als", rows, public, settings={"rank": 3, "iterations": 2}, seed=seed)
+        wanted = training.train("als", rows, public, settings={"rank": 3, "iterations": 2}, seed=seed)
         with open(f"{seed}.hush", "rb") as file:
             assert file.read() == wanted.to_bytes()
 

@@ -544,7 +544,7 @@ def test_a_domain_read_from_ratings_is_refused():
 
 def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
     refused(agreed(seed=-1), PARTS[0], "seed=-1")
-    monkeypatch.setattr("hushrec.estimator.LARGEST_COUNT", 3)
+    monkeypatch.setattr("hushrec.training.LARGEST_COUNT", 3)
     refused(agreed(), PARTS[0], "exact for up to 3 users")
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hushrec import training
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain
 from hushrec.errors import BudgetError, InputError, LedgerError
-from hushrec.evaluation import runs
 from hushrec.gate import LocalGate
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import (
@@ -240,7 +240,7 @@ def test_a_number_of_users_that_was_released_is_not_released_again(path, monkeyp
 
     def train(ledger, resume=False, keep=lambda model: None):
         accountant = Accountant(BUDGET, ledger=ledger, resume=resume)
-        return runs.train("private-als", rows(), accountant, seed=2, keep=keep)
+        return training.train("private-als", rows(), accountant, seed=2, keep=keep)
 
     whole = train(Ledger(path.with_name("whole.sqlite")))
     drawn.clear()
@@ -452,10 +452,10 @@ def test_a_finished_training_is_made_again_until_it_is_saved_or_another_begins(p
     assert len(files(path)) == 2
     with pytest.raises(InputError, match="seed"):
         ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
-    runs.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path)), keep=lambda model: None)
+    training.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path)), keep=lambda model: None)
     assert not files(path)
     with pytest.raises(InputError, match="was saved is closed"):
-        runs.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
+        training.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
 
 
 def test_without_noise_or_ledger_nothing_is_kept_or_resumed(path):
