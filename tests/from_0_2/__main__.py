@@ -26,7 +26,6 @@ from hushrec import (
     realistic,
 )
 from hushrec.errors import InputError
-from hushrec.evaluation import runs
 from hushrec.privacy import SystemNoise
 from hushrec.privacy.statement import library_version
 from hushrec.registry import ESTIMATORS
@@ -64,7 +63,9 @@ def domains() -> dict[str, Domain]:
 
 
 def trained(name: str, domain: Domain) -> Billboard:
-    """A model by name, private where it can be."""
+    """Train a model by name, private where it can be."""
+    from hushrec.evaluation import runs  # where 0.2 has it
+
     settings, unit = SETTINGS.get(name, {}), "rating" if name == "one-bit" else "user"
     for epsilon in (20.0, math.inf):
         budget = Budget(epsilon, 1e-5, unit, "replace" if unit == "rating" else "add-remove")

@@ -108,7 +108,7 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
     book = Ledger(tmp_path / "ledger.sqlite")
     real = journal.Journal.keep
 
-    def cut_off(self, label, noisy):
+    def cut_off(self, *given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(journal.Journal, "keep", cut_off)
