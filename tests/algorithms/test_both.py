@@ -12,6 +12,7 @@ from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
+from hushrec.training import train
 
 RATINGS = realistic(300, 40, 6000, seed=0)
 DOMAIN = RATINGS.domain
