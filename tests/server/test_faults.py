@@ -92,10 +92,11 @@ def test_models_are_exchanged_without_a_lost_request_at_length(tmp_path) -> None
     check_exchanges(tmp_path, 100)
 
 
-def lacking(content: bytes, name: str) -> bytes:
-    """A whole file without one of its arrays."""
+def forged(content: bytes, name: str, change=None) -> bytes:
+    """A whole file without one of its arrays, or with another in its place; its digest is right."""
     found = read(content)
     arrays = {key: found.arrays[key] for key in found.arrays if key != name and "/" in key}
+    arrays |= {} if change is None else {name: change(np.array(found.arrays[name]))}
     return b"".join(encode(found.header, {k: v for k, v in arrays.items() if not k.startswith("padding")}))
 
 
@@ -126,8 +127,10 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
             lambda: replace(path, good[:-100]),
             lambda: replace(path, good[:500] + b"x" + good[501:]),
             lambda: replace(path, b""),
-            lambda: replace(path, lacking(good, "serve/item_bias")),
-            lambda: replace(path, lacking(good, "serve/regularization")),
+            lambda: replace(path, forged(good, "serve/item_bias")),
+            lambda: replace(path, forged(good, "serve/regularization")),
+            lambda: replace(path, forged(good, "serve/item_bias", lambda old: old * np.nan)),
+            lambda: replace(path, forged(good, "serve/item_factors", lambda old: old + np.inf)),
             lambda: path.write_bytes(good[: len(good) // 2]),  # a copy that a full disk cut short
             lambda: path.write_bytes(b"x" * len(good)),
             path.unlink,
@@ -218,7 +221,7 @@ def test_each_model_is_looked_at(files, tmp_path, caplog) -> None:
     said = [record.getMessage() for record in caplog.records]
     for name in ("two", "three"):
         assert f"Model {name} is now the one of digest {models[name].digest}." in said
-    replace(paths["two"], lacking(files["both"].read_bytes(), "serve/regularization"))
+    replace(paths["two"], forged(files["both"].read_bytes(), "serve/regularization"))
     models.look()
     assert models.refused == 1
 
