@@ -1,12 +1,13 @@
 """Error of private ALS by number of users, catalogue, ratings per user and privacy, on generated data.
 
     python -m benchmarks.plan_curves                # the grid, then the table in hushrec/evaluation
-    python -m benchmarks.plan_curves --part page --page docs/how-many-users.md
+    python -m benchmarks.plan_curves --part page --page docs/understand/how-many-users.md
     python -m benchmarks.plan_curves --part real --data docs/data/how-many-users.json
 
-The runs behind ``hushrec plan`` (docs/how-many-users.md): ``realistic`` data of three tastes, random 90/10
-split of the ratings, private ALS and item biases at each epsilon (user-level, add-remove, delta 1e-6), both
-references without privacy. Half an hour on one core; a run that was cut short goes on where it stopped.
+The runs behind ``hushrec plan`` (docs/understand/how-many-users.md): ``realistic`` data of three tastes,
+random 90/10 split of the ratings, private ALS and item biases at each epsilon (user-level, add-remove, delta
+1e-6), both references without privacy. Half an hour on one core; a run that was cut short goes on where it
+stopped.
 The part "real" measures the same on real ratings of the folder HUSHREC_DATA (three noise draws, delta 1e-5)
 and keeps the table; the part "page" writes a table and a figure of the grid.
 """

@@ -141,7 +141,7 @@ class Billboard(Recommender):
             ``SeasonAccountant.following(model.privacy, ledger=...)``.
         since : date, datetime, ISO 8601 text or number, optional
             Only ratings given since this declared date count; they must have been read with their times
-            (docs/time.md). It follows what changes, and gives no budget back.
+            (docs/guides/time.md). It follows what changes, and gives no budget back.
         retire : bool
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
@@ -158,7 +158,7 @@ class Billboard(Recommender):
         return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
-        """Write the model file (docs/format.md), whole or not at all.
+        """Write the model file (docs/reference/format.md), whole or not at all.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ from hushrec.types import Array
 from hushrec.users import Users
 
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
-# (docs/seasons.md, "What bounds them"). No study is recorded of the others.
+# (docs/guides/seasons.md, "What bounds them"). No study is recorded of the others.
 
 #: What a model of a season knows of its items: 0 of those that are new.
 SEEN = {"state/item_seen": Expected("f", ("items",), 0.0, 1.0)}

@@ -1,4 +1,4 @@
-"""Bytes of a model file: a safetensors file with a digest for every array (docs/format.md).
+"""Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
 What is read and written here is a header, a plain dictionary, and named arrays: what they mean is
 :mod:`hushrec.billboard`'s to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are

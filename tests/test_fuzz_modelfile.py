@@ -1,4 +1,4 @@
-"""Damaged and forged files against a reader of docs/format.md that shares nothing with the library.
+"""Damaged and forged files against a reader of docs/reference/format.md that shares nothing with the library.
 
 What loads must be a file of that page, and must hold what that page says: no wrong load, and no memory out of
 proportion to the file.
@@ -29,7 +29,7 @@ def once(pairs):
 
 
 def arrays_of(content: bytes, mapped: bool = False) -> dict[str, np.ndarray]:
-    """Every array of a file, by docs/format.md; AssertionError and the like where it is none.
+    """Every array of a file, by docs/reference/format.md; AssertionError and the like where it is none.
 
     Of a file that is mapped what fills gaps is not read, and need not be what it was.
     """

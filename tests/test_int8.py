@@ -1,4 +1,5 @@
-"""Factors of one byte: what docs/format.md says of them, by nothing of the library, and what they lose."""
+"""Factors of one byte: what docs/reference/format.md says of them, by nothing of the library, and what they
+lose."""
 
 import json
 import math

@@ -1,6 +1,6 @@
 """D6: a model file is whole or refused, with one kind of error, and holds no executable content.
 
-Files are taken apart and put together here as docs/format.md says, by nothing of the library.
+Files are taken apart and put together here as docs/reference/format.md says, by nothing of the library.
 """
 
 import hashlib

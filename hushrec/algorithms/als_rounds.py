@@ -13,7 +13,7 @@ from hushrec.kernels.sweeps import SweepSettings
 from hushrec.posterior import shrinkage, wiener_gain
 from hushrec.types import Array
 
-# Chosen with the constants of private_als.py (docs/planning.md).
+# Chosen with the constants of private_als.py (docs/guides/planning.md).
 
 #: Sampling variance of a released sum of the biases per unit of weight and per unit of weight times a cell's
 #: usual weight. Chosen as the constants of private_als.py.

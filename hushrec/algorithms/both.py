@@ -28,7 +28,7 @@ from hushrec.registry import ESTIMATORS, best
 from hushrec.types import Array
 from hushrec.users import Users
 
-#: Chosen on validation users of MovieLens-1M (docs/both.md).
+#: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
 #: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
 _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
@@ -188,7 +188,8 @@ class Both(Estimator[BothUsers]):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """The best model for ratings and the best for lists, each planned for its share (docs/both.md).
+        """The best model for ratings and the best for lists, each planned for its share
+        (docs/guides/both.md).
 
         Parameters
         ----------

@@ -58,8 +58,8 @@ from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.types import Array
 from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items, ridge_parts
 
-# Shares, decays, priors and bounds were chosen in one study (docs/planning.md, "How far to trust it"); limits
-# of size and of floating point are no choice of a study.
+# Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");
+# limits of size and of floating point are no choice of a study.
 
 #: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
 #: to the next: squared spread of a user's ratings about her mean, and of the users' means. Chosen on coat,
@@ -213,7 +213,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Hyper-parameters chosen from public quantities alone (docs/planning.md).
+        """Hyper-parameters chosen from public quantities alone (docs/guides/planning.md).
 
         Parameters
         ----------

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 
 # Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
-# seeds 11 and 12, and on another split of ML-1M (docs/seasons.md: what bounds them). No study chose the rest.
+# seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what bounds them). No study chose
+# the rest.
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6

@@ -2,8 +2,8 @@
 
 A week goes on from the last vectors. Those that users' rows are multiplied with stay the same over a season,
 so that the sums of all weeks are measurements of one thing, which a Kalman filter puts together: new vectors
-every few weeks would begin anew with what noise hides (docs/seasons.md). Sensitivities are those of the first
-training: docs/proofs/private-eigenrec.md.
+every few weeks would begin anew with what noise hides (docs/guides/seasons.md). Sensitivities are those of
+the first training: docs/proofs/private-eigenrec.md.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def plan(
     """Show the noise of a configuration, and its error on generated ratings, without any data.
 
     mu is the cost of a release: the squares of all releases' mu add up to the square of the budget's, and
-    share is a release's part of that sum. Your own error may differ: docs/how-many-users.md sets generated
-    beside real ratings. Of personal lists nothing can be said before training.
+    share is a release's part of that sum. Your own error may differ: docs/understand/how-many-users.md sets
+    generated beside real ratings. Of personal lists nothing can be said before training.
 
       hushrec plan --users 50000 --items 2000 --epsilon 1 --delta 1e-6
       hushrec plan --epsilon 1 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --users 6000

@@ -67,7 +67,7 @@ def expected(
         lines.append("There item-bias had the smaller error (--model item-bias).")
     lines += show.folded(
         "In brackets: the range from weaker to stronger tastes of the users, with what chance adds"
-        " (docs/how-many-users.md)."
+        " (docs/understand/how-many-users.md)."
     )
     for limit in _limits(spread is None, loss.inside):
         lines += show.folded(limit)

@@ -1,4 +1,5 @@
-"""A declared domain as JSON and arrays, and back: what a model file holds of it (docs/format.md)."""
+"""A declared domain as JSON and arrays, and back: what a model file holds of it
+(docs/reference/format.md)."""
 
 from __future__ import annotations
 

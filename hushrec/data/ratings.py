@@ -45,7 +45,7 @@ class Ratings:
         Private. The ids as given and in canonical form; `users` shows the former as a NumPy array.
     times : ndarray of int64, or None
         Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` where a row has no usable time,
-        None where no times were asked for (docs/time.md).
+        None where no times were asked for (docs/guides/time.md).
     hand_picked : bool
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
         (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a

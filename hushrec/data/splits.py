@@ -119,7 +119,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     Parameters
     ----------
     ratings : Ratings
-        Read with their times (docs/time.md); one without a time counts as given before all others.
+        Read with their times (docs/guides/time.md); one without a time counts as given before all others.
     date : date, datetime, ISO 8601 text or number
         Declared, as the times are read: never the time of some rating. Nothing sees where a date came from:
         with ``ratings.times.max()`` one user's last rating decides which ratings of all others are in a part,

@@ -1,4 +1,4 @@
-"""A column of times to whole numbers, one cell at a time; see docs/time.md."""
+"""A column of times to whole numbers, one cell at a time; see docs/guides/time.md."""
 
 from __future__ import annotations
 

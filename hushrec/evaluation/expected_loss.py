@@ -1,7 +1,7 @@
 """What error to expect of a private model before there are any data.
 
 Interpolated from runs on generated ratings: ``python -m benchmarks.plan_curves`` makes the table beside this
-file, docs/how-many-users.md shows it and compares it with real data. Nothing here reads ratings.
+file, docs/understand/how-many-users.md shows it and compares it with real data. Nothing here reads ratings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ COLUMNS = (
 )
 #: Standard deviation of real ratings, in units of the range, whose errors are those of the generated ones
 #: (these have 0.27, but users differ less in their means): chosen on MovieLens-100K, Jester and Coat. And the
-#: part of a figure by which data of one spread may differ: chosen on all data sets of docs/how-many-users.md.
+#: part of a figure by which data of one spread may differ: chosen on all data sets of
+#: docs/understand/how-many-users.md.
 TYPICAL_SPREAD, _UNLIKENESS = 0.283, 0.09
 #: The least and the most that ratings have whose spread nobody told: those data sets have 0.23 to 0.40, and
 #: wider scales may be used less.

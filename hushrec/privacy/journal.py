@@ -1,9 +1,9 @@
 """The journal of a training: its noisy values, on disk beside the ledger before they are used.
 
 What was charged and drawn is public, so a training that was killed goes on from there without drawing or
-charging again (docs/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file, written
-whole and synced, then named in the ledger with its SHA-256. Its training's header is there before and after
-it: a value without one belongs to nobody, and goes.
+charging again (docs/reference/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file,
+written whole and synced, then named in the ledger with its SHA-256. Its training's header is there before and
+after it: a value without one belongs to nobody, and goes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The tables of a ledger, their hashes, and how an older file becomes one of today (docs/ledger.md)."""
+"""The tables of a ledger, their hashes, and how an older file becomes one of today
+(docs/reference/ledger.md)."""
 
 import hashlib
 import json

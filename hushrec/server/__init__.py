@@ -1,1 +1,2 @@
-"""A server of models that forgets whom it served (docs/serve.md); imported by the command that starts it."""
+"""A server of models that forgets whom it served (docs/guides/serve.md); imported by the command that starts
+it."""

@@ -1,5 +1,5 @@
-"""What is planned from public numbers: the rules of docs/planning.md, docs/guides/implicit.md and
-docs/both.md."""
+"""What is planned from public numbers: the rules of docs/guides/planning.md, docs/guides/implicit.md and
+docs/guides/both.md."""
 
 import math
 
@@ -28,7 +28,7 @@ def around(marks, unit: float) -> list[int]:
 
 
 def als(mu: float, n_users: int, n_items: int) -> dict[str, object]:
-    """The table of docs/planning.md, with the shares before they are scaled to the whole."""
+    """The table of docs/guides/planning.md, with the shares before they are scaled to the whole."""
     q = min(mu, 8.0) * n_users / n_items
     few = (400 / (min(mu, 8.0) * n_users)) ** 2
     rule: dict[str, object] = {

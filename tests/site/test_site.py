@@ -136,7 +136,7 @@ def test_words_that_readers_did_not_understand_are_gone():
 
 @pytest.mark.parametrize(
     "name",
-    ["planning", "understand/frontier", "papers/one-bit", "papers/frank-wolfe", "understand/trust"],
+    ["guides/planning", "understand/frontier", "papers/one-bit", "papers/frank-wolfe", "understand/trust"],
 )
 def test_a_page_of_results_begins_with_what_was_found_and_what_to_do(name):
     first = "\n".join((DOCS / f"{name}.md").read_text().splitlines()[:25])

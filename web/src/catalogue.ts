@@ -1,4 +1,4 @@
-/** The item ids of a model: their texts, and where an id is among them (docs/format.md). */
+/** The item ids of a model: their texts, and where an id is among them (docs/reference/format.md). */
 import { InputError } from "./errors.js";
 import { Hashes } from "./hashes.js";
 import type { ModelFile } from "./modelfile.js";

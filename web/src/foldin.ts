@@ -1,4 +1,4 @@
-/** Folding a user in: what she computes from the released arrays and her own ratings (docs/format.md). */
+/** Folding a user in: what she computes from the released arrays and her own ratings (docs/reference/format.md). */
 import { Cholesky, combined, dot, normalMatrix } from "./ridge.js";
 import type { Section } from "./section.js";
 

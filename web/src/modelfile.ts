@@ -1,5 +1,5 @@
 /**
- * Bytes of a model file: a header and named arrays, each held against its digest (docs/format.md).
+ * Bytes of a model file: a header and named arrays, each held against its digest (docs/reference/format.md).
  *
  * All arrays are views of the file's own bytes, so that no header, whatever it says, takes memory that the
  * file does not.

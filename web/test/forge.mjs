@@ -1,4 +1,4 @@
-// Model files put together as docs/format.md says, by nothing of the client.
+// Model files put together as docs/reference/format.md says, by nothing of the client.
 import { createHash } from "node:crypto";
 
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest();

@@ -64,7 +64,7 @@ class Agreement:
     sensitivities of "add-remove"), since which nodes take part is public. Of delta 2^-39 is reserved for the
     neighbour graph, and noise is sized for the rest. Every release has at least the planned noise from nodes
     that neither dropped out nor collude; the adversary, an honest-but-curious server with ``colluding``
-    nodes, sees nothing else but for cryptographic assumptions (docs/secure-aggregation.md).
+    nodes, sees nothing else but for cryptographic assumptions (docs/guides/secure-aggregation.md).
 
     Examples
     --------

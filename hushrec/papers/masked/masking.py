@@ -162,7 +162,7 @@ class MaskingStatement:
             "The list of items a node has rated is sent in clear.",
             "Still of use: where the server is trusted not to look, or is entitled to the data and merely"
             " should not store them as they are. For a promise against the server use secure aggregation"
-            " (docs/secure-aggregation.md).",
+            " (docs/guides/secure-aggregation.md).",
         )
         return "\n".join(line for part in paragraphs for line in textwrap.wrap(part, 80))
 
