@@ -163,6 +163,7 @@ def test_items_may_be_named_in_any_form(form: str, short: int, monkeypatch) -> N
         model.recommend(history, items=made([ITEMS[0], "other", ITEMS[1]]))
 
 
+@pytest.mark.true("E1")
 @pytest.mark.parametrize("supported", [0b1011001110010, 0, (1 << N_ITEMS) - 1])
 @pytest.mark.parametrize("kind", ["dense", "learned"])
 def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, supported: int) -> None:

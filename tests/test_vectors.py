@@ -25,6 +25,7 @@ def test_every_model_and_every_hostile_history_is_there() -> None:
     assert all(entry["histories"].keys() >= HOSTILE for entry in MODELS.values())
 
 
+@pytest.mark.true("E2")
 @pytest.mark.parametrize("name", MODELS)
 def test_python_computes_the_vectors(name: str) -> None:
     entry = MODELS[name]

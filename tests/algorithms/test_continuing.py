@@ -49,6 +49,7 @@ def users(*parts):
 WEEKS = [users((0, 150)), users((0, 200)), users((50, 300)), users((100, 300))]
 
 
+@pytest.mark.true("A1")
 @everywhere
 def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
     """Every array of a model file, edited: the server may give up, and then does so for any users."""
@@ -87,6 +88,7 @@ def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
                 assert np.linalg.norm(found[label] - base[label]) <= 1 + 1e-9, (name, bad, label)
 
 
+@pytest.mark.true("A1")
 @everywhere
 def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path):
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
@@ -154,6 +156,7 @@ def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.true("A1")
 @pytest.mark.parametrize("change", ["array", "state", "setting", "item", "range", "releases"])
 def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path):
     """An edited file with right digests is refused before a charge; the file as it was written goes on.
@@ -264,6 +267,7 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
         assert np.corrcoef(moved.item_bias[: ITEMS - 5], first.item_bias[5:])[0, 1] > 0.9
 
 
+@pytest.mark.true("A6")
 @pytest.mark.parametrize("model", [MODELS["private-eigenrec"], MODELS["both"]], ids=lambda model: model.name)
 def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))

@@ -118,6 +118,7 @@ def test_edges(case: Case) -> None:
     check_edges(case.estimator, case.budget())
 
 
+@pytest.mark.true("A1")
 @everywhere
 def test_what_a_server_forges_moves_no_release_further(case: Case) -> None:
     check_forged(case.estimator, case.budget())

@@ -103,6 +103,7 @@ def test_no_privacy_has_its_word(run, files):
     assert plain["privacy"]["epsilon"] == "inf" and plain["privacy"]["private"] is False
 
 
+@pytest.mark.true("C2")
 def test_the_report_has_no_held_out_figure_but_both_noises(run, files):
     line = ["train", files.train, "--for", "lists", "--epsilon", "3", "--delta", "1e-6", "--users", "200"]
     assert run(*line, *files.domain, "--out", "m.hush").exit_code == 0
@@ -150,6 +151,7 @@ def test_recommend_one_user(run, files):
     assert "For user u000007 alone" in run("recommend", files.model, files.train, "--user", "u000007").stdout
 
 
+@pytest.mark.true("E2")
 def test_recommend_explains_one_users_list(run, files):
     line = ["recommend", files.model, files.train, "--user", "u000007", "-n", "3", "--explain"]
     model, own = hushrec.load(files.model), pq.read_table(files.train).to_pylist()
@@ -297,6 +299,7 @@ def test_compare_charges_every_run(run, files):
     assert told.stderr == f"4 trainings will be charged to data set 'default'; {price}"
 
 
+@pytest.mark.true("C2")
 @pytest.mark.parametrize(("said", "goes_on"), [("y", True), ("YES", True), ("", False), ("no", False)])
 def test_compare_asks_on_a_terminal(said, goes_on, run, files):
     """Without a word, or with another than yes, nothing is charged and nothing is written."""
@@ -320,6 +323,7 @@ def test_compare_is_all_or_nothing(run, files):
     assert not any(run.folder.iterdir())
 
 
+@pytest.mark.true("D4")
 def test_ledger(run, files):
     opened = parsed(run("ledger", "open", "--dataset", "shop", "--epsilon", "3", "--delta", "1e-6", "--json"))
     assert opened["budget"] == {"epsilon": 3, "delta": 1e-6, "failure": 0} and opened["charges"] == 0

@@ -24,6 +24,7 @@ def ending(printed):
     return end
 
 
+@pytest.mark.true("E4")
 @pytest.mark.full  # `make demo` runs it on more data
 def test_generated_data(tmp_path):
     code = "import benchmarks.demo as d; d.SHAPE = (300, 60, 6000); d.main()"

@@ -55,6 +55,7 @@ def test_without_privacy_it_is_the_best_there_is(run, shop, job, name):
     assert trained(run, shop, *RANGE, *words, epsilon="inf")["model"] == name
 
 
+@pytest.mark.true("C1")
 def test_the_default_has_personal_lists_and_says_so(run, shop):
     found = trained(run, shop, *RANGE)
     assert found["taste"]["directions"] == 3
@@ -142,6 +143,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_spent(run, shop, word
     assert not run.ledger.exists()
 
 
+@pytest.mark.true("C1")
 @pytest.mark.parametrize("job", ["lists", "ratings", "both"])
 def test_plan_says_what_to_expect(run, shop, job):
     line = ["plan", "--for", job, "--epsilon", "5", "--delta", "1e-6", "--users", "6000", "--items", "4000"]

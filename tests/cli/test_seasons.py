@@ -135,6 +135,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     assert not (tmp_path / "x.hush").exists()
 
 
+@pytest.mark.true("D2")
 def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
     """By the gap that was declared, or by the number of the week; --early overrides the first."""
     done("season", "open", *shop.budget, "--weeks", "9", "--gap", "6d", *shop.ledger)
@@ -163,6 +164,7 @@ class Later(datetime):
         return datetime.now(tz) + timedelta(days=6)
 
 
+@pytest.mark.true("D1")
 def test_what_is_reserved_is_asked_for_and_shown(shop):
     """With a budget a colleague's run is refused beside a season, without one it asks for --add-up."""
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--model", "item-bias", "--force"]
@@ -194,6 +196,7 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
     done(*train, "--dataset", "with")
 
 
+@pytest.mark.true("D2")
 def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeypatch):
     """A disk that is full before or after the charge, a model cut in half: what is named works."""
     done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger)

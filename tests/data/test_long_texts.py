@@ -32,6 +32,7 @@ def _typed(kind):
     return pa.table({name: pa.array(cells).cast(AS_TYPE[kind]) for name, cells in CELLS.items()})
 
 
+@pytest.mark.true("A2")
 @pytest.mark.parametrize(
     "form", [*AS_TYPE, *(f"{kind}.parquet" for kind in AS_TYPE), "t.csv", "lists", "pandas", "polars"]
 )
@@ -69,6 +70,7 @@ def _two_gib_of_texts(length=720 << 20):
     return [pa.array(["1"]), *long, pa.array(["1"])]
 
 
+@pytest.mark.true("A2")
 @pytest.mark.parametrize(
     "form",
     [

@@ -106,6 +106,7 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
     }
 
 
+@pytest.mark.true("E3")
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10_000),

@@ -19,6 +19,7 @@ def trained(name, epsilon=8.0, **settings):
     return train(name, TRAIN, accountant, n_users=300, settings=settings)
 
 
+@pytest.mark.true("C2")
 def test_user_means_and_popularity_from_their_definitions() -> None:
     """Three ratings at the released level draw a user's mean; items go by what the model released of them."""
     model = trained("both")
@@ -35,6 +36,7 @@ def test_user_means_and_popularity_from_their_definitions() -> None:
     assert yardsticks(popular)["popularity"].recommend(history, 40) == popular.recommend(history, 40)
 
 
+@pytest.mark.true("C2")
 @pytest.mark.parametrize(
     ("name", "released"),
     [
@@ -62,6 +64,7 @@ def test_what_was_not_released_is_no_yardstick(name, released) -> None:
     assert found["popular"]["commonest-first"].value == 1
 
 
+@pytest.mark.true("C2")
 def test_popular_has_the_noise_of_its_plan(tmp_path) -> None:
     """Whether the rows lie in memory or in a store; none where the plan has none."""
     model = trained("item-bias", epsilon=2.0)

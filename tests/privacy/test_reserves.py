@@ -272,6 +272,7 @@ def check_file(path, books):
     assert sum(each.spent for each in shares) == pytest.approx(summary.mu**2)
 
 
+@pytest.mark.true("D1")
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(1000), marks=pytest.mark.full)])
 def test_whatever_comes_between_a_season_has_what_it_reserved(seeds, tmp_path, record_property):
     """Killed: a reserve that one of the doors does not look at, that a close keeps, or that a week takes."""

@@ -178,6 +178,7 @@ def test_of_two_at_once_one_is_refused(ledger, path):
     assert len(charges(path)) == 3
 
 
+@pytest.mark.true("A7")
 def test_a_week_that_was_cut_short_is_passed_over_in_words_only(ledger, path):
     first = week(ledger)
     spend(SeasonAccountant(SEASON, first, ledger=ledger), 0.1)  # and no model
@@ -346,6 +347,7 @@ def test_a_season_reserves_what_its_releases_may_fail_with(path):
     ledger.charge("default", "freed", outside(0, failure=2e-7))
 
 
+@pytest.mark.true("D1")
 def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     """With what both cost, by hand; a run that had begun before the season was opened goes on."""
     budget = Budget(1.0, 1e-6)
