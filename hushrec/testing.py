@@ -123,7 +123,8 @@ def neighbours(
 ) -> Iterator[tuple[list[Ratings], int]]:
     """Data sets any two of which differ in one user, or in one rating's value; a seed for the noise.
 
-    Of users, the first lacks the one in which the others differ: it is a neighbour of each by removal.
+    Of users, the first lacks the one in which the others differ: it is a neighbour of each by removal. Who
+    comes is the first of all users, so that what goes by places changes for everybody.
     """
     rng = np.random.default_rng(seed)
     for _ in range(math.ceil(pairs / _COMERS)):
@@ -133,7 +134,7 @@ def neighbours(
         else:
             users = hostile_users(rng, 5, domain)
             comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
-            found = [ratings_of(users | {"comer": rows}, domain) for rows in ([], *comers)]
+            found = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
         yield found, int(rng.integers(2**31))
 
 

@@ -112,7 +112,7 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[s
     weights_sd = float(np.sqrt(weights.variance.mean()))
     known = model.known(max(float(counts[0]), 1.0), weights.mean, weights_sd, rank)
     learned, taste = known.learned, NOTHING
-    kept = kept._replace(users=counts, weights=weights)
+    kept = kept._replace(users=np.maximum(counts, 0.0), weights=weights)  # noise may say fewer than none
     if rank:
         users.scale(known.scale, known.first)
         first = known.first[learned]

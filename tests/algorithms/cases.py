@@ -123,171 +123,90 @@ class UnpairedEigenRec(PairedEigenRec):
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}
 ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularization": 0.1}
 
+#: Of private ALS with a small joint clip.
+BINDS = {"gramian": "the joint clip binds", "residual": "no user is fitted that badly"}
 CASES = [
     Case("global-mean", GlobalMean()),
-    Case(
-        "item-bias",
-        ItemBias(clip=1.0),
-        loose={"item biases": "0.997: a user at the clip is not at the end of the range too"},
-    ),
+    Case("item-bias", ItemBias(clip=1.0),
+         loose={"item biases": "0.997: a user at the clip is not at the end of the range too"}),
     Case("popular", Popular()),
-    Case(
-        "private-als",
-        PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case(
-        "private-als, wide joint clip",
-        PrivateALS(
-            **{**SHARED, "user_variance": 1e-4}, factor_clip=1e-3, user_norm=1e-7, features=False, n_users=6
-        ),
-        loose={"item sums": "the joint clip never binds"},
-    ),
-    Case(
-        "private-als, spectral start",
-        PrivateALS(
-            **SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01, features=False
-        ),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case(
-        "private-als, item features",
-        InformedALS(**SHARED, factor_clip=1e-3, user_norm=0.5),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
+    Case("private-als", PrivateALS(**SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
+    Case("private-als, wide joint clip", PrivateALS(**{**SHARED, "user_variance": 0.0001},
+         factor_clip=0.001, user_norm=1e-07, features=False, n_users=6),
+         loose={"item sums": "the joint clip never binds"}),
+    Case("private-als, spectral start", PrivateALS(**SHARED, factor_clip=0.001, user_norm=0.5,
+         start="spectral", start_clip=0.01, features=False), loose=BINDS),
+    Case("private-als, item features", InformedALS(**SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
     Case("dpals", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01)),
-    Case(
-        "dpals, heuristics",
-        DPALS(
-            **ITEMWISE,
-            user_norm=0.05,
-            clip=0.01,
-            sampling="tail",
-            item_fraction=0.5,
-            center="user",
-            orthonormalize=True,
-            weights_share=0.26,
-        ),
-        loose={"item statistics": "a user's residuals from her own mean cannot all have one sign"},
-    ),
-    Case(
-        "dpals, joint clip",
-        DPALS(
-            **ITEMWISE,
-            user_norm=0.05,
-            clip=0.005,
-            clipping="user",
-            sampling="weights",
-            center="level",
-            gramian_share=0.4,
-        ),
-        loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"},
-    ),
+    Case("dpals, heuristics", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, sampling="tail",
+         item_fraction=0.5, center="user", orthonormalize=True, weights_share=0.26),
+         loose={"item statistics": "a user's residuals from her own mean cannot all have one sign"}),
+    Case("dpals, joint clip", DPALS(**ITEMWISE, user_norm=0.05, clip=0.005, clipping="user",
+         sampling="weights", center="level", gramian_share=0.4),
+         loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),
     Case("dpals, likes", DPALS(**ITEMWISE, user_norm=0.01, clip=0.1, unobserved_weight=0.1)),
-]
+]  # fmt: skip
 
 CASES += [
-    Case("private-als, tiny epsilon", PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5), 0.02,
-         loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"}),
+    Case("private-als, tiny epsilon", PrivateALS(**SHARED, factor_clip=0.001, user_norm=0.5), 0.02,
+         loose=BINDS),
     Case("private-als, biases alone", PrivateALS(features=False, bias_rounds=1, bias_clip=0.1)),
-    Case("dpals, uniform sampling",
-         DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, item_fraction=0.5, center="middle")),
+    Case("dpals, uniform sampling", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, item_fraction=0.5,
+         center="middle")),
+    Case("dpals, joint clip, long factors", DPALS(**ITEMWISE, user_norm=2.0, clip=0.02, clipping="user"),
+         loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),
     Case("dpals, from the level", DPALS(**ITEMWISE, user_norm=0.05, clip=0.01, center="level")),
 ]  # fmt: skip
 
 ALONG = "needs a residual row along the vector"
 CASES += [
-    Case(
-        "private-frank-wolfe, residual clip",
-        PrivateFrankWolfe(nuclear_norm=30.0, iterations=3, residual_clip=0.2, max_ratings_per_user=4),
-    ),
-    Case(
-        "private-frank-wolfe, Algorithm 1",
-        PrivateFrankWolfe(
-            nuclear_norm=1000.0, iterations=2, row_clip=0.2, max_ratings_per_user=4, center="middle"
-        ),
-        loose={"step": "a residual of norm 2L needs an iterate that overshoots"},
-    ),
-    Case(
-        "private-frank-wolfe, oja",
-        PrivateFrankWolfe(
-            nuclear_norm=30.0,
-            iterations=2,
-            residual_clip=0.2,
-            residual_clip_decay=0.5,
-            eigenvector="oja",
-            inner_steps=2,
-            schedule="polynomial",
-            schedule_power=-0.5,
-        ),
-        loose={"step": ALONG},
-    ),
-    Case(
-        "private-frank-wolfe, power, biases",
-        PrivateFrankWolfe(
-            nuclear_norm=30.0,
-            iterations=2,
-            residual_clip=0.2,
-            eigenvector="power",
-            inner_steps=2,
-            block=2,
-            center="biases",
-            bias_clip=0.1,
-        ),
-        loose={"step": ALONG},
-    ),
-    Case(
-        "corrective-frank-wolfe",
-        CorrectiveFrankWolfe(iterations=2, residual_clip=0.05, block=2, bias_clip=0.1, regularization=0.1),
-    ),
-    Case(
-        "corrective-frank-wolfe, power",
-        CorrectiveFrankWolfe(iterations=2, residual_clip=0.1, eigenvector="power", block=3, center="user"),
-        loose={"step": ALONG},
-    ),
+    Case("private-frank-wolfe, residual clip", PrivateFrankWolfe(nuclear_norm=30.0, iterations=3,
+         residual_clip=0.2, max_ratings_per_user=4)),
+    Case("private-frank-wolfe, Algorithm 1", PrivateFrankWolfe(nuclear_norm=1000.0, iterations=2,
+         row_clip=0.2, max_ratings_per_user=4, center="middle"),
+         loose={"step": "a residual of norm 2L needs an iterate that overshoots"}),
+    Case("private-frank-wolfe, oja", PrivateFrankWolfe(nuclear_norm=30.0, iterations=2, residual_clip=0.2,
+         residual_clip_decay=0.5, eigenvector="oja", inner_steps=2, schedule="polynomial",
+         schedule_power=-0.5), loose={"step": ALONG}),
+    Case("private-frank-wolfe, power, biases", PrivateFrankWolfe(nuclear_norm=30.0, iterations=2,
+         residual_clip=0.2, eigenvector="power", inner_steps=2, block=2, center="biases", bias_clip=0.1),
+         loose={"step": ALONG}),
+    Case("corrective-frank-wolfe", CorrectiveFrankWolfe(iterations=2, residual_clip=0.05, block=2,
+         bias_clip=0.1, regularization=0.1)),
+    Case("corrective-frank-wolfe, power", CorrectiveFrankWolfe(iterations=2, residual_clip=0.1,
+         eigenvector="power", block=3, center="user"), loose={"step": ALONG}),
     Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
-    Case(
-        "private-svd, paid scale",
-        PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3),
-    ),
-    Case(
-        "private-projected-gradient",
-        PrivateProjectedGradient(nuclear_norm=30.0, iterations=3, row_clip=0.1, center="middle"),
-    ),
-    Case(
-        "cleansed-svd",
-        CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
-        loose={"item means": "needs ratings at one end of the range only"},
-    ),
-    Case(
-        "cleansed-svd, neighbours",
-        CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02, user_shrinkage=1.0),
-        loose={"item means": "needs ratings at one end of the range only"},
-    ),
-]
+    Case("private-svd, paid scale", PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3)),
+    Case("private-projected-gradient", PrivateProjectedGradient(nuclear_norm=30.0, iterations=3,
+         row_clip=0.1, center="middle")),
+    Case("cleansed-svd", CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
+         loose={"item means": "needs ratings at one end of the range only"}),
+    Case("cleansed-svd, neighbours", CleansedSVD(rank=None, prediction="neighbours", residual_clamp=0.02,
+         user_shrinkage=1.0), loose={"item means": "needs ratings at one end of the range only"}),
+]  # fmt: skip
 
 FRANK_WOLFE = {"nuclear_norm": 30.0, "iterations": 2, "residual_clip": 0.2}
 CORRECTIVE = {"iterations": 2, "residual_clip": 0.05, "bias_clip": 0.1, "regularization": 0.1}
 CASES += [
-    Case("private-frank-wolfe, power, open-ended",
-         PrivateFrankWolfe(**FRANK_WOLFE, eigenvector="power", schedule="open-ended"), loose={"step": ALONG}),
+    Case("private-frank-wolfe, power, open-ended", PrivateFrankWolfe(**FRANK_WOLFE, eigenvector="power",
+         schedule="open-ended"), loose={"step": ALONG}),
     Case("private-frank-wolfe, biases", PrivateFrankWolfe(**FRANK_WOLFE, center="biases", bias_clip=0.1)),
-    Case("corrective-frank-wolfe, oja",
-         CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="oja"),
+    Case("corrective-frank-wolfe, oja", CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="oja"),
          loose={"step": ALONG}),
-    Case("corrective-frank-wolfe, user, open-ended",
-         CorrectiveFrankWolfe(**CORRECTIVE, center="user", schedule="open-ended")),
-    Case("corrective-frank-wolfe, power, biases",
-         CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="power", block=2), loose={"step": ALONG}),
-    Case("corrective-frank-wolfe, middle, polynomial",
-         CorrectiveFrankWolfe(**CORRECTIVE, center="middle", schedule="polynomial")),
+    Case("corrective-frank-wolfe, user, open-ended", CorrectiveFrankWolfe(**CORRECTIVE, center="user",
+         schedule="open-ended")),
+    Case("corrective-frank-wolfe, power, biases", CorrectiveFrankWolfe(**CORRECTIVE, eigenvector="power",
+         block=2), loose={"step": ALONG}),
+    Case("corrective-frank-wolfe, middle, polynomial", CorrectiveFrankWolfe(**CORRECTIVE, center="middle",
+         schedule="polynomial")),
     Case("private-svd, biases", PrivateSVD(rank=2, row_clip=0.2, center="biases", bias_clip=0.1)),
     Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle")),
-    Case("private-projected-gradient, user",
-         PrivateProjectedGradient(nuclear_norm=30.0, iterations=2, row_clip=0.1, center="user")),
-    Case("private-projected-gradient, biases",
-         PrivateProjectedGradient(nuclear_norm=30.0, iterations=2, row_clip=0.1, center="biases",
-                                  bias_clip=0.1)),
+    Case("private-projected-gradient, user", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
+         row_clip=0.1, center="user")),
+    Case("private-projected-gradient, biases", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
+         row_clip=0.1, center="biases", bias_clip=0.1)),
 ]  # fmt: skip
 
 ROOM = {"item matrix": "0.99: what rounding may add has its room"}
@@ -297,46 +216,26 @@ CASES += [
     Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
-    Case(
-        "private-eigenrec, matrix first",
-        PrivateEigenRec(rank=2, iterations=2, matrix_share=0.2),
-        loose=ROOM,
-    ),
+    Case("private-eigenrec, matrix first", PrivateEigenRec(rank=2, iterations=2, matrix_share=0.2),
+         loose=ROOM),
     Case("private-eigenrec, pairs", PairedEigenRec(rank=2, iterations=2, matrix_share=0.2), loose=PAIRS),
-    Case("private-eigenrec, no pairs", UnpairedEigenRec(rank=2, iterations=1, matrix_share=0.5), loose=ROOM),
+    Case("private-eigenrec, no pairs", UnpairedEigenRec(rank=2, iterations=1, matrix_share=0.5),
+         loose=ROOM),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
     Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0)),
-    Case(
-        "both",
-        Both(
-            ratings=PrivateALS(**SHARED, factor_clip=1e-3, user_norm=0.5, n_users=6),
-            lists=PrivateEigenRec(rank=2, iterations=2, n_users=6),
-            like_from=3.0,
-        ),
-        loose={
-            "ratings: gramian": "the joint clip binds",
-            "ratings: residual": "no user is fitted that badly",
-        },
-    ),
-    Case(
-        "one-bit-user",
-        UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case(
-        "one-bit-user, spectral start",
-        UserLevelOneBit(
-            threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5, start="spectral", start_clip=0.01
-        ),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case(
-        "one-bit-user, users declared",
-        UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=1e-3, user_norm=0.5, n_users=6),
-        loose={"gramian": "the joint clip binds", "residual": "no user is fitted that badly"},
-    ),
-    Case("one-bit-user, biases alone", UserLevelOneBit(threshold=3.5, rank=0, features=False, bias_clip=0.1)),
-]
+    Case("both", Both(ratings=PrivateALS(**SHARED, factor_clip=0.001, user_norm=0.5, n_users=6),
+         lists=PrivateEigenRec(rank=2, iterations=2, n_users=6), like_from=3.0),
+         loose={"ratings: gramian": "the joint clip binds",
+         "ratings: residual": "no user is fitted that badly"}),
+    Case("one-bit-user", UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
+    Case("one-bit-user, spectral start", UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=0.001,
+         user_norm=0.5, start="spectral", start_clip=0.01), loose=BINDS),
+    Case("one-bit-user, users declared", UserLevelOneBit(threshold=3.5, **SHARED, factor_clip=0.001,
+         user_norm=0.5, n_users=6), loose=BINDS),
+    Case("one-bit-user, biases alone", UserLevelOneBit(threshold=3.5, rank=0, features=False,
+         bias_clip=0.1)),
+]  # fmt: skip
 
 LABELS: dict[str, Any] = {"threshold": 3.5, "rank": 2, "iterations": 3}
 CASES += [

@@ -187,57 +187,6 @@ def test_biases_and_their_ridges_are_moments_of_the_ratings(kind: str) -> None:
     assert (given.offset_ridge, given.bias_ridge) == (7.0, 7.0)
 
 
-def test_the_ridge_is_where_noise_stops_looking_like_a_factor() -> None:
-    """The noise, times the roots of the ratings a user and a rated item has, and more where these are few."""
-    ratings = Ratings.from_any(([0, 0, 0, 1, 2, 2], [0, 1, 2, 0, 0, 1], [1.0] * 6), Domain(range(9), (0, 4)))
-    for noise, used in ((0.3, 0.3 * (1 + 2 ** (-2 / 3))), (1e-9, 2e-3)):  # 6 ratings, 3 users, 3 rated items
-        assert ALS()._regularization(ratings, 3, noise) == pytest.approx(used * 2 * math.sqrt(2))
-    nobody = ratings.rows(slice(0, 0), keyed=True)
-    assert ALS()._regularization(nobody, 0, 0.3) == 20.0
-    assert ALS(regularization=3.0)._regularization(nobody, 0, 1) == 3
-
-
-def test_what_is_held_out_decides_and_no_more_of_it_than_is_needed(monkeypatch) -> None:
-    """Tenths, until so many ratings are held out; the mean of the squares of what is left of them."""
-    ratings, solved, left = realistic(60, 20, 500, seed=3), [], []
-    n = ratings.n_ratings
-    #: The first has the smallest sum, the second that of squares, the third that of cubes.
-    told = {
-        (32, 0.6): [0.0, 0.0, 5.5],
-        (32, 0.72): [5.0, 0.0, 1.0],
-        (32, 0.86): [3.0] * 3,
-        (8, 0.5): [9.0] * 3,
-    }
-
-    def solve(self, train, tried, iterations, seed):
-        solved.append((train, tried, iterations))
-        return als._Solved(0.0, tried, None, 0.0, 0.0)
-
-    def leaves(test, center, tried, items):
-        left.append(test)
-        return told.get(tried, [1.0] * 10)[sum(each[1] == tried for each in solved) - 1]
-
-    monkeypatch.setattr(ALS, "_of_ratings", solve)
-    monkeypatch.setattr(als, "_left", leaves)
-    monkeypatch.setattr(als, "_JUDGED", n // 5 + 1)
-    assert ALS()._chosen(ratings, 0) == (32, 0.72)
-    assert [each[1] for each in solved] == list(told) * 3 and {each[2] for each in solved} == {6}
-    for (train, *_), test in zip(solved, left):
-        assert train.n_ratings + test.n_ratings == n and 0.05 * n < test.n_ratings < 0.16 * n
-        assert not train.matrix.astype(bool).multiply(test.matrix.astype(bool)).nnz
-    told, solved[:], left[:] = {}, [], []
-    monkeypatch.setattr(als, "_JUDGED", 10 * n)
-    assert ALS(rank=1, iterations=2)._chosen(ratings, 0) == (1, 0.6)
-    assert [each[1:] for each in solved] == [((1, part), 2) for part in (0.6, 0.72, 0.86)] * 10
-    assert sum(test.n_ratings for test in left[::3]) == n
-    monkeypatch.setattr(als, "_MOST_TRIED", n)
-    assert ALS()._chosen(ratings, 0) == (32, 0.6)
-    for most, model in ((n - 1, ALS()), (n, ALS(rank=0)), (n, ALS(regularization=1.0))):
-        monkeypatch.setattr(als, "_MOST_TRIED", most)
-        assert model._chosen(ratings, 0) == (32 if model.rank is None else 0, 0.72)
-    assert ALS()._chosen(ratings.rows(slice(0, 0), keyed=True), 0) == (32, 0.72)
-
-
 @pytest.mark.parametrize("older", [False, True])
 def test_a_user_is_served_by_a_ridge_that_grows_with_her_ratings(older: bool) -> None:
     """Oracle: normal equations in float64, one user at a time. Files of earlier versions hold no ridge on

@@ -10,8 +10,6 @@ from hushrec.algorithms.als_rounds import (
     Level,
     canonical,
     factor_update,
-    residual_variance,
-    spectrum,
     users_uncertainty,
 )
 
@@ -64,36 +62,6 @@ def test_a_turned_model_is_the_same_model():
     spread = ((back @ drawn @ back.T) ** 2).mean()
     assert known.gramian_variance[:-1] == pytest.approx(before.gramian_variance[:-1] * spread, rel=0.1)
     assert known.gramian_variance[-1] == before.gramian_variance[-1]
-
-
-@pytest.mark.parametrize(
-    ("released", "noise_sd", "wanted"),
-    [
-        (30.0, 0.0, 0.3),
-        (30.0, 10.0, 0.8 + 0.64 / (0.64 + 0.04) * (0.3 - 0.8)),  # noise sd 10 * 2 / 100 a user
-        (-500.0, 0.0, 0.0008),
-        (-500.0, 10.0, 0.0008),
-        (500.0, 1e6, 0.8),
-    ],
-)
-def test_a_residual_variance_moves_as_far_as_it_shows(released, noise_sd, wanted):
-    """And falls by no more than a factor of a thousand: what noise made negative is no variance."""
-    found = residual_variance(np.array([released]), 0.8, 2.0, 100.0, noise_sd)
-    assert found == pytest.approx(wanted, rel=1e-6)
-
-
-@pytest.mark.parametrize(("unsure", "share"), [(40.0, 0.4), (-3.0, 0.0), (250.0, 1.0)])
-def test_a_spectrum_has_no_less_than_its_noise(unsure, share):
-    """Negative eigenvalues are taken for the noise's; users' uncertainty is a part between 0 and 1."""
-    rng = np.random.default_rng(4)
-    axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    matrix = (axes * [50.0, 2.0, -9.0]) @ axes.T
-    level = LEVEL._replace(spread=2.0)
-    released = np.append(matrix[np.tril_indices(3)], unsure)
-    values, vectors, variance = spectrum(released, 0.7, 100.0, level)
-    assert variance == pytest.approx(0.02 * share)
-    assert values == pytest.approx([0.028 + variance, 0.028 + variance, 0.5 + variance])
-    assert np.abs(vectors[:, 2] @ axes[:, 0]) == pytest.approx(1.0)
 
 
 def test_factors_change_as_a_normal_vector_does_that_was_measured():

@@ -75,14 +75,6 @@ def test_unsupported_items_come_last_whatever_they_score(width: float) -> None:
     assert evaluate(model, ratings, held_out, k=1, resamples=0)["recall@1"].value == 1.0
 
 
-def test_a_new_user_without_history_gets_the_released_values() -> None:
-    base = MODEL.arrays["center"] + MODEL.item_bias
-    np.testing.assert_allclose(MODEL.predict({}, ITEMS), np.clip(base, 1, 5))
-    assert MODEL.recommend({}, 1)[0][0] == ITEMS[int(np.argmax(base))]
-    stranger = Ratings.from_any((["nobody"], [ITEMS[2]], [3.0]), RATINGS.domain)
-    np.testing.assert_allclose(MODEL.predict_pairs(RATINGS, stranger), np.clip(base[2], 1, 5), rtol=1e-12)
-
-
 def test_no_users_at_all() -> None:
     nobody = Ratings.from_any(([], [], []), RATINGS.domain)
     model = PrivateALS(rank=3).fit(nobody, Accountant(Budget(1.0, 1e-6)))

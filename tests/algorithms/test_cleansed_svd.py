@@ -8,7 +8,6 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.mcsherry_mironov import CleansedSVD
-from hushrec.papers.mcsherry_mironov.cleansed_svd import _SMALLEST_WEIGHT, _cleansed
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 
 BETA_M, BETA_P, BETA, CLAMP = 0.7, 2.0, 0.4, 0.5
@@ -113,38 +112,3 @@ def test_item_sums_of_a_narrow_range_far_from_zero_are_those_of_float64() -> Non
     each = 1 / math.sqrt(2)
     expected = [2.5 * each - 3.5, -1.5 * each + 0.5, each + 1, each + 1]
     assert sums == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("sums", "counts", "average"),
-    [
-        ([6.0, -2.0, 1.0], [4.0, 3.0, 3.0], 0.5),
-        ([9.0, 9.0, 9.0], [1.0, -5.0, -0.5], 2.0),  # half the range, 2, at most
-        ([-9.0, -9.0, -9.0], [1.0, 0.0, 2.0], -2.0),
-        ([0.1, 0.2, 0.0], [-3.0, -2.0, 0.25], 0.3),  # one rating at least
-    ],
-)
-def test_item_means_of_numbers_that_noise_made_impossible(sums, counts, average) -> None:
-    """Weights below 0 are 0, and neither the average nor an item's mean leaves the range."""
-    model, domain = CleansedSVD(item_shrinkage=1.5), Domain(range(3), (1, 5))
-    means, popularity = model._item_means(np.array(sums + counts), domain)
-    known = [max(each, 0.0) for each in counts]
-    wanted = [(total + 1.5 * average) / (each + 1.5) for total, each in zip(sums, known)]
-    assert means == pytest.approx([min(max(mean, -2.0), 2.0) for mean in wanted])
-    assert popularity.tolist() == known
-
-
-def test_a_covariance_is_drawn_to_the_averages_of_its_kinds() -> None:
-    """Of variances and covariances apart; weights below 0 are 0, and their sum at least what is smallest."""
-    covariance = np.array([[5.0, 1.0, -2.0], [1.0, 7.0, 0.5], [-2.0, 0.5, 3.0]])
-    weights = np.array([[4.0, 2.0, -1.0], [2.0, 6.0, 1.0], [-1.0, 1.0, -2.0]])
-    found = _cleansed(covariance, weights, 0.8)
-    for i in range(3):
-        for j in range(3):
-            average = 15 / 10 if i == j else -1 / 6
-            weight = max(weights[i, j], 0.0)
-            assert found[i, j] == pytest.approx((covariance[i, j] + 0.8 * average) / (weight + 0.8))
-    with np.errstate(all="raise"):
-        none = _cleansed(covariance, -weights.clip(0), 0.8)
-    average = 15 / _SMALLEST_WEIGHT
-    assert np.diag(none) == pytest.approx((np.diag(covariance) + 0.8 * average) / 0.8)

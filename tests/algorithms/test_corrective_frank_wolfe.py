@@ -10,14 +10,6 @@ from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.privacy import Budget
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
 
-PRIVATE = (
-    "private-frank-wolfe",
-    "corrective-frank-wolfe",
-    "private-svd",
-    "private-projected-gradient",
-    "cleansed-svd",
-)
-
 
 @pytest.mark.usefixtures("plain_sums")
 def test_steps_match_a_dense_twin() -> None:

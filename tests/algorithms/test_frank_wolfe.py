@@ -14,7 +14,6 @@ from hushrec.papers.frank_wolfe import (
     PrivateFrankWolfe,
     PrivateSVD,
     ProjectedGradient,
-    eigensolvers,
     frank_wolfe,
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
@@ -136,41 +135,6 @@ def test_noise_of_a_matrix_is_symmetrised() -> None:
     amounts = unpacked(call.amount)
     np.testing.assert_allclose(np.diag(amounts), sd)
     np.testing.assert_allclose(amounts[~np.eye(N_ITEMS, dtype=bool)], sd / math.sqrt(2))
-
-
-def test_the_bound_on_the_noise_of_an_eigenvalue_holds() -> None:
-    """E5: the norm of symmetrised noise is below its bound about as often as promised, and not far below."""
-    from hushrec.papers.frank_wolfe.eigensolvers import _norm_of_noise
-
-    rng = np.random.default_rng(0)
-    order, fails, norms = 60, 0, []
-    for _ in range(300):
-        noise = rng.standard_normal((order, order))
-        norms.append(np.linalg.eigvalsh((noise + noise.T) / 2)[-1])
-        fails += norms[-1] > _norm_of_noise(1.0, order, 0.1)
-    assert fails <= 30
-    assert _norm_of_noise(1.0, order, 0.1) < 1.4 * np.mean(norms)
-
-
-@pytest.mark.parametrize(
-    ("value", "noise", "damping"), [(30.0, 2.0, 0.5), (-7.0, 2.0, 0.0), (-7.0, 0.0, 0.0)]
-)
-def test_a_singular_value_is_damped_by_its_noise_and_by_the_step(value, noise, damping) -> None:
-    """The root of the released square, of 0 where noise made it negative, and of what may be added to it."""
-    domain, (most, iterations) = small().domain, (3, 4)
-    model = PrivateFrankWolfe(
-        nuclear_norm=9.0, iterations=iterations, max_ratings_per_user=most, step_damping=damping
-    )
-    found = eigensolvers.Eigenpairs(np.zeros((N_ITEMS, 1)), np.array([value]), noise)
-    longest = 9.0 * domain.half_width / iterations * most / N_ITEMS
-    square = max(value, 0.0) + noise + damping * longest**2
-    wanted = math.sqrt(square) if square else 1e-12
-    assert model._singular_value(found, domain) == pytest.approx(wanted, rel=1e-9)
-    many = PrivateFrankWolfe(nuclear_norm=9.0, iterations=iterations, max_ratings_per_user=9 * N_ITEMS,
-                             step_damping=damping)  # fmt: skip
-    square += damping * (9.0 * domain.half_width / iterations) ** 2 * (1 - (most / N_ITEMS) ** 2)
-    wanted = math.sqrt(square) if square else 1e-12
-    assert many._singular_value(found, domain) == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["svd", "svd, ridge", "corrective", "projected", "cleansed"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import PrivateEigenRec
-from hushrec.algorithms.item_matrix import ItemMatrix, _certain
+from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Ratings
 from hushrec.kernels.packed import unpacked
@@ -131,56 +131,3 @@ def test_without_noise_it_works_too(estimator: type[PrivateEigenRec]) -> None:
         )
         assert all(np.isfinite(array).all() for array in model.arrays.values())
         assert len(model.recommend({"i0": 1.0}, n=5)) == 5
-
-
-def parts_of(n: int, large: list[float], strengths: list[float], noise_sd: float = 1.0) -> ItemMatrix:
-    """Some entries off the diagonal that are large, and directions that stand out."""
-    residual = np.zeros((n, n))
-    rows, columns = np.tril_indices(n, -1)
-    residual[rows[: len(large)], columns[: len(large)]] = large
-    found = np.array(strengths)
-    return ItemMatrix(
-        np.zeros(n), np.eye(n)[:, : len(found)], found, len(found), residual + residual.T, noise_sd, 0
-    )
-
-
-@pytest.mark.parametrize(("n", "least"), [(10, 2), (300, 6), (1000, 29)])
-def test_pairs_are_more_large_entries_than_chance_has(n: int, least: int) -> None:
-    """By three deviations of their number and one: of normal noise an entry passes four deviations once in
-    31,574; and what is 4 deviations or less is no pair."""
-    chance = n * (n - 1) / 2 / 31_574.4
-    assert least - 1 <= chance + 3 * math.sqrt(chance) + 1 < least
-    assert parts_of(n, [9.0] * least, []).has_pairs() and not parts_of(n, [9.0] * (least - 1), []).has_pairs()
-    assert not parts_of(n, [3.99] * least, []).has_pairs() and not parts_of(n, [-9.0] * least, []).has_pairs()
-
-
-@pytest.mark.parametrize("noise_sd", [1.0, 0.5])
-def test_pairs_must_explain_enough_beside_directions(noise_sd: float) -> None:
-    """A twentieth: their squares, less those that noise has of its own there, beside those of the strengths,
-    less what noise adds to these: 2 sd root(n)."""
-    n, edge = 40, 2 * noise_sd * math.sqrt(40)
-    tail = math.erfc(4 / math.sqrt(2)) / 2 + 4 * math.exp(-8) / math.sqrt(2 * math.pi)
-    pairs = 20 * (9 * 81 - n * (n - 1) / 2 * noise_sd**2 * tail)
-    for more, expected in ((-1e-6, True), (1e-6, False)):
-        strength = math.sqrt(pairs * (1 + more) + edge**2 - 9.0)
-        both = [strength, math.sqrt(edge**2 + 9.0)]
-        assert parts_of(n, [9.0] * 9, both, noise_sd).has_pairs() == expected
-
-
-@pytest.mark.parametrize("trace", [-500.0, 0.0, 90.0])
-def test_certain_directions_are_beyond_noise_and_chance(trace: float) -> None:
-    """2 sd root(n) and 2 root(trace / n), where noise has left a trace; largest entries apart."""
-    n, sd, strengths = 40, 0.68, np.array([20.0, 14.0, 9.0, 8.7])
-    directions = np.linalg.qr(np.random.default_rng(0).normal(size=(n, 4)))[0]
-    rest = (directions * strengths) @ directions.T
-    rest -= np.diag(np.diag(rest))
-    rest = np.where(np.abs(rest) > 2.5, 0.0, rest)
-    edge = 2 * sd * math.sqrt(n) + 2 * math.sqrt(max(trace, 0.0) / n)
-    found = _certain(np.eye(n) * trace / n, rest, directions, strengths, sd)
-    assert found == (strengths > edge).sum() == (4 if trace <= 0 else 2)
-    pairs = rest.copy()
-    pairs[0, 1] = pairs[1, 0] = 90.0  # of which every direction holds some
-    along = directions.T @ (np.where(np.abs(pairs) > 2.72, pairs, 0.0) @ directions)
-    wanted = (np.linalg.eigvalsh(np.diag(strengths) - along) > edge).sum()
-    assert _certain(np.eye(n) * trace / n, pairs, directions, strengths, sd) == wanted <= found
-    assert wanted < found or trace > 0

@@ -73,39 +73,6 @@ def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:
     assert found - found[0] == pytest.approx((np.array(expected) - expected[0]) / 2)
 
 
-def test_a_drift_that_went_unnoticed_has_left_unknown_what_the_filter_settles_at() -> None:
-    """Oracle: the filter with that drift, run until its variance stays as it is."""
-    slope, noise, usual, surprise = np.array([0.5, 2.0]), np.array([3.0, 0.1]), 4.0, np.array([1.0, -0.3])
-    expected = []
-    for part in DRIFTS:
-        settled = np.ones(2)
-        for _ in range(10_000 if part else 0):
-            before = settled + part * usual
-            settled = before * noise / (slope**2 * before + noise)
-        total = slope**2 * (settled + part * usual if part else 0 * slope) + noise
-        expected.append(norm.logpdf(surprise, scale=np.sqrt(total)).sum() / 2)
-    found = learned(np.zeros(len(DRIFTS)), surprise, slope, np.zeros(2), noise, usual)  # all seemed known
-    assert found - found[0] == pytest.approx(np.array(expected) - expected[0], rel=1e-6)
-
-
-def test_growth_is_bounded_and_known_in_proportion() -> None:
-    first = Tracked.first(TRUTH, 1e-9)
-    for factor, taken in ((1e3, 10.0), (-5.0, 0.1)):
-        grown = first.measured(factor * TRUTH, np.full(40, 1e-9), grows=True)
-        assert np.isfinite(grown.mean).all() and (grown.variance >= 0).all()
-        assert kalman._growth(TRUTH, factor * TRUTH, np.full(40, 1e-9)) == taken
-    assert kalman._growth(np.zeros(40), np.full(40, np.nan), np.ones(40)) == 1.0
-    # twice as much, known twice as badly; the release tells nothing more
-    known = Tracked(TRUTH, np.full(40, 0.04), no_evidence() - 1e6 * (DRIFTS > 0))
-    double = known.measured(2 * TRUTH, np.full(40, 1e-12), grows=True)
-    grown = kalman._growth(TRUTH, 2 * TRUTH, np.full(40, 0.04))
-    assert grown == pytest.approx(1.9, abs=0.2)
-    assert double.mean == pytest.approx(2 * TRUTH)
-    unsure = known.measured(2 * TRUTH, np.full(40, 1e4), grows=True)
-    again = kalman._growth(TRUTH, 2 * TRUTH, np.full(40, 0.04 + 1e4))
-    assert unsure.variance == pytest.approx(np.full(40, 1 / (1 / (0.04 * again**2) + 1e-4)))
-
-
 def test_new_entries_are_usual_and_unknown() -> None:
     seen = np.array([True, True, True, False])
     found = Tracked(np.array([1.0, 2.0, 6.0, 0.0]), np.zeros(4), no_evidence()).with_new(seen)

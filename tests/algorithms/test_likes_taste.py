@@ -29,37 +29,6 @@ def test_all_rounds_say_what_each_says() -> None:
     assert MATRIX @ same.probe == pytest.approx(same.sums * same.lengths / N_USERS, rel=1e-9)
 
 
-def test_rounds_count_by_their_precision() -> None:
-    """A round's noise, per unit of what it measures: two alike have half the variance, a better one more."""
-    one = exact(PROBES[0], 0.1)
-
-    def precision(sums: Sums) -> float:
-        return float((sums.sums**2).sum() / sums.noise_sd**2)
-
-    assert precision(Sums.of_all([one], N_USERS)) == pytest.approx(precision(one))
-    assert precision(Sums.of_all([one, one], N_USERS)) == pytest.approx(2 * precision(one))
-    better = one._replace(noise_sd=0.05)
-    assert precision(Sums.of_all([one, better], N_USERS)) == pytest.approx(5 * precision(one))
-    # two rounds that differ by noise meet where their precisions say
-    moved = one._replace(sums=1.1 * one.sums), better
-    between = Sums.of_all(list(moved), N_USERS)
-    ratio = np.linalg.norm(between.sums) * between.lengths / np.linalg.norm(MATRIX @ between.probe) / N_USERS
-    assert 1.0 < ratio < 1.06
-
-
-def test_what_tells_nothing_does_not_count() -> None:
-    rounds = [exact(probe, 0.1) for probe in PROBES]
-    silent = [Sums(probe, sign * 1e-3 * np.abs(probe), 1.0) for probe in PROBES for sign in (1, -1)]
-    without = Sums.of_all(rounds, N_USERS)
-    for place in range(3):
-        found = Sums.of_all([*rounds[:place], *silent, *rounds[place:]], N_USERS)
-        assert found.sums == pytest.approx(without.sums) and found.noise_sd == pytest.approx(without.noise_sd)
-    # 3 deviations of the sum of lengths are the edge
-    lengths = 3 * 0.1 * np.linalg.norm(PROBES[0])
-    edge = Sums(PROBES[0], PROBES[0] * lengths / (PROBES[0] ** 2).sum(), 0.1)
-    assert not edge._replace(sums=0.999 * edge.sums).clear() and edge._replace(sums=1.001 * edge.sums).clear()
-
-
 def chance(size: float, ratio: float) -> float:
     """Donoho, Gavish and Johnstone: the spike whose eigenvalue is seen there, found by bisection."""
     if size <= (1 + math.sqrt(ratio)) ** 2:

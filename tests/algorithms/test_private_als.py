@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS, UserLevelOneBit
+from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
 from hushrec.algorithms.als_rounds import Level, packed_variance, residual_variance, spectrum
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.posterior import likely_variance
 from hushrec.privacy import Accountant, Budget
 from tests.algorithms.twins import (
     full,
@@ -157,32 +156,6 @@ def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
     PrivateALS().fit(ratings, Accountant(Budget(math.inf, 1e-6)))
 
 
-def test_a_spectral_start_takes_no_notice_of_sums_of_squares() -> None:
-    """Oracle: eigenvectors of the released matrix less its diagonal, which holds the users' noise too."""
-    rng, n_items, rank = np.random.default_rng(3), 12, 3
-    half = rng.normal(size=(n_items, rank)) * [3.0, 2.0, 1.0]
-    matrix = half @ half.T + np.diag(100 * rng.random(n_items))
-    model = PrivateALS(rank=rank, iterations=1, start="spectral", features=False)
-
-    class Told:
-        @staticmethod
-        def release(label, bounded):
-            assert label == "start"
-            return matrix[np.tril_indices(n_items)]
-
-    class Asked:
-        @staticmethod
-        def outer_products(items, clip, spread):
-            return clip, spread
-
-    items = np.column_stack([rng.normal(size=n_items)])
-    found = model._start(Asked, items, Level(3.0, 10.0, 1.0, 1.0, 1.0), np.zeros((n_items, 0)), Told, 0)
-    values, vectors = np.linalg.eigh(matrix - np.diag(np.diag(matrix)))
-    expected = vectors[:, ::-1][:, :rank] * math.sqrt(n_items) * model.factor_prior
-    assert found[:, -1].tolist() == items[:, 0].tolist()
-    assert np.abs((found[:, :rank] * expected).sum(axis=0)) == pytest.approx((expected**2).sum(axis=0))
-
-
 class Told:
     """A gate that says what the test says, and users who keep what they are asked."""
 
@@ -289,39 +262,3 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
     assert released == [
         each for k in "123" for each in ((f"gramian {k}", "its gramian"), (f"item sums {k}", "sums of it"))
     ]
-
-
-@pytest.mark.parametrize(
-    ("levels", "spreads", "sd"),
-    [
-        ((60.0, 90.0), (1.0, 0.4), (9.0, 2.0)),
-        ((60.0, 90.0), (1.0, 0.4), (1e4, 1e4)),  # all of it noise
-        ((30.0, 90.0), (0.0, 0.0), (1e-9, 1e-9)),
-        ((30.0, 90.0), (1e-9, 3.0), (1e-9, 1e-9)),  # users differ in their levels alone
-        ((0.0, 90.0), (7.0, 0.0), (1e-9, 1e-9)),  # or not at all
-        ((-700.0, 0.1), (0.2, 0.1), (9.0, 0.2)),
-    ],
-)
-@pytest.mark.parametrize("n_users", [None, 50, "labels"])
-def test_a_level_is_drawn_to_what_is_usual(levels, spreads, sd, n_users) -> None:
-    """In units of half the range; of labels the level is 0, and nobody asks for it."""
-    labels, domain = n_users == "labels", Domain(range(3), rating_range=(1, 7))
-    cls, n_users = (UserLevelOneBit, 50) if labels else (PrivateALS, n_users)
-    values = {"spreads": np.array(spreads) * 9 * 90.0}
-    if not labels:
-        values["level"] = np.array(levels if n_users is None else levels[:1])
-    gate = Told(values, {"level": sd[0], "spreads": sd[1]})
-    gate.domain = domain
-    found = cls(n_users=n_users, user_variance=0.3)._level(gate, gate)
-    n, center, unsure = float(n_users or max(levels[1], 1.0)), 0.0, 0.0
-    if not labels:
-        known = 1 / (1 + (sd[0] / n) ** 2)
-        center, unsure = known * min(max(levels[0] / n, -3.0), 3.0) / 3, 1 - known
-    within, offsets = values["spreads"] / (n * 9)
-    noise = sd[1] / n
-    within = min(max(likely_variance(within, noise, 0.25, 0.6), 1 / 400), 1.0)
-    offsets = likely_variance(offsets - center**2, noise, 0.08, 0.8) + unsure
-    ridge = min(max(within / offsets, 0.2), 300.0)
-    level = 0.0 if labels else 4 + 3 * center
-    wanted = (level, n, 3 * math.sqrt(within), ridge, 0.3 * 9 * within)
-    assert tuple(found) == pytest.approx(wanted)

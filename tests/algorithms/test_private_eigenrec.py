@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from hushrec.algorithms import Popular, PrivateEigenRec, likes_taste, private_eigenrec
+from hushrec.algorithms import Popular, PrivateEigenRec, private_eigenrec
 from hushrec.algorithms.private_eigenrec import LikingUsers
-from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
+from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.evaluation import evaluate
-from hushrec.evaluation.taste import taste
 from hushrec.privacy import Accountant, Budget, signed
-from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.twins import run, small
 
 UNIT = Domain(range(25), rating_range=(0, 1))
@@ -154,35 +152,6 @@ def beyond_chance(size: float, ratio: float) -> float:
         low, high = (spike, high) if spike * (1 + ratio / (spike - 1)) < size else (low, spike)
     cosine = (1 - ratio / (low - 1) ** 2) / (1 + ratio / (low - 1))
     return cosine * (1 - 1 / low)
-
-
-@pytest.mark.parametrize(
-    ("certain", "flat", "sd", "expected"),
-    [
-        (0.0, 0.0, 1.0, 1.0),
-        (1e9, 0.0, 1.0, 0.0),
-        (0.0, 0.0, 0.0, 0.0),
-        (0.1, 0.0, 0.1, 0.12),
-        (0.0, 0.3, 0.0, 0.75),  # 0.3 / (0.3 + 0.1): what stands out is no taste
-        (0.1, 0.3, 0.0, 0.3),  # 0.3 / (0.3 + 0.1 + 0.1) of it, half of which goes on looking
-        (0.0, 0.3, 1.0, 1.0),
-    ],
-)
-def test_weights_get_of_a_round_what_taste_does_not_need(
-    certain: float, flat: float, sd: float, expected: float
-) -> None:
-    weights = np.r_[np.full(30, 2.0), np.zeros(70)]
-    taste = likes_taste.NOTHING._replace(certain=np.array([certain, 0.0]), flat=flat)
-    assert PrivateEigenRec._part_of_weights(taste, weights, sd) == expected
-
-
-def test_without_taste_long_histories_teach_nothing() -> None:
-    """Likes by popularity alone, of very unequal numbers: no direction is learned."""
-    ratings = paired_likes(1000, 400, 40_000, paired=0.0, taste_spread=0.0, seed=103)
-    budget = Budget(20.0, 1e-5)
-    estimator = PrivateEigenRec.planned(budget, ratings.domain, ratings.n_users)
-    model = estimator.fit(ratings, Accountant(budget, noise=SeededNoise(1)))
-    assert taste(model, budget).directions == 0
 
 
 def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:

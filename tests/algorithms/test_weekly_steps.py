@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.algorithms import ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -255,34 +255,6 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     assert (found["state/pairs"] == 2.0).all() and found["state/pairs_precision"] == 0.0
 
 
-def test_item_biases_are_shrunk_by_what_is_known_of_their_noise() -> None:
-    """Sums over weights, by hand, each released with a noise in units of its own; and what is kept."""
-    model, half, sd = ItemBias(clip=0.5, prior_sd=0.3), DATA.domain.half_width, 0.8
-    rng = np.random.default_rng(4)
-    sums, weights = rng.normal(size=ITEMS), np.r_[-2.0, 0.0, rng.uniform(1, 30, ITEMS - 2)]
-
-    class Gate:
-        @staticmethod
-        def release(label, bounded):
-            assert label == "item biases"
-            return np.concatenate([sums, weights, [30.0, 60.0]])
-
-        @staticmethod
-        def noise_sd(label):
-            return sd
-
-    found = model.train(model.users(DATA), Gate, 0)
-    variance = (sd * 0.5 * half) ** 2
-    for item in range(ITEMS):
-        weight = max(weights[item], 0.0)  # of what was released, that is weight * bias and noise
-        wanted = sums[item] * weight / (weight**2 + variance / (0.3 * half) ** 2)
-        assert found["item_bias"][item] == pytest.approx(wanted)
-    assert found["center"] == pytest.approx(DATA.domain.midpoint + 0.5)
-    assert found["state/item_sums_variance"] == pytest.approx(np.full(ITEMS, variance))
-    assert found["state/item_weights_variance"] == pytest.approx(np.full(ITEMS, (sd / 0.7) ** 2))
-    assert found["state/level_variance"] == pytest.approx([(sd * half / 0.1) ** 2, (sd / 0.1) ** 2])
-
-
 @pytest.mark.parametrize("model", [ItemBias(clip=0.5, prior_sd=0.3), Popular()], ids=lambda model: model.name)
 def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
     """Two new items begin with what is usual; each part is measured with the noise of its own unit."""
@@ -318,21 +290,3 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
         if model.name == "popular":
             assert found["item_bias"] == pytest.approx(now.mean) and found["center"] == 0
     assert found["state/item_seen"].tolist() == [1.0] * ITEMS and found["item_factors"].shape == (ITEMS, 0)
-
-
-def test_item_biases_are_served_beside_a_users_own_mean() -> None:
-    """Shrunk as by three ratings of none, or as many as are set; the global mean and the counts are not."""
-    rng = np.random.default_rng(4)
-    arrays = {"center": np.float64(3.1), "item_bias": rng.normal(size=ITEMS)}
-    arrays["item_factors"] = np.zeros((ITEMS, 0))
-    for ridge in (3.0, 1.25):
-        model = ItemBias(user_regularization=ridge)
-        state = model.fold_in(arrays, DATA)
-        for row, offset in zip(DATA.matrix.toarray().astype(np.float64), state.offset):
-            seen = np.flatnonzero(row)
-            left = row[seen] - 3.1 - arrays["item_bias"][seen]
-            assert offset == pytest.approx(left.sum() / (len(seen) + ridge))
-        assert state.factors.shape == (DATA.n_users, 0)
-    for model in (Popular(), GlobalMean()):
-        state = model.fold_in(arrays, DATA)
-        assert not state.offset.any() and state.factors.shape == (DATA.n_users, 0)

@@ -608,6 +608,101 @@ SEASONS = [
         "sums = sums.astype(np.float64)", "sums = sums * 1"),
 ]  # fmt: skip
 
+CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
+    bug("a start drawn with a seed that users shift", replayed("private-als"), "algorithms/private_als",
+        "learned = BiasedFactors(initial_items(n_items, self._learned, seed, "
+        "items.dtype)).factors",
+        "learned = BiasedFactors(initial_items(n_items, self._learned, seed + "
+        "int(users.count()._values[0]), items.dtype)).factors"),
+    bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "continuing",
+        'return f", week {accountant.week.number}"',
+        'return ", week 1"'),
+    bug("parts of a round weighed by shares, not by their roots (EigenRec)",
+        sensitivity("private-eigenrec, sums and weights"), "algorithms/private_eigenrec",
+        "parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []",
+        "parts += [sums.times(math.sqrt(1 - part / 2))] if part < 1 else []"),
+    bug("no room for rounding in the item matrix (EigenRec)",
+        sensitivity("private-eigenrec, matrix first"), "algorithms/private_eigenrec",
+        "room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / "
+        "self._longer)",
+        "room = np.minimum(1, _LONGEST_IN_MATRIX / self._longer)"),
+    bug("factors clipped at the first step alone (DPALS)", sensitivity("dpals"), "papers/dpals/dpals",
+        "            users.clip(user_norm)  # line 16\n",
+        "            users.clip(user_norm if step == 1 else 9 * user_norm)\n"),
+    bug("joint clip by residuals, whatever the factors (DPALS)",
+        sensitivity("dpals, joint clip, long factors"), "papers/dpals/dpals",
+        "shrink, weighted = clip_factor(self._user_weight * lengths * user_norm, user_clip), "
+        "True",
+        "shrink, weighted = clip_factor(self._user_weight * lengths, user_clip), True"),
+    bug("an eigenvalue that counts a user's ratings (Oja)",
+        sensitivity("private-frank-wolfe, oja"), "papers/frank_wolfe/eigensolvers",
+        "total = truncated(np.square(self._clipped @ vector), step).sum()",
+        "total = truncated(np.square(self._clipped @ vector) * "
+        "np.diff(self._clipped.indptr), step).sum()"),
+    bug("ratings counted before they are sampled",
+        sensitivity("private-svd, paid scale"), "papers/frank_wolfe/private_svd",
+        "np.array([float(self._centred.nnz)])",
+        "np.array([float(self._ratings.matrix.nnz)])"),
+    bug("clamped before a user's own level is taken off (cleansed SVD)",
+        sensitivity("cleansed-svd"), "papers/mcsherry_mironov/cleansed_svd",
+        "np.clip(values - np.repeat(offset, counts), -clamp, clamp)), offset",
+        "np.clip(values, -clamp, clamp) - np.repeat(offset, counts)), offset"),
+    bug("full rows clipped less from step to step",
+        sensitivity("private-projected-gradient"), "papers/frank_wolfe/projected_gradient",
+        "yield part, clipped_rows(ends, full.ravel(), self._bound).reshape(full.shape)",
+        "yield part, clipped_rows(ends, full.ravel(), self._bound * "
+        "self._step).reshape(full.shape)"),
+    bug("slopes clamped at twice what is declared (one-bit)",
+        sensitivity("one-bit, gradient"), "papers/one_bit/one_bit",
+        "return np.clip(slope, -self._settings.clamp, self._settings.clamp)",
+        "return np.clip(slope, -2 * self._settings.clamp, 2 * self._settings.clamp)"),
+    bug("a sample drawn by the number of a row, not by whose it is", sensitivity("dpals"), "data/sampling",
+        'base = stream_base(ratings.user_keys, seed, "sample")',
+        'base = stream_base(np.arange(ratings.n_users, dtype=np.uint64), seed, "sample")'),
+    bug("a rating more than the cap, of uniform samples of frequent items",
+        sensitivity("dpals, uniform sampling"), "papers/dpals/dpals",
+        '            priority = weights if settings.sampling == "tail" else None\n'
+        "            self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, "
+        "seed, priority=priority)",
+        '            priority = weights if settings.sampling == "tail" else None\n'
+        '            more = settings.sampling == "uniform"\n'
+        "            self._rows = sample_per_user(self._rows, settings.max_ratings_per_user "
+        "+ more, seed, priority=priority)"),
+    bug("labels sent twice as large (one-bit objective)",
+        sensitivity("one-bit, objective"), "papers/one_bit/one_bit",
+        'values = self._labels > 0.5 if norm == "labels" else self._labels',
+        'values = self._labels > 0.5 if norm == "labels" else self._labels * 2'),
+    bug("a week's matrix of pairs at twice its size",
+        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "algorithms/private_eigenrec",
+        "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:",
+        "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:\n"
+        "        if bound.replace == 2 * bound.add_remove:\n"
+        "            doubled = self.item_matrix(learned, positive(1.0))\n"
+        "            doubled._values = doubled._values * 2\n"
+        "            return Bounded(doubled._values, bound, weight=doubled.weight, "
+        "step=doubled.step)\n"
+        "        return self._item_matrix(learned, bound)\n"
+        "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
+    bug("from the second week on a center that tells of the number of users",
+        f"{CONTRACT}::test_weeks[popular]", "continuing",
+        "    privacy = estimator.statement(ratings, accountant, notes)\n",
+        "    if accountant.week.number > 1:\n"
+        "        arrays = dict(arrays) | {'center': arrays['center'] + 1e-3 * "
+        "(ratings.n_users % 2)}\n"
+        "    privacy = estimator.statement(ratings, accountant, notes)\n"),
+    bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "users",
+        "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
+        "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
+        "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),
+    bug("exact item weights in a week of pairs",
+        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "algorithms/weekly_eigenrec",
+        '    noisy = last["state/item_weights"]\n'
+        "    count",
+        "    noisy = np.asarray(users.item_weights()._values)\n"
+        "    count"),
+]  # fmt: skip
+
 BUGS = [
     *BOUNDED, *CHARGED, *NOISE, *AROUND, *LEDGERS, *NODES, *EXACT, *PAPERS, *EDGES, *CHOSEN, *SEEN, *SEASONS,
+    *CONFIGURATIONS,
 ]  # fmt: skip

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 
 from hushrec.errors import InputError
-from hushrec.network import service as services
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits, Service
 from hushrec.network.transport import Connection, TransportError
-from hushrec.papers.masked import client, server as servers
+from hushrec.papers.masked import client
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
 from tests.command_line import invoke
@@ -216,60 +215,11 @@ def test_malformed_requests(tmp_path):
         assert Connection(service.url).get(Task, "task").open  # and serves on
 
 
-def test_rates_and_connections_are_limited(tmp_path):
-    with serving(tmp_path, Limits(requests_per_second=1.0, connections=4)) as service:
-        connection = Connection(service.url, patience=0.0)
-        refused = 0
-        for _ in range(15):
-            try:
-                connection.get(Task, "task")
-            except TransportError as error:
-                refused += "Too many requests" in str(error)
-        assert 4 <= refused <= 6
-        address = ("127.0.0.1", int(service.url.rpartition(":")[2]))
-        idle = [socket.create_connection(address) for _ in range(8)]
-        try:
-            with pytest.raises(TransportError, match="does not answer"):
-                Connection(service.url, patience=0.0, timeout=5).get(Task, "task")
-        finally:
-            for each in idle:
-                each.close()
-
-
-def test_a_refused_request_costs_nothing(tmp_path, monkeypatch):
-    """Who asks too often is served at the permitted rate, however often he asks. (Simulated time.)"""
-    now = [0.0]
-    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
-    rates = services.Rates(50.0)
-    for rate in (40, 67, 200):
-        passed, seconds = 0, 120
-        for _ in range(rate * seconds):
-            now[0] += 1 / rate
-            with contextlib.suppress(Refusal):
-                rates.admit(f"at {rate}")
-                passed += 1
-        assert passed == pytest.approx(min(rate, 50) * seconds + (500 if rate > 50 else 0), abs=2)
-
-
 def test_enough_columns_complete_without_the_others(tmp_path):
     matrix, seen = matrix_and_cells()
     with serving(tmp_path, enough=N_NODES - 2, wait=0.3) as service:
         keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES - 2)], matrix, seen)
         np.testing.assert_allclose(client.fetch(Connection(service.url), keys[5]), matrix[5], atol=1e-5)
-
-
-def test_an_unexpected_failure_is_told_to_the_nodes(tmp_path, monkeypatch):
-    """Nobody waits for ever, and the failure's own words, which may hold data, are not passed on."""
-
-    def fail(uploads, settings):
-        raise RuntimeError("secret")
-
-    monkeypatch.setattr(servers, "complete", fail)
-    matrix, seen = matrix_and_cells()
-    with serving(tmp_path) as service:
-        keys = submit_all(service.url, tmp_path, [f"n{row}" for row in range(N_NODES)], matrix, seen)
-        with pytest.raises(Refusal, match=r"could not be completed \(RuntimeError\)"):
-            client.fetch(Connection(service.url), keys[0])
 
 
 @pytest.mark.parametrize("method", ["count", "uploads", "add_completion"])
