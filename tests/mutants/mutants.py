@@ -81,7 +81,7 @@ def looked(statement: str) -> tuple[str, str]:
 
 
 BOUNDED = [  # the contribution of a user is not bounded as declared
-    bug("clip with max instead of min (DPALS, line 16 as printed)", sensitivity("private-als"), "users",
+    bug("clip with max instead of min (DPALS, line 16 as printed)", sensitivity("dpals"), "users",
         CLIP, "np.maximum(1.0, bound / np.maximum(norms, 1e-300))"),
     bug("clip computed and not used", sensitivity("private-als, spectral start"), "users",
         CLIP, "np.ones(len(norms))"),
