@@ -50,18 +50,16 @@ def test_golden_table(delta, record_property):
 
 def test_delta_agrees_with_mpmath(record_property):
     """Killed: Phi(-mu/2 + epsilon/mu) (SmartNoise's sign), and plain ndtr differences."""
-    corners = [
-        (mu, mu * mu / 2 + mu * x) for mu in (1e-6, 1e-3, 0.999, 1.0, 1e4) for x in (0, 1.414, 2, 20, 37)
-    ]
+    corners = [(m, m * m / 2 + m * x) for m in (1e-6, 1e-3, 0.999, 1.0, 1e4) for x in (0, 1.414, 2, 20, 37)]
     largest = 0.0
-    for mu, epsilon in random_pairs(1000) + corners:
+    for mu, epsilon in random_pairs(600) + corners:
         exact = exact_delta(mu, epsilon)
         if exact > 1e-300:
             error = abs(delta_of(mu, epsilon) / exact - 1)
             assert error < 1e-10, (mu, epsilon)
             largest = max(largest, float(error))
     record_property("largest relative error", largest)
-    record_property("with mpmath", 1000 + len(corners))
+    record_property("with mpmath", 600 + len(corners))
 
 
 def test_mu_of_is_safe_and_close(record_property):
@@ -89,17 +87,6 @@ def test_epsilon_of_is_safe_and_close():
             assert found <= slack or exact_delta(mu, found - slack) >= delta
 
 
-def test_extremes():
-    assert mu_of(math.inf, 1e-6) == math.inf == epsilon_of(math.inf, 1e-6)
-    assert epsilon_of(0.0, 1e-6) == 0.0 == delta_of(0.0, 0.5) == delta_of(1.0, math.inf)
-    assert delta_of(math.inf, 1.0) == 1.0
-    assert epsilon_of(1e-3, 0.5) == 0.0
-    at_zero = 2 * NormalDist().inv_cdf(0.5 + 0.25e-6)  # delta 0.5e-6 at epsilon 0
-    assert epsilon_of(at_zero, 0.51e-6) == 0.0 < epsilon_of(at_zero, 0.49e-6)
-    assert 9999 < mu_of(1e300, 1e-6) < 1e4  # never more than the formula can vouch for
-    assert epsilon_of(2e4, 1e-6) > 2e8  # beyond the range: an upper bound, not an error
-
-
 def test_the_margins_are_those_that_are_declared():
     """Of delta 1e-10, of mu 2e-12, which is twice the slack of the budget filter, of epsilon 1e-12."""
     mu = mu_of(1.0, 0.3)
@@ -112,6 +99,19 @@ def test_the_margins_are_those_that_are_declared():
     assert mu_of_pure(1.5e308) == pytest.approx(math.sqrt(8) * math.sqrt(1.5e308))
     for epsilon in (1e300, 1.5e308):  # finite, so no word for no privacy
         assert 1.5e-12 < 1 - mu_of(epsilon, 1e-6) / 1e4 < 2.5e-12
+    at_zero = 2 * NormalDist().inv_cdf(0.5 + 0.25e-6)  # delta 0.5e-6 at epsilon 0
+    assert epsilon_of(at_zero, 0.51e-6) == 0.0 < epsilon_of(at_zero, 0.49e-6)
+
+
+def test_ends_and_bad_parameters():
+    assert mu_of(math.inf, 1e-6) == math.inf == epsilon_of(math.inf, 1e-6)
+    assert epsilon_of(0.0, 1e-6) == 0.0 == delta_of(0.0, 0.5) == delta_of(1.0, math.inf) == total_mu([])
+    assert delta_of(math.inf, 1.0) == 1.0 and total_mu([0.1] * 100) == pytest.approx(1.0, rel=1e-15)
+    for call, valid in ((delta_of, 1.0), (epsilon_of, 0.5), (mu_of, 0.5)):
+        for bad in (None, True, "1", math.nan, -1.0, 10**400, [1.0]):
+            for parameters in ((bad, valid), (valid, bad)):
+                with pytest.raises(InputError):
+                    call(*parameters)
 
 
 def test_beyond_the_range_of_the_formula_is_its_bound():
@@ -127,16 +127,16 @@ def test_agrees_with_pld(record_property):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     generator = np.random.default_rng(2)
-    for _ in range(200):
+    for _ in range(60):
         noise, delta = float(generator.uniform(0.4, 12)), float(10 ** generator.uniform(-9, -2))
-        bounds = [
-            pld.from_gaussian_mechanism(
-                noise, value_discretization_interval=1e-3, pessimistic_estimate=pessimistic
-            ).get_epsilon_for_delta(delta)
-            for pessimistic in (False, True)
-        ]
-        assert bounds[0] - 1e-6 <= epsilon_of(1 / noise, delta) <= bounds[1] + 1e-6
-    record_property("with PLD", 200)
+        below, above = (
+            pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-3, pessimistic_estimate=more)
+            for more in (False, True)
+        )
+        found = epsilon_of(1 / noise, delta)
+        assert found - below.get_epsilon_for_delta(delta) >= -1e-6
+        assert found - above.get_epsilon_for_delta(delta) <= 1e-6
+    record_property("with PLD", 60)
 
 
 def test_mixtures_are_dominated():
@@ -146,16 +146,12 @@ def test_mixtures_are_dominated():
     """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    generator = np.random.default_rng(3)
+    generator, grid = np.random.default_rng(3), {"value_discretization_interval": 1e-3}
     for _ in range(10):
         noise, scale, flips = generator.uniform((1, 0.7, 0.1), (6, 6, 3)).tolist()
-        together = (
-            pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-3)
-            .compose(pld.from_laplace_mechanism(scale, value_discretization_interval=1e-3))
-            .compose(
-                pld.from_randomized_response(2 / (1 + math.exp(flips)), 2, value_discretization_interval=1e-3)
-            )
-        )
+        together = pld.from_gaussian_mechanism(noise, **grid)
+        together = together.compose(pld.from_laplace_mechanism(scale, **grid))
+        together = together.compose(pld.from_randomized_response(2 / (1 + math.exp(flips)), 2, **grid))
         mu = total_mu([1 / noise, mu_of_pure(1 / scale), mu_of_pure(flips)])
         for epsilon in (0.5, 1, 2, 4):
             # the PLD is rounded up to its grid, three times 1e-3 at most
@@ -179,19 +175,3 @@ def test_pure_mu_dominates_the_whole_curve():
             gaussian = mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(a) - 1) - mu)
             pure = max(0, 1 - mpmath.exp(epsilon) * a, mpmath.exp(-epsilon) * (1 - mpmath.mpf(a)))
             assert gaussian <= pure
-
-
-def test_composition_adds_mu_squared():
-    assert total_mu([3.0, 4.0]) == 5.0
-    assert total_mu([]) == 0.0
-    assert total_mu([0.1] * 100) == pytest.approx(1.0, rel=1e-15)
-
-
-@pytest.mark.parametrize("bad", [None, True, "1", math.nan, -1.0, 1j, 10**400, [1.0]])
-def test_bad_parameters(bad):
-    for call in (lambda: delta_of(bad, 1), lambda: delta_of(1, bad), lambda: epsilon_of(bad, 1e-6)):
-        with pytest.raises(InputError):
-            call()
-    for call in (lambda: epsilon_of(1, bad), lambda: mu_of(bad, 1e-6), lambda: mu_of(1, bad)):
-        with pytest.raises(InputError):
-            call()
