@@ -65,7 +65,11 @@ def test_each_field_is_held_to_its_type(name: str) -> None:
     for value in BAD.get(name, ([], ""))[0]:
         with pytest.raises(InputError) as refused:
             checks.check_fields(Settings(**{name: value}))
-        said = "a huge integer" if value == 10**5000 else repr(value)
+        said = f"a {type(value).__name__}"
+        if value == 10**5000:
+            said = "an integer too large for a float"
+        elif isinstance(value, str | int | float | None):
+            said = repr(value)
         assert str(refused.value) == f"{name}={said} {BAD[name][1]}"
         assert refused.value.parameter == name
 
@@ -106,10 +110,10 @@ def test_kinds_and_lists() -> None:
             assert refused.value.parameter == "table"
     for value in ([], ["x"], ("x",), {"x": 1}, np.ones(2), iter("x")):
         checks.check_listed(value, "models", '["both"]')
-    for value in ("both", b"both", 5, None):
+    for value, said in (("both", "'both'"), (b"both", "a bytes"), (5, "5"), (None, "None")):
         with pytest.raises(InputError) as refused:
             checks.check_listed(value, "models", '["both"]')
-        assert str(refused.value) == f'models={value!r} is no list; pass one, for example ["both"].'
+        assert str(refused.value) == f'models={said} is no list; pass one, for example ["both"].'
         assert refused.value.parameter == "models"
 
 
@@ -119,5 +123,4 @@ def test_what_is_a_number_and_what_is_shown_of_it() -> None:
     for value in (True, math.nan, math.inf, "1", None, 1j, 10**400):
         assert checks.is_number(value) is False
     assert checks.is_number(2.0, (int, np.integer)) is False and checks.is_number(2, (int,)) is True
-    assert checks.shown("x" * 58) == repr("x" * 58) and len(repr("x" * 58)) == 60
-    assert checks.shown("x" * 59) == "'" + "x" * 59 + "..." and checks.shown(10**5000) == "a huge integer"
+    assert checks.shown("x" * 40) == repr("x" * 40) and checks.shown("x" * 41) == repr("x" * 40 + "...")

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from hushrec.checks import Single, name, shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import Single, name, shown
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
 from hushrec.privacy.budget import Budget

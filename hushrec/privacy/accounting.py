@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from scipy.special import erfcx, erfinv, ndtri_exp
 
+from hushrec.checks import number
 from hushrec.errors import InputError
-from hushrec.privacy._validate import number
 
 LARGEST_MU = 1e4  # beyond it the formula loses digits, and nothing is private anyway
 SMALLEST_DELTA = 1e-300  # the formula's error is bounded down to it, and float64 ends not far below

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hushrec.checks import RELATIONS, UNITS, choice, positive_number
 from hushrec.errors import InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, positive_number
 
 NORMS = ("l2", "l1", "labels")
 

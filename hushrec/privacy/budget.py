@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from hushrec.checks import RELATIONS, UNITS, choice, number, positive_number, shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, number, positive_number, shown
 from hushrec.privacy.accounting import (
     ROUNDING,
     SMALLEST_DELTA,

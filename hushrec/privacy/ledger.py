@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushrec.checks import name, shown
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
-from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
 from hushrec.privacy.ledger_file import OF_A_WEEK, RESUMED, Charge, Dataset

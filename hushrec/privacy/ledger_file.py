@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from hushrec.checks import Single, shown
 from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
-from hushrec.privacy._validate import Single, shown
 from hushrec.privacy.budget import Budget
 
 RESUMED = "A training that had begun goes on with --resume."

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hushrec.checks import number
 from hushrec.errors import InputError
-from hushrec.privacy._validate import number
 from hushrec.privacy.accounting import mu_of_pure, valid_epsilon
 from hushrec.privacy.noise import NoiseSource
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hushrec.checks import Single
 from hushrec.errors import InputError
-from hushrec.privacy._validate import Single
 
 if TYPE_CHECKING:
     from hushrec.privacy.sampler import Law

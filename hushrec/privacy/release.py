@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from hushrec.checks import RELATIONS, UNITS, choice, name, positive_number, shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import RELATIONS, UNITS, choice, name, positive_number, shown
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hushrec.checks import name, number, shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import name, number, shown
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Cost
 

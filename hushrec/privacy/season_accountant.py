@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from hushrec.checks import shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import shown
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.noise import NoiseSource

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from hushrec.checks import name, shown
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import name, shown
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon
 from hushrec.privacy.ledger_file import OF_A_WEEK, Charge, Dataset, LedgerFile

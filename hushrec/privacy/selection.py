@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from hushrec.checks import number
 from hushrec.errors import BudgetError, InputError
-from hushrec.privacy._validate import number
 from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
 from hushrec.privacy.budget import Budget
 from hushrec.privacy.run_count import draw_number_of_runs, log_mean, success_rate
