@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as some
 
-from hushrec.checks import shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import (
     Bound,
