@@ -29,14 +29,14 @@ _SHORT = 1000
 
 
 class UserState(NamedTuple):
-    """What a user computes about herself from the billboard and her own rows; never released.
+    """What a user computes about themselves from the billboard and their own rows; never released.
 
     Attributes
     ----------
     offset : ndarray of shape (n_users,)
-        Her level: added to every score.
+        Their level: added to every score.
     factors : ndarray or csr_array of shape (n_users, rank)
-        Her taste, in the space of the billboard's item factors; sparse where it is her own row of likes.
+        Their taste, in the space of the billboard's item factors; sparse where it is their own row of likes.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Algorithm(Protocol):
         """The settings by name."""
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """What each user computes from the released arrays and her own rows."""
+        """What each user computes from the released arrays and their own rows."""
 
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
@@ -167,7 +167,7 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Recommender:
-    """Serves users, each from released values and her own ratings alone.
+    """Serves users, each from released values and their own ratings alone.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
-"""The private side of a training: what each user computes, and what she adds to a sum.
+"""The private side of a training: what each user computes, and what they add to a sum.
 
 Everything here is privileged until a gate has released it. The public side of a training holds a
 :class:`Users`, calls its methods with released values, and gets :class:`~hushrec.privacy.Bounded` values,
-which only a gate opens. A user's contribution depends on her own rows and on released values alone, and its
+which only a gate opens. A user's contribution depends on their own rows and on released values alone, and its
 norm is bounded by a declared clip: docs/proofs/private-als.md and docs/proofs/baselines.md derive the
 sensitivities from the bounds that each docstring states.
 """
@@ -30,13 +30,13 @@ from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
 from hushrec.serving import UserState
 from hushrec.types import Array
 
-#: Most that one user moves (sum of her mean less the middle of the range, number of users), in units of half
-#: the range and of 1: under replace either both data sets hold her ratings, or her mean goes with her.
+#: Most that one user moves (sum of their mean less the middle of the range, number of users), in units of
+#: half the range and of 1: under replace either both data sets hold their ratings, or their mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
-#: The same for (variance about her mean, squared mean less its sampling variance), in units of the square of
-#: half the range.
+#: The same for (variance about their mean, squared mean less its sampling variance), in units of the square
+#: of half the range.
 SPREADS_BOUND = Bound(math.sqrt(1.25), math.sqrt(3.25))
-#: Usual variance of a user's ratings about her own mean, in units of the square of half the range.
+#: Usual variance of a user's ratings about their own mean, in units of the square of half the range.
 USUAL_SPREAD = 0.25
 #: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
 _FAR = 1e4
@@ -65,7 +65,7 @@ class Users:
         return Bounded(np.array([float(self._ratings.n_users)]), counted(1.0), step=1.0)
 
     def level(self) -> Bounded:
-        """Sum over users of her mean rating less the middle of the range, and number of users; shape (2,).
+        """Sum over users of their mean rating less the middle of the range, and number of users; shape (2,).
 
         The mean is clamped into the declared range, so a user moves the sum by at most half the range.
         """
@@ -81,14 +81,14 @@ class Users:
         return Bounded(total, signed(domain.half_width), scale=1 / domain.half_width, step=step)
 
     def item_weights(self) -> Bounded:
-        """Sum over users of 1 / sqrt(number of her ratings) at each item she rated: norm 1 a user."""
+        """Sum over users of 1 / sqrt(number of their ratings) at each item they rated: norm 1 a user."""
         return _item_weights(self._ratings, unit_weights(self._ratings))
 
     def item_deviations(self, clip: float) -> tuple[Bounded, Bounded]:
-        """Sums over users of her ratings less her own mean, and of her weights; shape (n_items,) each.
+        """Sums over users of their ratings less their own mean, and of their weights; shape (n_items,) each.
 
-        Every cell of hers weighs 1 / sqrt(number of her ratings), and all of them are scaled down together so
-        that the deviations have norm at most ``clip`` times half the range.
+        Every cell of theirs weighs 1 / sqrt(number of their ratings), and all of them are scaled down
+        together so that the deviations have norm at most ``clip`` times half the range.
         """
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
@@ -105,8 +105,8 @@ class Users:
         return deviations, _item_weights(ratings, weight * shrink)
 
     def spreads(self) -> Bounded:
-        """Sums over users of the variance of her ratings about her own mean, and of the square of that mean
-        about the middle of the range less its sampling variance; shape (2,).
+        """Sums over users of the variance of their ratings about their own mean, and of the square of that
+        mean about the middle of the range less its sampling variance; shape (2,).
 
         A variance counts for at most the square of half the range. A single rating shows none: it is taken
         for :data:`USUAL_SPREAD`.
@@ -128,7 +128,7 @@ class FittedUsers(Users):
 
     A cell weighs ``a_i w_j``: ``w_j`` from released item weights and ``a_i`` such that the squares of a
     user's weights add up to 1 (adaptive weights, Krichene et al. 2023); or 1, where there are no ``w_j`` and
-    her rows are at most k sampled ones.
+    their rows are at most k sampled ones.
     """
 
     # of the last :meth:`weigh` and :meth:`fit`
@@ -159,7 +159,7 @@ class FittedUsers(Users):
     def fit(self, items: Array, ridge: SweepSettings) -> None:
         """Every user's factors and offset given the released items, of shape (n_items, rank + 1).
 
-        In float32, where that holds ratings less their level: what leaves her is clipped in float64.
+        In float32, where that holds ratings less their level: what leaves them is clipped in float64.
         """
         self._ridge = ridge
         far = max(abs(self._center), float(np.abs(items).max(initial=0.0))) > _FAR
@@ -187,8 +187,8 @@ class FittedUsers(Users):
         """Every item's sum of weighted residuals times user factors, and the shared Gramian.
 
         A user's contribution to the first, one vector over all items, has norm at most ``clip * unit``. To
-        the second, a packed matrix, she adds one of Frobenius norm at most ``(user_norm * spread)^2``, and to
-        its last entry what is not known of her factors, at most 1 (:meth:`_uncertainty`).
+        the second, a packed matrix, they add one of Frobenius norm at most ``(user_norm * spread)^2``, and to
+        its last entry what is not known of their factors, at most 1 (:meth:`_uncertainty`).
         """
         bound, rank = spread * user_norm, BiasedFactors(items).rank
         sums, gram = self._residual_sums(items, bound, unit * clip)
@@ -207,8 +207,8 @@ class FittedUsers(Users):
     def residual_variance(self, items: Array, weights: Array, most: float) -> Bounded:
         """Sum of the users' mean squared residuals, shape (1,); each counts for at most ``most``.
 
-        The mean is over her ratings less what her own fit uses up of them (as :meth:`_uncertainty` has it),
-        at least a quarter of them.
+        The mean is over their ratings less what their own fit uses up of them (as :meth:`_uncertainty` has
+        it), at least a quarter of them.
         """
         matrix, ridge, counts = self._rows.matrix, self._ridge, np.diff(self._rows.matrix.indptr)
         users, model = BiasedFactors(self._fitted), BiasedFactors(items)
@@ -274,7 +274,7 @@ class FittedUsers(Users):
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
 
-        That of a user with as many ratings as she has, of items as they are rated by all: her own normal
+        That of a user with as many ratings as they have, of items as they are rated by all: their own normal
         equations would say it more exactly, and cost as much as a sweep.
         """
         factors = BiasedFactors(items).factors.astype(np.float64)
@@ -314,17 +314,17 @@ class FittedUsers(Users):
         return residual
 
 
-# ---------------------------------------------------------------------- what a user does by herself
+# ---------------------------------------------------------------------- what a user does by themselves
 
 
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
-    """Each user's mean rating, shape (n_users,); a function of her own rows only."""
+    """Each user's mean rating, shape (n_users,); a function of their own rows only."""
     matrix = ratings.matrix
     return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
 
 
 def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
-    """Each user's ridge regression of her own ratings on the released items."""
+    """Each user's ridge regression of their own ratings on the released items."""
     tables = [arrays["item_factors"], arrays["item_bias"]]
     if not ridge.unobserved_weight:  # items that nobody here rated do not matter
         rows, tables = sparse_rows.used_columns(rows, *tables)
@@ -363,7 +363,7 @@ def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
 
 
 def unit_weights(ratings: Ratings) -> Array:
-    """1/sqrt(number of her ratings) of each user, shape (n_users,)."""
+    """1/sqrt(number of their ratings) of each user, shape (n_users,)."""
     return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
 
 

@@ -1,7 +1,7 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates items that nobody else rates, so what she adds to a release stands in entries of her own
-and the attacker, who sees every release, scores her by the likelihood ratio of those entries. Right guesses
+Every canary rates items that nobody else rates, so what they add to a release stands in entries of their own
+and the attacker, who sees every release, scores them by the likelihood ratio of those entries. Right guesses
 above what (epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are made up.
 It is a smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
 """
@@ -201,7 +201,7 @@ def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
 def _scores(
     calls: Sequence[NoiseCall], alone: Sequence[Array], owners: Sequence[Array], n_canaries: int
 ) -> Array:
-    """Log-likelihood ratio of in against out of each canary, over the entries of her own."""
+    """Log-likelihood ratio of in against out of each canary, over the entries of their own."""
     scores = np.zeros(n_canaries)
     for call, value, owner in zip(calls, alone, owners, strict=True):
         if call.kind == "flip":

@@ -1,9 +1,9 @@
 """The many-run distinguishing test: can an attacker tell neighbouring data sets apart better than claimed?
 
-She knows both data sets and everything but which one was trained on, sees every release of a run, and scores
-it by the likelihood ratio. From many runs on either side follows a lower bound on mu, which passes the mu of
-a correct mechanism with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of differentially
-private machine learning", in Gaussian differential privacy). The neighbours are generated.
+The attacker knows both data sets and everything but which one was trained on, sees every release of a run,
+and scores it by the likelihood ratio. From many runs on either side follows a lower bound on mu, which passes
+the mu of a correct mechanism with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of
+differentially private machine learning", in Gaussian differential privacy). The neighbours are generated.
 """
 
 from __future__ import annotations

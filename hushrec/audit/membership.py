@@ -1,10 +1,10 @@
 """Membership inference against the published model: was this user in the training data?
 
 Users with random tastes are planted among the real or generated ones, half of them in the training data. The
-attacker has their ratings and the model file, nothing else, and scores a user by how well the model fits her
-ratings. The chance that a member scores above a non-member (AUC) is 1/2 where nothing leaks; a model without
-privacy and with little regularisation is the control that shows what the attack can do. A picture of the
-leakage, not a test of the claim.
+attacker has their ratings and the model file, nothing else, and scores a user by how well the model fits
+their ratings. The chance that a member scores above a non-member (AUC) is 1/2 where nothing leaks; a model
+without privacy and with little regularisation is the control that shows what the attack can do. A picture of
+the leakage, not a test of the claim.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hushrec.privacy import Accountant, Budget
 from hushrec.training import check_run, train
 from hushrec.types import Array
 
-#: Ratings of a planted user: enough to fit her taste in the control. No study chose it.
+#: Ratings of a planted user: enough to fit their taste in the control. No study chose it.
 _RATINGS_EACH = 40
 _CONTROL = "als"
 _CONTROL_RIDGE = 1.0  # the one chosen for accuracy hides members among ten million ratings
@@ -77,7 +77,7 @@ class Membership:
         width = max(len(model) for model, _, _ in self.curves) + len(", no privacy")
         lines = [
             f"Membership inference on {self.n_planted:,} planted users, half of them in the training data",
-            f"{'':{width}}  epsilon    AUC   (0.5: the attacker guesses, 1: she is always right)",
+            f"{'':{width}}  epsilon    AUC   (0.5: the attacker guesses, 1: always right)",
         ]
         for model, epsilon, areas in self.curves:
             name = model if math.isfinite(epsilon) else f"{model}, no privacy"

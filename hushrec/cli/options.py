@@ -111,7 +111,7 @@ class _Protected:
     delta
         Chance left over by epsilon: well below one over the number of users.
     relation
-        What one user is protected from: being known to be in the data, or any change of her ratings. By
+        What one user is protected from: being known to be in the data, or any change of their ratings. By
         default add-remove.
     """
 
@@ -148,7 +148,7 @@ class Promise(_Protected):
     epsilon
         Privacy: smaller is safer, > 0, as in --epsilon 5; the word inf asks for none. No default.
     relation
-        What one user is protected from: being known to be in the data, or any change of her ratings. By
+        What one user is protected from: being known to be in the data, or any change of their ratings. By
         default add-remove, and replace for --unit rating.
     unit
         What epsilon protects: all ratings of a user, or the value of one (--model one-bit only).

@@ -45,7 +45,7 @@ def recommend(
 ) -> None:
     """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
 
-    A user's list is computed from her own ratings: show it to her alone. For many users there is one file
+    A user's list is computed from their own ratings: show it to them alone. For many users there is one file
     per user, or one file marked private.
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
@@ -75,7 +75,7 @@ def recommend(
     explain
         Say of each item which of the user's own items moved its score most; with --user.
     out_dir
-        One CSV file per user, named by her percent-encoded id.
+        One CSV file per user, named by their percent-encoded id.
     out
         One file for all users: Parquet, marked private inside, or CSV where its name ends so.
     out_parts

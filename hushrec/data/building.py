@@ -180,7 +180,7 @@ def _latest(times: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
-    """Mark at most ``cap`` entries of each user, in the keyed order of her own items."""
+    """Mark at most ``cap`` entries of each user, in the keyed order of their own items."""
     long_users = np.flatnonzero(counts > cap)
     base = np.zeros(len(counts), dtype=np.uint64)
     keys = text_keys(texts.take(pa.array(long_users)).to_pylist())

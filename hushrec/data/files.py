@@ -277,7 +277,7 @@ def _row_groups(metadata: Any) -> Iterator[list[int]]:
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
-    """Jester's published matrix: a line per user, her number of ratings, then 100 ratings, 99 = not rated.
+    """Jester's published matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
 
     The lines carry no user id, so the line number (from 1) is the id, and the number of lines is public. A
     line that is malformed or blank keeps its number: so a user is left out. Items are the jokes' numbers.

@@ -122,7 +122,7 @@ def paired_likes(
     """Likes of a catalogue in which many items have a companion: a sequel, another size, an accessory.
 
     A user picks items one after the other, in proportion to their popularity (as in :func:`realistic`) times
-    the exponential of her taste for them, of low rank. Companions are alike in popularity and in taste, and
+    the exponential of their taste for them, of low rank. Companions are alike in popularity and in taste, and
     who picks one of them takes the other along with a chance of ``together``. No factorisation of moderate
     rank can tell so many pairs apart, and a model of items on items can: with 4,200 users, 7,200 items and
     310,000 likes EASE recommends better by a quarter than a factorisation of rank 100.
@@ -134,7 +134,7 @@ def paired_likes(
     paired : float
         Share of the items that have a companion, in [0, 1].
     together : float
-        Chance that the companion of an item that she picked is taken along, in [0, 1].
+        Chance that the companion of an item that they picked is taken along, in [0, 1].
     rank : int
         Rank of the tastes.
     taste_spread : float

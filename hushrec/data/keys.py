@@ -1,6 +1,6 @@
 """Stable keys: what the library may know about one user without looking at another.
 
-A user's key is a hash of her own id; a random choice made for her is a hash of (seed, key, item).
+A user's key is a hash of their own id; a random choice made for them is a hash of (seed, key, item).
 Nothing here reads two users at once, so adding or removing a user changes no other user's choices.
 These choices are reproducible and public, never a source of privacy noise.
 """
@@ -37,7 +37,7 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
     while len(rows := rows[left[rows] > 0]):
         found = words[offsets[rows] + lengths[rows] - left[rows]]
         beyond = np.uint64(8) * (8 - np.minimum(left[rows], 8)).astype(np.uint64)
-        found = found << beyond >> beyond  # what is not hers
+        found = found << beyond >> beyond  # what is not theirs
         hashes[rows] = mix(hashes[rows] * _GOLDEN + found)
         left[rows] -= 8
     return mix(hashes + _GOLDEN)
@@ -99,7 +99,7 @@ def _is_integer(value: object) -> bool:
 
 
 def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """One uint64 per user from which her random choices for one purpose are drawn.
+    """One uint64 per user from which their random choices for one purpose are drawn.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
 
 
 def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """The hash of a user's base (from `stream_base`) with each of her items, as uint64."""
+    """The hash of a user's base (from `stream_base`) with each of their items, as uint64."""
     return mix(base + _GOLDEN * (items.astype(np.uint64) + np.uint64(1)))
 
 

@@ -1,4 +1,4 @@
-"""The curator's own look at her table, before anything is spent: what becomes of each row, and why.
+"""The curator's own look at their table, before anything is spent: what becomes of each row, and why.
 
 All of it is private, and never in a log, a model or a report: `Ratings.check` and ``hushrec check`` alone
 show it. The rules are those of `hushrec.data.building`, whose result a test compares.

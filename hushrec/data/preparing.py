@@ -2,7 +2,7 @@
 
 What becomes of a row is decided by the functions that read a table into memory: `hushrec.data.files`,
 `hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.building`. A user's rows are in one
-partition in the order of the input, so that the same rows are left of her. Memory is bounded by the chunks
+partition in the order of the input, so that the same rows are left of them. Memory is bounded by the chunks
 that are read and by a few partitions.
 """
 

@@ -53,8 +53,8 @@ class Ratings:
         from, nor what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
-        removed by emptying her row, which leaves all others their numbers, and the number of rows is public.
-    splits : tuple of str
+        removed by emptying their row, which leaves all others their numbers, and the number of rows is
+    public. splits : tuple of str
         Public. Purpose and seed of the splits that these ratings are a part of; the same hashes cannot split
         them again.
 
@@ -73,7 +73,7 @@ class Ratings:
       user's id and of each item, without regard to any other user;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
-    A user none of whose rows is left is no user: she adds nothing to any sum, nor to ``n_users``. Ids are
+    A user none of whose rows is left is no user: they add nothing to any sum, nor to ``n_users``. Ids are
     compared by `hushrec.data.ids.canonical_text`. In NumPy and pandas an integer id of 2^53 or more is none,
     whatever the column's type: one missing id makes floats of the whole column, and pandas has rounded them
     before we see it; give such ids as text, or in an Arrow or polars column or a Parquet file. Users are
@@ -122,7 +122,7 @@ class Ratings:
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
               with an id for each row. Without ids they are the numbers of the rows: how many there are is
-              then public, and a user is left out by emptying her row. Of an entry stored twice the last
+              then public, and a user is left out by emptying their row. Of an entry stored twice the last
               counts;
             * a `Store` or the path of one, all of it;
             * `Ratings` over the same domain, which are given back.
@@ -304,7 +304,7 @@ class Ratings:
 
     @cached_property
     def user_keys(self) -> np.ndarray:
-        """One uint64 per user, a hash of her own id only; what is drawn at random for her starts from it."""
+        """One uint64 per user, a hash of their own id only, from which random draws for them start."""
         return text_keys(self.user_texts.to_pylist())
 
     @cached_property
@@ -318,7 +318,7 @@ class Ratings:
         return self.matrix.T.tocsr()
 
     def user_index(self, ids: Any) -> np.ndarray:
-        """The row of each user id, or of each user of other ratings: int64, -1 where she is not here."""
+        """The row of each user id, or of each user of other ratings: int64, -1 where they are not here."""
         if isinstance(ids, Ratings):
             return places(ids.user_texts, self.user_texts).astype(np.int64)
         return lookup(ids, self.user_texts)
@@ -365,7 +365,7 @@ class Ratings:
         return self._at(chosen, users, hand_picked=not keyed)
 
     def for_users(self, ids: Any) -> Ratings:
-        """One row for each id, in that order; empty where she is not among the users.
+        """One row for each id, in that order; empty where they are not among the users.
 
         For serving and evaluation; the result is ``hand_picked``.
         """
@@ -389,8 +389,8 @@ class Ratings:
         mask : ndarray of bool
         drop_empty : bool
         keyed : bool
-            Declares that each user's part of the mask was made from her own rows, her id and public values
-            only, as `split_ratings` does it; the result is ``hand_picked`` without it.
+            Declares that each user's part of the mask was made from their own rows, their id and public
+            values only, as `split_ratings` does it; the result is ``hand_picked`` without it.
         """
         counts = np.diff(running_total(mask)[self.matrix.indptr])
         present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)

@@ -1,4 +1,4 @@
-"""Training and test parts, each user's chosen by hashes of her own id and items.
+"""Training and test parts, each user's chosen by hashes of their own id and items.
 
 Adding or removing a user changes no other user's part, so a part may be trained on privately. What is already
 a part is split again by another seed only, since the same one would choose by the same hashes.
@@ -169,9 +169,9 @@ def strong_generalization(
     ratings : Ratings
     heldout : float
         Share of the users that is held out, in (0, 1). It holds in expectation: a hash of a user's id decides
-        about her.
+        about them.
     fold_in : float
-        Share of a held-out user's ratings from which she is folded in, in (0, 1). The number of target
+        Share of a held-out user's ratings from which they are folded in, in (0, 1). The number of target
         ratings is rounded down, so a user with few ratings may have none and is then in ``fold_in`` only.
     seed : int
 

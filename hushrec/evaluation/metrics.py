@@ -384,9 +384,9 @@ def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
     Parameters
     ----------
     hits : ndarray of bool, shape (n_users, k)
-        Whether the item at each rank of a user's list is relevant to her.
+        Whether the item at each rank of a user's list is relevant to them.
     n_relevant : ndarray of int, shape (n_users,)
-        Number of her relevant items.
+        Number of their relevant items.
 
     Returns
     -------

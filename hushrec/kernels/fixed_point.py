@@ -1,7 +1,7 @@
 """Fixed-point contributions: multiples of a power of two, so that float64 sums of them are exact.
 
 An exact sum is the same number in any order, on any number of threads and in any blocks, and one user moves
-it by exactly her contribution: rounding cannot add to what a clip allows (Casacuberta et al. 2022). Numbers
+it by exactly their contribution: rounding cannot add to what a clip allows (Casacuberta et al. 2022). Numbers
 are truncated towards zero, which makes no vector longer. A user's entry is at most ``2 ** ENTRY_BITS`` steps,
 hence `LARGEST_COUNT` users stay below ``2 ** 53``.
 """

@@ -40,7 +40,7 @@ def added_residuals(
 
     Every thread adds to a table of its own. Products are integers in units of ``step``, so that neither the
     order of the rows nor the number of threads can be told from the sums. A row's residuals are computed
-    once: her norm, by which she is clipped, is of the numbers that are added.
+    once: their norm, by which they are clipped, is of the numbers that are added.
 
     Parameters
     ----------

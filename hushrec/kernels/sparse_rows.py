@@ -94,7 +94,7 @@ def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.flo
 
 
 def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
-    """Sum of each row's values, in float64, a function of her own entries alone; 0 for a row without any.
+    """Sum of each row's values, in float64, a function of their own entries alone; 0 for a row without any.
 
     NumPy and SciPy sum float32 in float32, which overflows, and where they convert they do it by blocks that
     begin in any row.

@@ -101,8 +101,8 @@ def _choose_range(scores, indptr, indices, leading, start, stop, items, best):
 def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray[np.float64]:
     """``base + users @ items.T`` in float64, without a copy of the items.
 
-    The bits of a user's scores are those of her alone: BLAS rounds a row as the number of rows and its place
-    among them make it, which would tell her of the other users.
+    The bits of a user's scores are that user's alone: BLAS rounds a row as the number of rows and its place
+    among them make it, which would tell them of the other users.
 
     Parameters
     ----------

@@ -109,8 +109,9 @@ class PrivacyStatement:
             return "NOT PRIVATE: " + "; ".join(self.reasons) + "."
         return (
             "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
-            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What a user is shown herself is "
-            "computed from the released values and her own ratings, for her alone." + self._broken
+            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users are shown "
+            "themselves is computed from the released values and their own ratings, for them alone."
+            + self._broken
         )
 
     @property

@@ -1,24 +1,24 @@
-/** Folding a user in: what she computes from the released arrays and her own ratings (docs/reference/format.md). */
+/** Folding a user in: what they compute from the released arrays and their own ratings (docs/reference/format.md). */
 import { Cholesky, combined, dot, normalMatrix } from "./ridge.js";
 import type { Section } from "./section.js";
 
-/** One user's own ratings: ascending positions of items, and what she gave them. */
+/** One user's own ratings: ascending positions of items, and what they gave them. */
 export interface Row {
   items: number[];
   values: number[];
 }
 
-/** What a user computes about herself. It is for her alone. */
+/** What a user computes about themselves. It is for them alone. */
 export interface UserState {
-  /** Her level: added to every score. */
+  /** Their level: added to every score. */
   offset: number;
-  /** Her taste, in the space of the item factors. */
+  /** Their taste, in the space of the item factors. */
   factors: Float64Array;
-  /** What each of her items adds to an item's score; with the rest, which she has no part in, they are it. */
+  /** What each of their items adds to an item's score; with the rest, which they have no part in, they are it. */
   moved(item: number): number[];
 }
 
-/** Her state, by the model's own rule. Ratings are kept and compared as float32, as in training. */
+/** Their state, by the model's own rule. Ratings are kept and compared as float32, as in training. */
 export function foldIn(section: Section, row: Row, midpoint: number): UserState {
   const { model, settings } = section;
   switch (model) {
@@ -49,7 +49,7 @@ function nobody({ rank }: Section): UserState {
   return { offset: 0, factors: new Float64Array(rank), moved: () => [] };
 }
 
-/** Ridge regression of her ratings on the item factors, with a constant where there is a ridge for it. */
+/** Ridge regression of their ratings on the item factors, with a constant where there is a ridge for it. */
 function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number | null): UserState {
   const { center, itemBias, rank, settings } = section;
   const ridges = ridgesOf(rank, regularization, offsetRidge);
@@ -101,7 +101,7 @@ function gramian(section: Section): Float64Array {
 const STEPS = 12; // each lowers the loss, by its largest curvature
 const CURVATURE = 0.25;
 
-/** Logistic regression of her likes and dislikes on the item factors. */
+/** Logistic regression of their likes and dislikes on the item factors. */
 function logistic(section: Section, row: Row, threshold: number): UserState {
   const { center, itemBias, rank } = section;
   const rows = row.items.map((item) => section.row(item, 2));
@@ -128,13 +128,13 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
   };
 }
 
-/** Her likes: rows from the model's threshold up, or all. */
+/** Their likes: rows from the model's threshold up, or all. */
 function liked({ settings }: Section, row: Row): number[] {
   const threshold = settings.like_from;
   return row.items.filter((_, i) => threshold == null || row.values[i]! >= Math.fround(threshold));
 }
 
-/** Weighted sum of the factors of what she likes, over that of its popularity and a power of its number. */
+/** Weighted sum of the factors of what they like, over that of its popularity and a power of its number. */
 function eigenrec(section: Section, row: Row): UserState {
   const weight = section.array("history_weight", section.nItems);
   if (!weight) throw new Error("it has no weights of a history");
@@ -153,7 +153,7 @@ function eigenrec(section: Section, row: Row): UserState {
   };
 }
 
-/** Items recommend items: her factors are 1 for the learned items that she likes. */
+/** Items recommend items: their factors are 1 for the learned items that they like. */
 function itemMatrix(section: Section, row: Row): UserState {
   const likes = new Set(liked(section, row));
   const places = row.items.map((item) => (likes.has(item) ? section.place(item) : -1));

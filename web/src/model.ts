@@ -1,4 +1,4 @@
-/** A trained model on the user's own device: she folds her ratings in, and nobody else sees them. */
+/** A trained model on the user's own device: users fold their ratings in, and nobody else sees them. */
 import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type UserState } from "./foldin.js";
@@ -23,7 +23,7 @@ export interface Recommended extends Scored {
 export interface ListOptions {
   /** How many items, at most; 10 by default. */
   n?: number;
-  /** Items to leave out; those she rated by default, none where the list is empty. */
+  /** Items to leave out; those they rated by default, none where the list is empty. */
   exclude?: Iterable<Id>;
   /** Recommend among these only. */
   only?: Iterable<Id>;
@@ -33,7 +33,7 @@ export interface ListOptions {
 export interface Explanation extends Scored {
   /** What it would be without the items below. */
   base: number;
-  /** What each of her items adds to the score, what moves it most first. */
+  /** What each of their items adds to the score, what moves it most first. */
   because: { item: string; moved: number }[];
 }
 
@@ -57,7 +57,7 @@ class Recommender {
     return this.section.number("directions") ?? (this.section.rank ? undefined : 0);
   }
 
-  /** What a user computes about herself: for her alone, like all that is computed from it. */
+  /** What a user computes about themselves: for them alone, like all that is computed from it. */
   foldIn(ratings: Ratings): UserState {
     return this.folded(ratings).state;
   }
@@ -114,7 +114,7 @@ class Recommender {
     return this.named(similar, (other) => found[other]!);
   }
 
-  /** Her ratings without those that this model cannot use, and these with the reason. */
+  /** Their ratings without those that this model cannot use, and these with the reason. */
   usable(ratings: Ratings): { ratings: Map<string, number>; refused: Refused[] } {
     const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
     return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), row.values[i]!])), refused };

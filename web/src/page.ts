@@ -140,7 +140,7 @@ class Page {
     get("search").focus();
   }
 
-  /** What she rated and what follows. */
+  /** What they rated and what follows. */
   private show(what: string): void {
     const own = [...this.ratings].map(([item, grade]) => {
       const remove = make("button", { type: "button", onclick: () => this.remove(item) }, "Remove");
@@ -158,7 +158,7 @@ class Page {
     if (what) get("done").textContent = `${what} The list has ${list.length} items.`;
   }
 
-  /** Which of her items moved this one. */
+  /** Which of their items moved this one. */
   private why(item: string): Node {
     const because = this.model.explain(this.ratings, item).because.filter(({ moved }) => moved > 0).slice(0, 3);
     if (!because.length) return make("small", {}, "liked by many");
@@ -175,7 +175,7 @@ class Page {
     get("statement").textContent = `${promise}\n\n${JSON.stringify(this.model.privacy, null, 2)}`;
   }
 
-  /** Ratings are kept on the device where she asks for it. */
+  /** Ratings are kept on the device where they ask for it. */
   private keep(): void {
     try {
       if (get<HTMLInputElement>("keep").checked) localStorage.setItem(KEPT, JSON.stringify([...this.ratings]));

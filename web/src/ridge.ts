@@ -1,4 +1,4 @@
-/** Ridge regressions of one user's ratings on the factors of her items. */
+/** Ridge regressions of one user's ratings on the factors of their items. */
 
 /** A symmetric positive matrix, factored; `solve` gives its inverse times a vector. */
 export class Cholesky {

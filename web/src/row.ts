@@ -1,4 +1,4 @@
-/** One user's ratings, as she gives them, to a row of the model: which of them count, and which are refused. */
+/** One user's ratings, as they give them, to a row of the model: which of them count, and which are refused. */
 import type { Catalogue, Id } from "./catalogue.js";
 import { InputError } from "./errors.js";
 import type { Row } from "./foldin.js";
@@ -22,7 +22,7 @@ export interface Refused {
   why: string;
 }
 
-/** Her ratings as pairs. */
+/** Their ratings as pairs. */
 export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): (readonly [Id, number])[] {
   if (typeof ratings === "string" || typeof ratings !== "object" || ratings === null) {
     throw new InputError("Ratings must be a mapping from item to rating, or pairs of both.");

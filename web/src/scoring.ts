@@ -41,7 +41,7 @@ export function ranking(scores: Float64Array, first?: Numbers): Float64Array {
   return scores;
 }
 
-/** Four items at a time: each number of hers is read once for them, and no sum waits for another. */
+/** Four items at a time: each number of theirs is read once for them, and no sum waits for another. */
 function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, scores: Float64Array): void {
   const rank = taste.length;
   const whole = scores.length - (scores.length % 4);
@@ -73,7 +73,7 @@ function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float6
   }
 }
 
-/** Only the columns where her factors are not 0: few of many. */
+/** Only the columns where their factors are not 0: few of many. */
 function addChosen(factors: Numbers, taste: Float64Array, products: Float64Array): void {
   const chosen = [...taste.keys()].filter((k) => taste[k]);
   products.forEach((_, row) => {

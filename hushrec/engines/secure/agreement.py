@@ -164,7 +164,7 @@ class Agreement:
 
     @cached_property
     def plan(self) -> Plan:
-        """The releases, with the sensitivity of a user with all her nodes."""
+        """The releases, with the sensitivity of a user with all their nodes."""
         return Plan(self.promise, [_per_user(release, self.nodes_per_user) for release in self.sent.releases])
 
     @cached_property

@@ -3,7 +3,7 @@
 Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), and the heuristics of
 its section 5 as options. For a model to use, take :class:`~hushrec.algorithms.PrivateALS`.
 
-User side (local): a ridge regression of her own ratings on the released item factors, and her bounded
+User side (local): a ridge regression of their own ratings on the released item factors, and their bounded
 contribution to every item's normal equations (:class:`SampledUsers`). Server side
 (global): their solution. Sensitivities: docs/proofs/dpals.md.
 """
@@ -97,7 +97,7 @@ class DPALS(Estimator["SampledUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
-    are computed from it and her own ratings. Every release is Gaussian and mu squared adds up to the
+    are computed from it and their own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/dpals.md proves these.
 
     Examples
@@ -158,7 +158,7 @@ class DPALS(Estimator["SampledUsers"]):
 
     @property
     def _cells(self) -> float:
-        """Bound on a user's sum of squared weights over the items she contributes to (k of the paper)."""
+        """Bound on a user's sum of squared weights over the items they contribute to (k of the paper)."""
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
     def _bounds(self, domain: Domain) -> tuple[float, float]:
@@ -278,7 +278,7 @@ class SampledUsers(FittedUsers):
         self._settings = settings
 
     def sample(self, seed: int) -> None:
-        """Centre the ratings where each user does that by herself, and sample them (section 5.1)."""
+        """Centre the ratings where each user does that by themselves, and sample them (section 5.1)."""
         if self._settings.center == "user":
             self._ratings = less_user_means(self._ratings)
         self._rows = self._ratings

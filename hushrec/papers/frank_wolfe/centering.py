@@ -38,10 +38,10 @@ class CentredEstimator(Estimator[PrivateSide]):
     Parameters
     ----------
     max_ratings_per_user : int
-        Ratings of a user that are used (xi of the paper), >= 1; a sample keyed by her id where she has more.
+        Ratings of a user that are used (xi of the paper), >= 1; of more, a sample keyed by their id.
     center : {"user", "biases", "averages", "middle"}
         Subtract the middle of the declared range and, beside it: a user's own mean; released item biases
-        and her offset from them; the same with exact item averages, only without privacy; or nothing.
+        and their offset from them; the same with exact item averages, only without privacy; or nothing.
     bias_clip : float
         Bound of the first bias round of :class:`~hushrec.algorithms.PrivateALS`, which makes the
         released biases, in units of the released spread, > 0.
@@ -55,7 +55,7 @@ class CentredEstimator(Estimator[PrivateSide]):
     bias_share: Part = 0.5
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
-        """A clip of a row in rating units; None is a norm that no row less her own mean exceeds."""
+        """A clip of a row in rating units; None is a norm that no row less their own mean exceeds."""
         return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property

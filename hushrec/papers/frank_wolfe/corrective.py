@@ -1,4 +1,4 @@
-"""Fully corrective private Frank-Wolfe: every user refits all her coefficients after every step.
+"""Fully corrective private Frank-Wolfe: every user refits all their coefficients after every step.
 
 The steps of Jain, Thakkar and Thakurta 2018, Algorithm 1, with two additions. Users do not move along the new
 direction by a common step, but refit by ridge regression on all directions so far (fully corrective
@@ -52,7 +52,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the directions are (epsilon, delta)-DP, a user's coefficients
-    are computed from them and her own ratings. Releases and sensitivities are those of
+    are computed from them and their own ratings. Releases and sensitivities are those of
     :class:`~hushrec.papers.frank_wolfe.PrivateFrankWolfe`.
 
     Examples

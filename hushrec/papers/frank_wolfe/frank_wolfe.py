@@ -4,9 +4,9 @@ Jain, Thakkar and Thakurta 2018, Algorithms 1 and 3, with the constants of Algor
 (docs/papers/errata.md, E1 to E9). The matrix of users x items is approximated by a combination of rank-one
 matrices ``u v^T`` in the ball of a nuclear norm; each step adds one.
 
-User side (local): her row of the iterate, which she can replay from the released sequence of (v, lambda), and
-her residual row, clipped. Server side (global): the top eigenpair of the sum of the residual rows' outer
-products, from noisy releases. Sensitivities: docs/proofs/frank_wolfe.md.
+User side (local): their row of the iterate, which they can replay from the released sequence of (v, lambda),
+and their residual row, clipped. Server side (global): the top eigenpair of the sum of the residual rows'
+outer products, from noisy releases. Sensitivities: docs/proofs/frank_wolfe.md.
 """
 
 from __future__ import annotations
@@ -197,14 +197,14 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     nuclear_norm : float
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     row_clip : float or None
-        Bound L on the norm of a user's row and of her iterate, in units of half the rating range, > 0. None
+        Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. None
         is the square root of ``max_ratings_per_user``, which no centred row exceeds.
     residual_clip : float or None
         Bound B on the norm of a user's residual row, as in :class:`PrivateSteps`. None is 2L, which no
         residual exceeds: the paper's calibration.
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
-        generous k. From 1 on, a user whose ratings lie along v moves by at most her residual.
+        generous k. From 1 on, a user whose ratings lie along v moves by at most their residual.
     iterations, residual_clip_decay, eigenvector, inner_steps, block, schedule, schedule_power,
     failure_probability
         As in :class:`PrivateSteps`.
@@ -214,7 +214,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the sequence of (v, lambda) is (epsilon, delta)-DP, a user's
-    row is replayed from it and her own ratings. Gaussian releases whose mu squared adds up to the budget's.
+    row is replayed from it and their own ratings. Gaussian releases whose mu squared adds up to the budget's.
     Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed, which is
     the add-remove value at B = 2L); of a product with one vector and of Oja's eigenvalue: B^2 under both.
 

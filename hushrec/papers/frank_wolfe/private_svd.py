@@ -38,7 +38,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     scale : {"local", "paid", "ridge"}
         What stands for the paper's exact mn over the number of observed ratings, which is not private: n over
         the number of the user's own ratings; n times the released ratio of users to ratings; or no scale, but
-        a ridge regression of her own ratings on the eigenvectors.
+        a ridge regression of their own ratings on the eigenvectors.
     regularization : float
         Ridge of that regression, in ratings, > 0.
     scale_share : float
@@ -49,7 +49,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the eigenvectors are (epsilon, delta)-DP, a user's factors are
-    computed from them and her own rows. One Gaussian release of the sum of the outer products of rows of
+    computed from them and their own rows. One Gaussian release of the sum of the outer products of rows of
     norm <= L: sensitivity L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is four
     times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
     sensitivity sqrt(2).

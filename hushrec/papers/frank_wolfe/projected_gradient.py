@@ -3,7 +3,7 @@
 Jain, Thakkar and Thakurta 2018, Algorithm 5, with its sign, its index and its row clip corrected
 (docs/papers/errata.md, P1 to P3).
 
-User side (local): a gradient step on her own row, clipped; and, once the server has published it, the
+User side (local): a gradient step on their own row, clipped; and, once the server has published it, the
 map that projects the step. Server side (global): the right singular vectors and values of all rows, from
 the noisy sum of their outer products. Sensitivities: docs/proofs/projected_gradient.md.
 """
@@ -231,7 +231,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the projections are (epsilon, delta)-DP, a user's row is
-    replayed from them and her own ratings. T Gaussian releases of the sum of the rows' outer products:
+    replayed from them and their own ratings. T Gaussian releases of the sum of the rows' outer products:
     sensitivity B^2 under add-remove, sqrt(2) B^2 under replace. The clip is enforced on whole rows; the paper
     assumes a bound that its rows can exceed.
 

@@ -43,8 +43,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     rank : int or None
         Eigenvectors of the cleansed covariance, >= 1; None keeps all with a positive eigenvalue.
     prediction : {"projection", "neighbours"}
-        A user's residuals projected on the eigenvectors; or interpolated from the items she rated with the
-        weights that the cleansed covariance gives (Bell and Koren 2007, all her items being neighbours).
+        A user's residuals projected on the eigenvectors; or interpolated from the items they rated with the
+        weights that the cleansed covariance gives (Bell and Koren 2007, all their items being neighbours).
     regularization : float
         Variance of a single rating beside the covariance, for the interpolation, in units of the square of
         half the rating range, > 0.
@@ -63,8 +63,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: item averages and covariance are (epsilon, delta)-DP, a user's
-    factors are computed from them and her own rows. Three Gaussian releases; a user's weights are
-    1/sqrt(c) in the first and 1/c in the others, c being the number of her ratings. Item sums (in units of
+    factors are computed from them and their own rows. Three Gaussian releases; a user's weights are
+    1/sqrt(c) in the first and 1/c in the others, c being the number of their ratings. Item sums (in units of
     half the range) and weights: sensitivity sqrt(2) under add-remove, 2 under replace. Covariance (in
     units of B^2) and weights: 1 and sqrt(2) each. The original protects one rating and needs less noise.
 

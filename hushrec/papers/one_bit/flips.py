@@ -16,7 +16,7 @@ from hushrec.types import Array
 def randomize_labels(
     labels: Array, accountant: Accountant, *, flips: tuple[float, float] | None = None
 ) -> NDArray[np.bool_]:
-    """What a client runs on her own labels before she sends them: local differential privacy.
+    """What a client runs on their own labels before they send them: local differential privacy.
 
     The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and an infinite
     budget of its own, since what it holds is protected already; pass on the flip probabilities, which are

@@ -125,7 +125,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     acknowledge_cost : bool
         "output-published": release the whole matrix knowing that it costs entry_epsilon times its size.
     regularization : float
-        Ridge on a user's factors when she is served from the item factors, > 0.
+        Ridge on a user's factors when they are served from the item factors, > 0.
 
     Privacy
     -------
@@ -312,7 +312,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return Completion(users, items, bound, self.link, training.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's regression of her own labels on the released item factors."""
+        """Local: a user's regression of their own labels on the released item factors."""
         ridge = self.regularization
         return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.offsets)
 
@@ -518,7 +518,7 @@ def completion_scores(completion: Completion, trained: Ratings, targets: Ratings
 def fold_in_labels(
     arrays: Mapping[str, Array], labels: Any, link: str, regularization: float, offsets: bool = True
 ) -> UserState:
-    """Local: every user's factors and offset, from her own labels and the released item factors."""
+    """Local: every user's factors and offset, from their own labels and the released item factors."""
     factors = np.asarray(arrays["item_factors"], dtype=np.float64)
     width = factors.shape[1]
     if offsets:
