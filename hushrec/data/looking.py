@@ -6,6 +6,7 @@ show it. The rules are those of `hushrec.data.building`, whose result a test com
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -320,7 +321,7 @@ def _refuse_other_kinds(path: str, head: bytes) -> None:
         kind = "JSON lines" if _is_json(line) else "JSON"
         raise InputError(f"{path!r} looks like {kind}; write it as CSV or Parquet, a row a rating.")
     try:
-        head[:-4].decode()
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the head may end within a letter
     except UnicodeDecodeError:
         if not head.startswith(b"\x1f\x8b"):
             raise InputError(f"{path!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
