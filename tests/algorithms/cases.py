@@ -7,13 +7,11 @@ contract can also demand that every declared sensitivity is attained.
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from hushrec.algorithms import (
     Both,
@@ -69,32 +67,9 @@ class InformedALS(PrivateALS):
         return super().users(replace(ratings, domain=domain))
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        with features_for_all():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(item_features, "_EVIDENCE", -math.inf)
             return super().train(users, gate, seed)
-
-
-_EVIDENCE = item_features._EVIDENCE
-_INSIDE: list[None] = []
-_ENTERING = threading.Lock()
-
-
-@contextmanager
-def features_for_all() -> Iterator[None]:
-    """Evidence for features is not asked for while anybody is inside.
-
-    Partitions train in threads: a patch of each would restore the constant under the others, or for good
-    what another had put there.
-    """
-    with _ENTERING:
-        _INSIDE.append(None)
-        item_features._EVIDENCE = -math.inf
-    try:
-        yield
-    finally:
-        with _ENTERING:
-            _INSIDE.pop()
-            if not _INSIDE:
-                item_features._EVIDENCE = _EVIDENCE
 
 
 @dataclass(frozen=True, kw_only=True)
