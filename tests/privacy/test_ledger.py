@@ -1,5 +1,6 @@
 """The ledger: what it refuses, what it survives, and that it fails closed (trust tests D1, D2, D3)."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -56,6 +57,14 @@ def no_noise(monkeypatch):
         raise AssertionError("noise was drawn")
 
     monkeypatch.setattr(SystemNoise, "add_gaussian", drawn)
+
+
+def rows_of(path, query):
+    """What is in the file, past the library."""
+    with sqlite3.connect(path) as connection:
+        found = connection.execute(query).fetchall()
+    connection.close()
+    return found
 
 
 def share(fraction, label="a", unit="user", relation="add-remove"):
@@ -140,6 +149,7 @@ def test_the_reserve_is_chosen_before_the_first_charge(path):
         ledger.charge("d", "run", best)
     ledger.open_dataset("later", reserved)
     ledger.charge("later", "run", share(0.1))
+    ledger.open_dataset("later", reserved)  # nothing is raised
     for other in (plain, Budget(5.0, 1e-6, failure=6e-7), Budget(5.0, 1e-6, failure=4e-7)):
         with pytest.raises(BudgetError, match="before the first charge only"):
             ledger.open_dataset("later", other)
@@ -154,14 +164,9 @@ def test_a_numbered_release_is_charged_once(path):
     """Killed: a step that is not looked for, in another run, another data set."""
     ledger = Ledger(path)
     ledger.charge("d", "run", share(0.1), step=3)
-    for other in (
-        ("d", "run", 4),
-        ("d", "again", 3),
-        ("e", "run", 3),
-        ("d", "run", None),
-        ("d", "run", None),
-    ):
-        ledger.charge(*other[:2], share(0.1), step=other[2])
+    for dataset, run, step in [("d", "run", 4), ("d", "again", 3), ("e", "run", 3), ("d", "run", None)] * 2:
+        with contextlib.suppress(BudgetError):
+            ledger.charge(dataset, run, share(0.1), step=step)
     with pytest.raises(BudgetError, match="charged already"):
         Ledger(path).charge("d", "run", share(0.1), step=3)
     assert ledger.summary("d", 1e-6).charges == 5
@@ -183,32 +188,6 @@ def test_a_chain_breaks_at_any_of_its_links(wrong):
             previous = "2" * 64
         rows.append((*row, previous))
     assert schema.chained(rows, 0, "0" * 64) == (None if wrong else (3, previous))
-
-
-def held_open(path):
-    """Whether this process has the file open."""
-    return any(Path(f"/proc/self/fd/{n}").resolve() == path.resolve() for n in os.listdir("/proc/self/fd"))
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are listed by Linux")
-def test_a_ledger_that_is_refused_is_not_kept_open(tmp_path):
-    """On Windows nobody could restore it from a copy."""
-    path = tmp_path / "ledger" / "ledger.sqlite"
-    Ledger(path, create=True)
-    with sqlite3.connect(path, isolation_level=None) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(LedgerError, match="has schema 99") as newer:
-        Ledger(path)
-    assert not held_open(path) and newer.tb  # whose frames would have kept it
-    other = tmp_path / "older" / "ledger.sqlite"
-    older(other)
-    with sqlite3.connect(other, isolation_level=None) as connection:
-        connection.execute("UPDATE charges SET mu = 0.1")
-    connection.close()
-    with pytest.raises(LedgerError, match="hash chain") as changed:
-        Ledger(other)
-    assert not held_open(other) and changed.tb
 
 
 def older(path, failure=1e-7):
@@ -243,27 +222,6 @@ def older(path, failure=1e-7):
     connection.close()
 
 
-def test_a_ledger_of_schema_3_is_brought_up_to_date(path):
-    """Killed: a reserve of nothing for what was selected, charges or a closed mark lost."""
-    older(path)
-    ledger = Ledger(path)
-    plain, tuned = ledger.summary("plain", 1e-6), ledger.summary("tuned")
-    assert plain.mu == pytest.approx(0.5) and plain.charges == 2 and plain.budget is None
-    assert tuned.budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-7) and tuned.closed
-    assert tuned.epsilon == 2.0
-    ledger.charge("plain", "run", share(0.1))
-    assert Ledger(path).summary("plain", 1e-6).charges == 3
-    with sqlite3.connect(path) as connection:
-        reserved = connection.execute("SELECT name, failure FROM datasets ORDER BY name").fetchall()
-    connection.close()
-    assert reserved == [("plain", 0.0), ("tuned", 1e-7)]
-
-
-def test_what_an_older_ledger_reserves_is_no_more_than_delta(path):
-    older(path, failure=2e-6)
-    assert Ledger(path).summary("tuned").budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-6)
-
-
 @pytest.mark.parametrize(
     "tampering",
     ["UPDATE charges SET mu = 0.1 WHERE id = 1", "UPDATE datasets SET epsilon = 9", "DELETE FROM charges"],
@@ -283,9 +241,7 @@ def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):
     chosen = Release("b", RepeatAndSelect(0.1, 1e-7, 2.0), 1.0, "user", "add-remove")
     for run, step, release in (("r", 0, share(0.1)), ("r", 1, chosen), ("s", 0, chosen)):
         ledger.charge("d", run, release, step=step, failure=half if run == "r" else 3e-7)
-    with sqlite3.connect(path) as connection:
-        found = [row[0] for row in connection.execute("SELECT failure FROM charges ORDER BY id")]
-    connection.close()
+    found = [row[0] for row in rows_of(path, "SELECT failure FROM charges ORDER BY id")]
     assert found == pytest.approx([half, 1e-7, 4e-7])
     for ask in (
         ledger.check,
@@ -311,32 +267,6 @@ def test_epsilon_of_selections_that_leave_no_delta_is_told_at_more_of_it(path):
     assert ledger.summary("small", 1e-5).delta == 1e-5 and ledger.summary("middle", 0.45).delta == 0.9
     assert ledger.summary("large", 0.6).delta == 0.6 and ledger.summary("large", 0.6).epsilon == math.inf
     assert ledger.summary("large", 0.6).runs == 1 and ledger.summary("large", 0.6).charges == 2
-
-
-@pytest.mark.parametrize("version", [1, 2, 6])
-def test_other_schemas_are_refused_in_words(path, version):
-    Ledger(path)
-    change(path, f"PRAGMA user_version = {version}")
-    with pytest.raises(LedgerError, match=f"has schema {version}"):
-        Ledger(path)
-
-
-def migrate_at(path, start):
-    start.wait()
-    Ledger(path).charge("plain", "run", share(0.01))
-
-
-def test_processes_bring_a_ledger_up_to_date_at_the_same_time(path):
-    older(path)
-    start = FORK.Event()
-    processes = [FORK.Process(target=migrate_at, args=(path, start)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    start.set()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert Ledger(path).summary("plain", 1e-6).charges == 6
 
 
 @pytest.mark.true("D3")
@@ -377,20 +307,6 @@ def test_a_closed_data_set_is_charged_no_more(path, no_noise):
         ledger.close_dataset("unknown")
 
 
-def test_weekly_training_is_one_growing_epsilon(path):
-    """k equal trainings cost the epsilon of sqrt(k) mu. Killed: each run's own epsilon, their sum."""
-    ledger = Ledger(path)
-    for week in range(10):
-        for part in (0.25, 0.75):
-            ledger.charge("shop", f"week {week}", share(part))
-    weeks = Ledger(path).history("shop", 1e-6)
-    assert [(week.run, week.charges) for week in weeks] == [(f"week {n}", 2) for n in range(10)]
-    for number, week in enumerate(weeks, 1):
-        assert week.epsilon == pytest.approx(epsilon_of(math.sqrt(number) * BUDGET.mu, 1e-6), rel=1e-9)
-        assert week.mu == pytest.approx(math.sqrt(number) * BUDGET.mu, rel=1e-9)
-    assert weeks[-1].epsilon == ledger.summary("shop", 1e-6).epsilon < 4
-
-
 def test_one_unit_and_relation_per_data_set(path):
     """Killed: a rating-level charge added to user-level ones."""
     ledger = Ledger(path)
@@ -419,87 +335,6 @@ def test_pure_charges_add_up_in_epsilon(path):
         ledger.charge("d", "run", Release("votes", Laplace(2.0), 1.0, "user", "add-remove"))
 
 
-def test_summary_needs_a_known_data_set_and_a_delta(path):
-    ledger = Ledger(path)
-    with pytest.raises(InputError, match="no data set"):
-        ledger.summary("d", 1e-6)
-    ledger.charge("d", "run", share(0.1))
-    with pytest.raises(InputError, match="delta"):
-        ledger.summary("d")
-
-
-def test_permissions_and_default_path(path, monkeypatch, tmp_path):
-    Ledger(path).charge("d", "run", share(0.1))
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert list(path.parent.iterdir()) == [path]
-    monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "mine"))
-    assert default_path() == tmp_path / "mine"
-    monkeypatch.delenv("HUSHREC_LEDGER")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert default_path() == tmp_path / "hushrec" / "ledger.sqlite"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert default_path() == Path.home() / ".local" / "state" / "hushrec" / "ledger.sqlite"
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_where_a_ledger_is_on_windows(monkeypatch, tmp_path, given):
-    monkeypatch.delenv("HUSHREC_LEDGER", raising=False)
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "not there"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path) if given else "")
-    state = tmp_path if given else Path.home() / "AppData" / "Local"
-    assert default_path() == state / "hushrec" / "ledger.sqlite"
-
-
-def test_a_summary_in_words_and_in_json(path):
-    ledger, mu = Ledger(path), BUDGET.mu
-    ledger.charge("d", "r", share(0.25))
-    promise = guarantee(epsilon_of(0.5 * mu, 1e-6), 1e-6, "user", "add-remove")
-    assert (
-        str(ledger.summary("d", 1e-6))
-        == f'1 run on data set "d" charged {promise} together; no budget is set'
-    )
-    ledger.open_dataset("d", BUDGET)
-    ledger.charge("d", "s", share(0.25))
-    ledger.close_dataset("d")
-    summary, promise = (
-        ledger.summary("d"),
-        guarantee(epsilon_of(math.sqrt(0.5) * mu, 1e-6), 1e-6, "user", "add-remove"),
-    )
-    assert str(summary) == (
-        f'2 runs on data set "d" charged {promise} together; its budget is {BUDGET}, and it is closed'
-    )
-    entry = summary.to_dict()
-    assert entry["budget"] == {"epsilon": 1.0, "delta": 1e-6, "failure": 0.0} and entry["closed"] is True
-    assert LedgerSummary.from_dict(json.loads(json.dumps(entry))) == summary
-    older = entry | {"budget": {"epsilon": 1.0, "delta": 1e-6}}  # of a version that reserved nothing
-    assert LedgerSummary.from_dict(older) == summary
-    ledger.charge("exact", "r", Release("a", Gaussian(0.0), 1.0, "user", "add-remove"))
-    exact = ledger.summary("exact", 1e-6)
-    assert str(exact).startswith('NOT PRIVATE, 1 run on data set "exact" charged epsilon = inf')
-    assert exact.to_dict()["budget"] is None and LedgerSummary.from_dict(exact.to_dict()) == exact
-
-
-def test_a_history_adds_up_run_by_run(path):
-    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
-    ledger, mu = Ledger(path), BUDGET.mu
-    for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
-        ledger.charge("d", run, share(part))
-        ledger.charge("other", "r", share(1.0))
-    first, second, third = ledger.history("d", 1e-5)
-    assert [(each.run, each.charges) for each in (first, second, third)] == [("r", 2), ("s", 1), ("t", 1)]
-    for each, total in ((first, 0.4), (second, 0.6), (third, 1.0)):
-        assert each.mu == pytest.approx(math.sqrt(total) * mu)
-        assert each.epsilon == pytest.approx(epsilon_of(math.sqrt(total) * mu, 1e-5))
-        assert abs((datetime.fromisoformat(each.time) - datetime.now(UTC)).total_seconds()) < 100
-    for wrong in (0.0, 1.0, None):
-        with pytest.raises(InputError, match="delta"):
-            ledger.history("d", wrong)
-    with pytest.raises(InputError, match="no data set"):
-        ledger.history("nobody", 1e-6)
-
-
 # fail closed (D3)
 
 
@@ -520,28 +355,6 @@ def test_files_that_are_no_ledger(path, tmp_path):
             Ledger(wrong)
 
 
-def test_an_open_ledger_that_becomes_an_older_one_is_refused(path):
-    ledger = Ledger(path)
-    ledger.charge("d", "run", share(0.1))
-    change(path, "PRAGMA user_version = 3")
-    with pytest.raises(LedgerError, match="has schema 3"):
-        ledger.charge("d", "run", share(0.1))
-
-
-def test_where_a_new_ledger_gets_its_name_by_renaming(path, monkeypatch):
-    """As on Windows, where nobody is overwritten by that."""
-
-    class Windows:
-        name = "nt"
-
-        def __getattr__(self, attribute):
-            return getattr(os, attribute)
-
-    monkeypatch.setattr(ledger_file, "os", Windows())
-    Ledger(path).charge("d", "run", share(0.1))
-    assert Ledger(path).summary("d", 1e-6).charges == 1 and list(path.parent.iterdir()) == [path]
-
-
 def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
     """Whatever is cut off, opening or charging fails; nothing is released."""
     ledger = Ledger(path)
@@ -559,17 +372,6 @@ def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
     os.truncate(path, 4096)
     with pytest.raises(LedgerError):
         release_once(ledger)
-
-
-def test_a_disk_that_fills_takes_nothing_of_what_was_released(path):
-    """Killed: a training that stopped in the middle is told that nothing was released."""
-    ledger = Ledger(path)
-    ledger.charge("default", "run", share(0.1))
-    with pytest.raises(LedgerError, match=r"nothing more was released.*--resume"), ledger._errors():
-        raise sqlite3.OperationalError("database or disk is full")
-    with pytest.raises(LedgerError, match=r"could not be used \(OSError\)"), ledger._errors():
-        raise OSError
-    assert ledger.summary("default", 1e-6).charges == 1
 
 
 TAMPERING = [
@@ -593,14 +395,14 @@ TAMPERING = [
     "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0, 0)",
     "INSERT INTO journal VALUES (1, 'file', 'digest')",
     "UPDATE charges SET step = 1 WHERE id = 2",
+    "UPDATE charges SET hash = '0' WHERE id = 3",
     "DROP TABLE charges",
     "PRAGMA user_version = 99",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("reopen", [True, False])
 @pytest.mark.parametrize("tampering", TAMPERING)
-def test_tampering_is_found(path, tampering, reopen, no_noise, record_property):
+def test_tampering_is_found(path, tmp_path, tampering, no_noise, record_property):
     """In a new process and in one that has it open. Killed: no check of the head, of the data sets."""
     ledger = Ledger(path)
     ledger.open_dataset("default", BUDGET)
@@ -609,11 +411,12 @@ def test_tampering_is_found(path, tampering, reopen, no_noise, record_property):
     for run in range(3):
         ledger.charge("default", f"run {run}", share(0.1))
     change(path, tampering)
-    if not reopen and tampering.startswith("UPDATE charges"):
-        return  # rows that were verified are verified again when the ledger is opened
+    if not tampering.startswith("UPDATE charges") or "hash" in tampering:
+        with pytest.raises(LedgerError):  # other rows that were verified are verified again by who opens it
+            release_once(ledger)
     with pytest.raises(LedgerError):
-        release_once(Ledger(path) if reopen else ledger)
-    record_property("failures", 1)
+        release_once(Ledger(path))
+    record_property("failures", 2)
 
 
 def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, no_noise, record_property):
@@ -651,7 +454,7 @@ def test_locked_by_another_process(path, monkeypatch, no_noise, record_property)
     record_property("failures", 1)
 
 
-@pytest.mark.parametrize("year", [1, 1970, 1999, 2038, 9999])
+@pytest.mark.parametrize("year", [1, 9999])
 def test_a_clock_that_jumps_moves_no_charge(path, monkeypatch, year, record_property):
     """Order and sums are those of the rows, the time is a note. Killed: charges sorted or filtered by it."""
     ledger = Ledger(path)
@@ -671,117 +474,108 @@ def test_a_clock_that_jumps_moves_no_charge(path, monkeypatch, year, record_prop
     record_property("failures", 1)
 
 
-def in_child(action, *arguments):
-    """Run `action` in a forked process and return what it returned, or the exception's name."""
+def in_children(number, action, *arguments):
+    """Run `action` in forked processes at once; return what each returned, or the exception's name."""
 
     def body(results):
+        start.wait()
         try:
             results.put(action(*arguments))
         except Exception as error:
             results.put(type(error).__name__)
 
-    results = FORK.SimpleQueue()
-    child = FORK.Process(target=body, args=(results,))
-    child.start()
-    child.join(60)
-    assert child.exitcode == 0
-    return results.get()
-
-
-def charge_without_rights(path, folder):
-    path.parent.parent.chmod(0o755)
-    folder.chmod(0o555)
-    path.chmod(0o444)
-    if os.getuid() == 0:
-        os.setuid(65534)
-    release_once(Ledger(path))
-    return "released"
-
-
-def create_without_rights(folder):
-    folder.chmod(0o555)
-    if os.getuid() == 0:
-        os.setuid(65534)
-    Ledger(folder / "new.sqlite")
-    return "created"
+    results, start = FORK.SimpleQueue(), FORK.Event()
+    children = [FORK.Process(target=body, args=(results,)) for _ in range(number)]
+    for child in children:
+        child.start()
+    start.set()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0] * number
+    return [results.get() for _ in children]
 
 
 def test_read_only(path, no_noise, record_property):
     Ledger(path).charge("default", "run", share(0.1))
-    assert in_child(charge_without_rights, path, path.parent) == "LedgerError"
-    assert in_child(create_without_rights, path.parent) == "LedgerError"
+
+    def without_rights(file):
+        path.parent.parent.chmod(0o755)
+        path.parent.chmod(0o555)
+        path.chmod(0o444)
+        if os.getuid() == 0:
+            os.setuid(65534)
+        release_once(Ledger(file))
+
+    for file in (path, path.with_name("new.sqlite")):
+        assert in_children(1, without_rights, file) == ["LedgerError"]
     record_property("failures", 2)
-
-
-def charge_on_a_full_disk(path):
-    ledger = Ledger(path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    release_once(ledger)
-    return "released"
 
 
 def test_full_disk(path, no_noise, record_property):
     Ledger(path).charge("default", "run", share(0.1))
-    assert in_child(charge_on_a_full_disk, path) == "LedgerError"
+
+    def charge():
+        ledger = Ledger(path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        release_once(ledger)
+
+    assert in_children(1, charge) == ["LedgerError"]
     assert Ledger(path).summary("default", 1e-6).charges == 1
     record_property("failures", 1)
+
+
+def test_a_ledger_that_fails_says_so_in_one_sentence(path, monkeypatch):
+    """Killed: a training that stopped in the middle is told that nothing was released."""
+    ledger = Ledger(path)
+    ledger.charge("default", "run", share(0.1))
+    for error, reason in (
+        (OSError(), "OSError"),
+        (ValueError("one\ntwo"), "one"),
+        (sqlite3.Error("full"), "full"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(LedgerError) as caught:
+            patch.setattr(schema, "append", lambda *_, error=error: (_ for _ in ()).throw(error))
+            ledger.charge("default", "run", share(0.1))
+        said = str(caught.value)
+        assert f"could not be used ({reason}), so nothing more was released" in said and "--resume" in said
+        assert "\n" not in said
+    assert ledger.summary("default", 1e-6).charges == 1
 
 
 # many processes (D2) and kills (D1)
 
 
-def race(path, fraction, count):
-    ledger, won = Ledger(path), 0
-    while True:
-        try:
-            release_once(ledger, fraction)
-            won += 1
-        except BudgetError:
-            count.put(won)
-            return
+@pytest.mark.parametrize("races", [1, pytest.param(50, marks=pytest.mark.full)])
+def test_processes_race_for_the_last_of_a_budget(tmp_path, races, record_property):
+    """Eight processes, 40 shares of 2.5 %. Killed: the check in a transaction of its own."""
+
+    def race(path):
+        ledger, won = Ledger(path), 0
+        with contextlib.suppress(BudgetError):
+            while True:
+                release_once(ledger, 0.025)
+                won += 1
+        return won
+
+    for number in range(races):
+        path = tmp_path / str(number) / "ledger.sqlite"
+        Ledger(path).open_dataset("default", BUDGET)
+        won = sum(in_children(8, race, path))
+        assert won == 40 == Ledger(path).summary("default").charges
+        record_property("races", 1)
+        record_property("shares", 40)
+        record_property("spent", won)
 
 
-def check_race(path, record):
-    Ledger(path).open_dataset("default", BUDGET)
-    count = FORK.SimpleQueue()
-    children = [FORK.Process(target=race, args=(path, 0.01, count)) for _ in range(8)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-    assert [child.exitcode for child in children] == [0] * 8
-    won = sum(count.get() for _ in children)
-    assert won == 100 == Ledger(path).summary("default").charges
-    record("races", 1)
-    record("shares", 100)
-    record("spent", won)
+def test_processes_race_to_create_the_ledger_and_to_bring_it_up_to_date(path):
+    def charge(path):
+        Ledger(path).charge("plain", "run", share(0.01))
 
-
-def test_processes_race_for_the_last_of_a_budget(path, record_property):
-    """Eight processes, 100 shares of 1 %. Killed: the check in a transaction of its own."""
-    check_race(path, record_property)
-
-
-@pytest.mark.full
-def test_processes_race_fifty_times(tmp_path, record_property):
-    for number in range(50):
-        check_race(tmp_path / str(number) / "ledger.sqlite", record_property)
-
-
-def create(path, count):
-    Ledger(path).charge("default", "run", share(0.01))
-    count.put(1)
-
-
-def test_processes_race_to_create_the_ledger(path):
-    count = FORK.SimpleQueue()
-    children = [FORK.Process(target=create, args=(path, count)) for _ in range(8)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-    assert Ledger(path).summary("default", 1e-6).charges == 8
-    assert list(path.parent.iterdir()) == [path]
+    in_children(8, charge, path)
+    assert Ledger(path).summary("plain", 1e-6).charges == 8 and list(path.parent.iterdir()) == [path]
+    older(path.parent.with_name("older") / path.name)
+    in_children(4, charge, path.parent.with_name("older") / path.name)
+    assert Ledger(path.parent.with_name("older") / path.name).summary("plain", 1e-6).charges == 6
 
 
 def release_for_ever(path, released, model):
@@ -795,10 +589,14 @@ def release_for_ever(path, released, model):
             write_atomically(model, [bytes([number % 256]) * 4000] * 5)
 
 
-def check_kills(path, folder, kills, record):
-    """SIGKILL at random times: at least as many charges as releases, the ledger opens, the model is whole."""
-    log, model = folder / "released", folder / "model.hush"
-    release_once(Ledger(folder / "before.sqlite"))  # compiled code is loaded once, not by each child
+@pytest.mark.parametrize("kills", [10, pytest.param(1000, marks=pytest.mark.full)])
+def test_kills_never_lose_a_charge(path, tmp_path, kills, record_property):
+    """SIGKILL at random times: at least as many charges as releases, the ledger opens, the model is whole.
+
+    Killed: the charge committed after the release.
+    """
+    log, model = tmp_path / "released", tmp_path / "model.hush"
+    release_once(Ledger(tmp_path / "before.sqlite"))  # compiled code is loaded once, not by each child
     generator = np.random.default_rng(0)
     for _ in range(kills):
         released = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -817,19 +615,9 @@ def check_kills(path, folder, kills, record):
         if model.exists():
             content = model.read_bytes()
             assert len(content) == 20_000 and len(set(content)) == 1
-    record("kills", kills)
-    record("charges", charges)
-    record("releases", releases)
-
-
-def test_kills_never_lose_a_charge(path, tmp_path, record_property):
-    """Killed: the charge committed after the release."""
-    check_kills(path, tmp_path, 20, record_property)
-
-
-@pytest.mark.full
-def test_a_thousand_kills_never_lose_a_charge(path, tmp_path, record_property):
-    check_kills(path, tmp_path, 1000, record_property)
+    record_property("kills", kills)
+    record_property("charges", charges)
+    record_property("releases", releases)
 
 
 def test_what_is_left_of_a_budget(path):
@@ -848,51 +636,6 @@ def test_what_is_left_of_a_budget(path):
     assert ledger.left("shop") in str(caught.value) and str(path) in str(caught.value)
 
 
-def test_what_a_ledger_does_not_have_is_told_with_what_it_has(path):
-    ledger = Ledger(path)
-    with pytest.raises(InputError, match='no data set "d", and no other'):
-        ledger.summary("d", 1e-6)
-    for dataset in ("b", "a"):
-        ledger.open_dataset(dataset, BUDGET)
-    with pytest.raises(InputError, match="no data set \"d\"; it has 'a', 'b'"):
-        ledger.close_dataset("d")
-    for call in (ledger.close_dataset, lambda dataset: ledger.open_dataset(dataset, BUDGET)):
-        with pytest.raises(InputError, match="^dataset must be"):
-            call("")
-    with pytest.raises(InputError, match="^dataset must be"):
-        ledger.charge("", "run", share(0.1))
-
-
-def test_how_the_file_is_opened(tmp_path):
-    """In folders that are made for it, with a write-ahead log, and synced as far as the disk goes."""
-    path = tmp_path / "a" / "b" / "ledger.sqlite"
-    with Ledger(path)._transaction("DEFERRED") as connection:
-        found = [
-            connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("journal_mode", "fullfsync", "synchronous")
-        ]
-    assert found == ["wal", 1, 2] and path.parent.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize(
-    "error, reason",
-    [(OSError(), "OSError"), (ValueError("one\ntwo"), "one"), (sqlite3.OperationalError("full"), "full")],
-)
-def test_a_failure_of_the_file_is_one_sentence(path, error, reason):
-    with pytest.raises(LedgerError) as caught, Ledger(path)._errors("Then this."):
-        raise error
-    assert f"could not be used ({reason}), so nothing more was released" in str(caught.value)
-    assert str(caught.value).endswith("Then this.") and "\n" not in str(caught.value)
-
-
-def test_the_name_of_a_new_ledger_is_on_the_disk(path, monkeypatch):
-    """A power cut after the first charge must not lose the file; SQLite syncs what is in it only."""
-    synced = []
-    monkeypatch.setattr(ledger_file, "sync_folder", lambda folder: synced.append((folder, path.exists())))
-    Ledger(path)
-    assert synced == [(path.parent, True)]
-
-
 def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypatch):
     """Killed: an empty ledger that takes the place of one that another process created meanwhile."""
     create, first = schema.create, []
@@ -908,24 +651,124 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
     assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
 
 
-def test_a_budget_may_be_declared_again_as_it_is(tmp_path):
-    """Also after charges, and with a reserve: nothing is raised."""
-    ledger, budget = Ledger(tmp_path / "ledger.sqlite"), Budget(2.0, 1e-6, failure=1e-7)
-    ledger.open_dataset("people", budget)
-    ledger.charge("people", "run", Release("sums", budget.share(0.5), 1.0, "user", "add-remove"))
-    ledger.open_dataset("people", budget)
-    assert ledger.summary("people").budget == budget
-    with pytest.raises(BudgetError, match="can be chosen before the first charge only"):
-        ledger.open_dataset("people", Budget(2.0, 1e-6))  # less is reserved, so that more is left
+def test_a_ledger_of_schema_3_is_brought_up_to_date(path):
+    """Killed: a reserve of nothing for what was selected, charges or a closed mark lost."""
+    older(path)
+    ledger = Ledger(path)
+    plain, tuned = ledger.summary("plain", 1e-6), ledger.summary("tuned")
+    assert plain.mu == pytest.approx(0.5) and plain.charges == 2 and plain.budget is None
+    assert tuned.budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-7) and tuned.closed
+    assert tuned.epsilon == 2.0
+    ledger.charge("plain", "run", share(0.1))
+    assert Ledger(path).summary("plain", 1e-6).charges == 3
+    reserved = rows_of(path, "SELECT name, failure FROM datasets ORDER BY name")
+    assert reserved == [("plain", 0.0), ("tuned", 1e-7)]
+    past_delta = path.parent.with_name("more") / path.name
+    older(past_delta, failure=2e-6)
+    assert Ledger(past_delta).summary("tuned").budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-6)
 
 
-def test_a_hash_that_changes_under_an_open_ledger_is_found(path):
-    """Of the last charge that it has followed, which a new one would be chained to."""
-    ledger, share = Ledger(path), Budget(2.0, 1e-6).share(0.1)
-    ledger.charge("people", "run", Release("sums", share, 1.0, "user", "add-remove"))
-    assert ledger.summary("people", 1e-6).charges == 1
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE charges SET hash = ?", ("0" * 64,))
-    connection.close()
-    with pytest.raises(LedgerError, match="changed or damaged"):
-        ledger.summary("people", 1e-6)
+def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
+    """Also by who has it open; on Windows nobody could restore an open file from a copy."""
+    ledger, caught = Ledger(path), []
+    for version in (3, 1, 2, 99):
+        change(path, f"PRAGMA user_version = {version}")
+        for use in (lambda: ledger.charge("d", "run", share(0.1)), lambda: Ledger(path)):
+            if version == 3 and caught:
+                continue
+            with pytest.raises(LedgerError, match=f"has schema {version}") as refused:
+                use()
+            caught.append(refused)  # whose frames would have kept it
+    if sys.platform.startswith("linux"):
+        assert path.resolve() not in {
+            Path(f"/proc/self/fd/{n}").resolve() for n in os.listdir("/proc/self/fd")
+        }
+
+
+def test_how_a_file_is_made_and_where(path, monkeypatch, tmp_path):
+    """For its owner alone, in folders that are made for it, with a write-ahead log, and on the disk.
+
+    A power cut after the first charge must not lose its name; SQLite syncs what is in it only.
+    """
+    synced = []
+    monkeypatch.setattr(ledger_file, "sync_folder", lambda folder: synced.append((folder, path.exists())))
+    path = path.parent / "a" / "b" / "ledger.sqlite"
+    with Ledger(path)._transaction("DEFERRED") as connection:
+        names = ("journal_mode", "fullfsync", "synchronous")
+        found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+    assert found == ["wal", 1, 2] and synced == [(path.parent, True)]
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert list(path.parent.iterdir()) == [path]
+    for platform, variables, expected in (
+        ("linux", {"HUSHREC_LEDGER": "/mine/ledger.sqlite", "XDG_STATE_HOME": "/state"}, Path("/mine")),
+        ("linux", {"XDG_STATE_HOME": "/state"}, Path("/state/hushrec")),
+        ("linux", {}, Path.home() / ".local/state/hushrec"),
+        ("win32", {"XDG_STATE_HOME": "/state", "LOCALAPPDATA": "/local"}, Path("/local/hushrec")),
+        ("win32", {"LOCALAPPDATA": ""}, Path.home() / "AppData/Local/hushrec"),
+    ):
+        monkeypatch.setattr(sys, "platform", platform)
+        for variable in ("HUSHREC_LEDGER", "XDG_STATE_HOME", "LOCALAPPDATA"):
+            monkeypatch.delenv(variable, raising=False)
+        for variable, value in variables.items():
+            monkeypatch.setenv(variable, value)
+        assert default_path() == expected / "ledger.sqlite"
+
+
+def test_a_summary_in_words_and_in_json(path):
+    ledger = Ledger(path)
+    ledger.charge("d", "r", share(0.25))
+    promise = guarantee(epsilon_of(0.5 * BUDGET.mu, 1e-6), 1e-6, "user", "add-remove")
+    assert (
+        str(ledger.summary("d", 1e-6))
+        == f'1 run on data set "d" charged {promise} together; no budget is set'
+    )
+    ledger.open_dataset("d", BUDGET)
+    ledger.charge("d", "s", share(0.25))
+    ledger.close_dataset("d")
+    summary, mu = ledger.summary("d"), math.sqrt(0.5) * BUDGET.mu
+    promise = guarantee(epsilon_of(mu, 1e-6), 1e-6, "user", "add-remove")
+    assert str(summary) == (
+        f'2 runs on data set "d" charged {promise} together; its budget is {BUDGET}, and it is closed'
+    )
+    entry = summary.to_dict()
+    assert entry["budget"] == {"epsilon": 1.0, "delta": 1e-6, "failure": 0.0} and entry["closed"] is True
+    older = entry | {"budget": {"epsilon": 1.0, "delta": 1e-6}}  # of a version that reserved nothing
+    assert LedgerSummary.from_dict(json.loads(json.dumps(entry))) == summary == LedgerSummary.from_dict(older)
+    ledger.charge("exact", "r", Release("a", Gaussian(0.0), 1.0, "user", "add-remove"))
+    exact = ledger.summary("exact", 1e-6)
+    assert str(exact).startswith('NOT PRIVATE, 1 run on data set "exact" charged epsilon = inf')
+    assert exact.to_dict()["budget"] is None and LedgerSummary.from_dict(exact.to_dict()) == exact
+
+
+def test_a_history_adds_up_run_by_run(path):
+    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
+    ledger, mu = Ledger(path), BUDGET.mu
+    for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
+        ledger.charge("d", run, share(part))
+        ledger.charge("other", "r", share(1.0))
+    rows = Ledger(path).history("d", 1e-5)
+    assert [(each.run, each.charges) for each in rows] == [("r", 2), ("s", 1), ("t", 1)]
+    for each, total in zip(rows, (0.4, 0.6, 1.0)):
+        assert each.mu == pytest.approx(math.sqrt(total) * mu)
+        assert each.epsilon == pytest.approx(epsilon_of(math.sqrt(total) * mu, 1e-5))
+        assert abs((datetime.fromisoformat(each.time) - datetime.now(UTC)).total_seconds()) < 100
+
+
+def test_what_a_ledger_does_not_have_is_told_with_what_it_has(path):
+    ledger = Ledger(path)
+    with pytest.raises(InputError, match='no data set "d", and no other'):
+        ledger.summary("d", 1e-6)
+    for dataset in ("b", "a"):
+        ledger.open_dataset(dataset, BUDGET)
+    ledger.charge("e", "run", share(0.1))
+    for call, words in (
+        (lambda: ledger.close_dataset("d"), "no data set \"d\"; it has 'a', 'b', 'e'"),
+        (lambda: ledger.history("d", 1e-6), "no data set"),
+        (lambda: ledger.history("a", 1.0), "delta"),
+        (lambda: ledger.summary("e"), "delta"),
+        (lambda: ledger.close_dataset(""), "^dataset must be"),
+        (lambda: ledger.open_dataset("", BUDGET), "^dataset must be"),
+        (lambda: ledger.charge("", "run", share(0.1)), "^dataset must be"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()

@@ -44,18 +44,13 @@ def prepared(*chunks):
     return lambda count: np.array(next(rest), dtype=np.uint64)
 
 
-def spied_slow_draws(monkeypatch):
-    """The draws that are done in integers of any length."""
-    calls = []
-    monkeypatch.setattr(
-        sampler, "draw_exactly", lambda *arguments: calls.append(arguments[:3]) or draw_exactly(*arguments)
-    )
-    return calls
-
-
 @pytest.fixture
 def slow_draws(monkeypatch):
-    return spied_slow_draws(monkeypatch)
+    """The draws that are done in integers of any length."""
+    calls = []
+    spy = lambda *arguments: calls.append(arguments[:3]) or draw_exactly(*arguments)  # noqa: E731
+    monkeypatch.setattr(sampler, "draw_exactly", spy)
+    return calls
 
 
 # the tables
@@ -97,7 +92,7 @@ def words_for(law, k, place, coin, sign=0):
     return [cell << 32 | (coin >> 64) << 1 | sign, place, coin & (2**64 - 1)]
 
 
-@pytest.mark.parametrize("k", [0, 1, 30, 100, 180])
+@pytest.mark.parametrize("k", [0, 30, 180])
 @pytest.mark.parametrize("name", LAWS)
 def test_acceptance_is_at_exp_minus_t(name, k, slow_draws):
     """From 2^-35 down to 2^-55 of the bound: within the margin by `draw_exactly`, beyond it without."""
@@ -129,8 +124,8 @@ def cell_drawn(law, uniform):
     return sampler._cell(law, drawn), drawn.count
 
 
-@pytest.mark.parametrize("distance", [100, 130, 200, 290, 700])
-@pytest.mark.parametrize("k", [0, 5, 100])
+@pytest.mark.parametrize("distance", [100, 130, 290, 700])
+@pytest.mark.parametrize("k", [0, 100])
 @pytest.mark.parametrize("name", LAWS)
 def test_ties_of_the_cell_are_broken_by_further_bits(name, k, distance):
     """A uniform number 2^-distance below a threshold is in cell k, above it in the next.
@@ -157,17 +152,16 @@ def test_a_tie_with_a_threshold_is_not_decided_by_32_bits(name, k, slow_draws):
     assert values[0] == draw_exactly(0.0, 2.0**24, 0, law, iter(words)) == k * 2 ** (24 - law.cell_bits)
 
 
-@pytest.mark.parametrize("distance", [120, 127, 140, 300])
 @pytest.mark.parametrize("name", LAWS)
-def test_the_tail_has_its_law(name, distance):
+def test_the_tail_has_its_law(name):
     """Killed: a last cell that takes the tail beyond 2^-128."""
     law = law_of(name)
     with mpmath.workdps(300):
-        uniform = 1 - mpmath.ldexp(1, -distance)
-        cell = 0
-        while distribution(name, mpmath.ldexp(cell + 1, -law.cell_bits)) <= uniform:
-            cell += 1
-        assert cell_drawn(law, uniform)[0] == cell
+        for distance in (120, 127, 140, 300):
+            uniform, cell = 1 - mpmath.ldexp(1, -distance), 0
+            while distribution(name, mpmath.ldexp(cell + 1, -law.cell_bits)) <= uniform:
+                cell += 1
+            assert cell_drawn(law, uniform)[0] == cell
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -183,29 +177,22 @@ def test_finer_thresholds(name, record_property):
         assert thresholds[-1] == 2**bits - 1
 
 
-def test_exp_and_log_keep_within_their_errors():
-    for numerator, denominator in [(1, 3), (1, 2), (2, 3), (7, 2), (700, 1), (1, 10**9)]:
-        for precision in (64, 100, 400):
-            with mpmath.workdps(300):
-                t = mpmath.mpf(numerator) / denominator
-                error = abs(
-                    exact.exp_minus(Fraction(numerator, denominator), precision)
-                    - mpmath.ldexp(mpmath.exp(-t), precision)
-                )
-                assert error < precision
-                x = 1 + t
-                error = abs(
-                    exact.log(1 + Fraction(numerator, denominator), precision)
-                    - mpmath.ldexp(mpmath.log(x), precision)
-                )
-                assert error < (1 + mpmath.log(x, 2)) * precision
+@pytest.mark.parametrize("precision", [64, 100, 400])
+def test_exp_and_log_keep_within_their_errors(precision):
+    with mpmath.workdps(300):
+        for t in map(Fraction, ("1/3", "1/2", "7/2", "700", "1/1000000000")):
+            x = mpmath.mpf(t.numerator) / t.denominator
+            found, exactly = exact.exp_minus(t, precision), mpmath.ldexp(mpmath.exp(-x), precision)
+            assert abs(found - exactly) < precision
+            found, exactly = exact.log(1 + t, precision), mpmath.ldexp(mpmath.log(1 + x), precision)
+            assert abs(found - exactly) < (1 + mpmath.log(1 + x, 2)) * precision
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_next_to_a_half_integer(name, slow_draws):
     """Closer than float64 can tell, on either side; where 64 bits of the place do not tell, further ones."""
     law, rng, scale = law_of(name), np.random.default_rng(0), 27182818.28459045
-    for _ in range(200):
+    for _ in range(100):
         k, sign = int(rng.integers(0, 150)), int(rng.integers(2))
         place = int(rng.integers(0, 2**64, dtype=np.uint64))
         noise = (1 - 2 * sign) * Fraction(scale) * Fraction(2**64 * k + place, 2**64 << law.cell_bits)
@@ -234,7 +221,7 @@ def test_sums_next_to_a_half_integer(name, slow_draws):
 def test_the_compiled_function_is_the_exact_one(name, slow_draws, record_property):
     """Bit for bit, word for word, whatever value and scale; but for what it left to the exact one."""
     law, rng = law_of(name), np.random.default_rng(1)
-    settings = rng.integers(-290, 291, (3000, 2))
+    settings = rng.integers(-290, 291, (1500, 2))
     for number, (size, power) in enumerate(settings.tolist()):
         power = power if number % 2 else size + power % 30 - 15
         scale, grid = np.frexp(float(f"{rng.uniform(1, 9)}e{max(-290, min(290, power))}"))
@@ -288,19 +275,6 @@ def test_a_source_that_runs_out_of_words_is_asked_for_more():
     assert len(asked) > 5
 
 
-@pytest.mark.parametrize("length", [17, 18, 19, 20])
-def test_no_word_is_read_beyond_those_that_were_drawn(length):
-    """Compiled code would take what lies behind them in memory; in Python it is an IndexError."""
-    law, pending = law_of("gaussian"), np.empty((1, 3), dtype=np.int64)
-    words = np.resize(np.array(words_for(law, 100, 2**64 - 1, 2**95 - 1), dtype=np.uint64), length)
-    found = sampler._add_noise.py_func(
-        np.zeros(1), np.array([2.0**24]), np.zeros(1, np.int32), 0, 0, words, pending,
-        law.high, law.guide, law.quick, 2.0**-law.cell_bits, law.base, law.slope, law.curve,
-        0.0, 0.0, 0.0, sampler._POWERS,
-    )  # fmt: skip
-    assert found == (1, 1) and length - 3 < pending[0, 2] <= length
-
-
 # the law
 
 
@@ -331,17 +305,11 @@ def check_pmf(name, scale, value, draws, record=lambda *_: None):
     assert p_value > ALARM
 
 
-@pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
+@pytest.mark.parametrize("count", [600_000, pytest.param(10_000_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("scale", [0.1, 3.3, 64.0])
 @pytest.mark.parametrize("name", LAWS)
-def test_pmf_on_a_coarse_grid(name, scale, record_property):
-    check_pmf(name, scale, 0.3, draw(name, 1_250_000, value=0.3, scale=scale), record_property)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("scale", [0.1, 0.7, 3.3, 64.0])
-@pytest.mark.parametrize("name", LAWS)
-def test_pmf_on_a_coarse_grid_in_many_draws(name, scale, record_property):
-    check_pmf(name, scale, 0.3, draw(name, 10_000_000, value=0.3, scale=scale), record_property)
+def test_pmf_on_a_coarse_grid(name, scale, count, record_property):
+    check_pmf(name, scale, 0.3, draw(name, count, value=0.3, scale=scale), record_property)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -421,7 +389,7 @@ def added_in_floating_point(value, sd):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("value", "sd"), [(1.0, 1.0), (1e6, 1e6), (1e6, 1e3)])
+@pytest.mark.parametrize(("value", "sd"), [(1e6, 1e6), (1e6, 1e3)])
 def test_precision_attack(value, sd, dtype):
     """Haney et al. 2022. Killed: noise added in floating point, a grid chosen by the value."""
     source = SystemNoise()
@@ -441,33 +409,19 @@ def test_precision_attack(value, sd, dtype):
 
 def test_two_fits_with_one_seed():
     """Killed: noise that a seed gives. The difference of two releases would be that of the data."""
-    fits = [
-        {
-            "one": [("one", DOMAIN.items[0], 5), ("one", DOMAIN.items[1], 1)],
-            "two": [("two", DOMAIN.items[0], 3), ("two", DOMAIN.items[1], last)],
-        }
-        for last in (4, 2)
-    ]
 
     class Seeded:
         def add_gaussian(self, value, sd, label):
             return value + sd * np.random.default_rng(0).standard_normal(value.shape)
 
-    def differences(source):
-        calls = []
-        for rows in fits:
+    for source, tells in ((Seeded(), True), (SystemNoise(), False)):
+        values, outputs = [], []
+        for last in (4, 2):
+            rows = {"one": [("one", DOMAIN.items[0], 5)], "two": [("two", DOMAIN.items[1], last)]}
             noise = RecordingNoise(source)
             ItemBias().fit(ratings_of(rows), Accountant(Budget(1.0, 1e-6), noise=noise), seed=0)
-            calls.append(noise.calls)
-        of = [
-            np.concatenate([np.ravel(getattr(call, what)) for call in run])
-            for run in calls
-            for what in ("value", "output")
-        ]
-        return of[2] - of[0], of[3] - of[1]
-
-    data, released = differences(Seeded())
-    assert np.any(data)
-    assert released == pytest.approx(data, abs=1e-9)
-    data, released = differences(SystemNoise())
-    assert np.all(np.abs(released - data) > 1e-6)
+            values.append(np.concatenate([np.ravel(call.value) for call in noise.calls]))
+            outputs.append(np.concatenate([np.ravel(call.output) for call in noise.calls]))
+        data, released = values[1] - values[0], outputs[1] - outputs[0]
+        assert np.any(data)
+        assert np.abs(released - data).max() < 1e-9 if tells else np.abs(released - data).min() > 1e-6
