@@ -116,19 +116,6 @@ def test_the_slack_of_the_filter_is_what_rounding_needs():
     assert not budget.allows([RandomizedResponse(3.0 * (1 + 1.2e-12))])
 
 
-def test_numbers_of_any_type_are_kept_as_floats():
-    for one in (1, np.float32(1), np.longdouble(1)):
-        budget, chosen = (
-            Budget(one, np.float32(0.25), failure=np.float32(0.125)),
-            RepeatAndSelect(one, 0.25, 2),
-        )
-        assert budget == Budget(1.0, 0.25, failure=0.125)
-        found = [budget.epsilon, budget.delta, budget.failure, chosen.run_epsilon, chosen.mean_runs]
-        found += [Gaussian(one).noise_multiplier, RandomizedResponse(one).epsilon]
-        found += [Release("a", Gaussian(1.0), one, *USER).sensitivity]
-        assert {type(number) for number in found} == {float}
-
-
 def test_labels_are_flipped_as_often_as_is_said():
     """1 / (1 + e^(epsilon/labels)) in 50 digits, rounded up, and never more than half of them."""
     excess = []
@@ -173,26 +160,6 @@ def test_pure_releases_may_add_up_in_epsilon():
     for costs in ([Laplace(0.999)], [Laplace(1.0), Gaussian(1e6)], [Laplace(1.0), Laplace(1e6)]):
         assert not budget.allows(costs)
     assert Budget(1.0, 1e-2).allows([Laplace(400.0)] * 1000)  # pure: 2.5; mu^2: fits at a generous delta
-
-
-def test_a_plan():
-    budget = Budget(1.0, 1e-6)
-    one = Release("<counts>", budget.share(0.5), 2.0, *USER)
-    assert one.noise_sd == pytest.approx(2 / budget.mu * math.sqrt(2))
-    plan = Plan(budget, [one, replace(one, label="sums")])
-    plan.check()
-    assert (plan.mu, plan.epsilon) == pytest.approx((budget.mu, 1.0), rel=1e-9)
-    assert Plan(budget, []).epsilon == 0.0 and repr(plan) == f"Plan(2 releases: {budget.spell(plan.epsilon)})"
-    assert Plan(budget, [Release("a", Laplace(10), 1, *USER)]).epsilon == 0.1
-    assert [each.label for each in plan.labelled(suffix=" 2").releases] == ["<counts> 2", "sums 2"]
-    html = plan._repr_html_()
-    assert html.count("<tr>") == 3 and "<td>&lt;counts&gt;</td><td>Gaussian</td><td>2</td>" in html
-    for releases, words in (([one] * 3, "A plan of 3 releases would"), ([one], "Release '<counts>' would")):
-        with pytest.raises(BudgetError, match=words):
-            Plan(Budget(0.1, 1e-6), releases).check()
-    for other in (replace(one, unit="rating"), replace(one, relation="replace")):
-        with pytest.raises(InputError, match="compute the sensitivity for the budget's"):
-            Plan(budget, [one, other]).check()
 
 
 def test_a_chance_of_failure_is_taken_off_delta_first():
@@ -266,3 +233,18 @@ def test_a_part_has_that_part_of_mu_squared(fraction, failure):
     assert (part.delta, part.relation, part.failure) == (1e-6, "replace", failure)
     assert Budget(math.inf, 1e-6).part(fraction).epsilon == math.inf
     assert Budget(1e-6, 1e-6).part(fraction).epsilon == 1e-6, "what cannot be planned for is not asked for"
+
+
+def test_a_plan():
+    budget = Budget(np.float32(1), 1e-6)
+    one = Release("<counts>", budget.share(0.5), np.longdouble(2.0), *USER)
+    assert {type(each) for each in (budget.epsilon, one.sensitivity, Gaussian(1).noise_multiplier)} == {float}
+    assert one.noise_sd == pytest.approx(2 / budget.mu * math.sqrt(2))
+    plan = Plan(budget, [one, replace(one, label="sums")])
+    plan.check()
+    assert (plan.mu, plan.epsilon) == pytest.approx((budget.mu, 1.0), rel=1e-9)
+    assert Plan(budget, [Release("a", Laplace(10), 1, *USER)]).epsilon == 0.1
+    assert "<td>&lt;counts&gt;</td><td>Gaussian</td><td>2</td>" in plan._repr_html_()
+    for releases, words in (([one] * 3, "A plan of 3 releases would"), ([one], "Release '<counts>' would")):
+        with pytest.raises(BudgetError, match=words):
+            Plan(Budget(0.1, 1e-6), releases).check()

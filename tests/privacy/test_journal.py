@@ -104,46 +104,37 @@ def files(path) -> list[Path]:
 # a training that is killed
 
 
-def killed_process(path, log, at, resume) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        noise_by_label(patch, log)
-        Kill(patch, at, process=True)
-        toy(path, resume=resume)
-
-
-def check_kills(folder, seeds) -> int:
-    """A process that is killed at random steps, again and again, and what comes of it; number of kills."""
-    kills = 0
-    with pytest.MonkeyPatch.context() as patch:
-        noise_by_label(patch, [])
-        whole = toy(folder / "whole.sqlite")
-    for seed in seeds:
-        chance, path, log = random.Random(seed), folder / f"{seed}.sqlite", folder / f"{seed}.log"
-        Ledger(path)
-        log.touch()
-        for _ in range(chance.randint(1, 3)):
-            begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
-            process = FORK.Process(target=killed_process, args=(path, log, chance.randint(1, 90), begun))
-            process.start()
-            process.join()
-            assert process.exitcode == -signal.SIGKILL or process.exitcode == 0
-            if process.exitcode == 0:
-                break
-            kills += 1
-        if process.exitcode == -signal.SIGKILL:
-            begun = any(each.suffix == ".json" for each in path.parent.glob(f"{seed}.sqlite.trainings/*"))
-            with pytest.MonkeyPatch.context() as patch:
-                noise_by_label(patch, log)
-                assert toy(path, resume=begun) == whole
-        check_books(path, log.read_text().split())
-    return kills
-
-
 @pytest.mark.parametrize(
     "seeds, least", [(range(6), 6), pytest.param(range(40, 840), 1000, marks=pytest.mark.full)]
 )
 def test_processes_killed_at_random_steps(tmp_path, seeds, least):
-    assert check_kills(tmp_path, seeds) >= least
+    """Again and again; then it is made to its end."""
+    kills = 0
+
+    def run(path, log, at=None):
+        with pytest.MonkeyPatch.context() as patch:
+            noise_by_label(patch, log)
+            if at is not None:
+                Kill(patch, at, process=True)
+            return toy(path, resume=any(each.suffix == ".json" for each in files(path)))
+
+    whole = run(tmp_path / "ledger.sqlite", [])
+    for seed in seeds:
+        (folder := tmp_path / str(seed)).mkdir()
+        chance, path, log = random.Random(seed), folder / "ledger.sqlite", folder / "log"
+        Ledger(path)
+        log.touch()
+        for _ in range(chance.randint(1, 3)):
+            process = FORK.Process(target=run, args=(path, log, chance.randint(1, 90)))
+            process.start()
+            process.join()
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -signal.SIGKILL
+            kills += 1
+        assert process.exitcode == 0 or run(path, log) == whole
+        check_books(path, log.read_text().split())
+    assert kills >= least
 
 
 def begun_as(path, number: int) -> bool:

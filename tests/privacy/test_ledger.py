@@ -85,19 +85,6 @@ def change(path, statement, *values):
 # budgets, data sets, units
 
 
-def test_charges_compose_over_runs_and_reopenings(path):
-    """Killed: epsilons added up, and a sum over one run only."""
-    for run in range(4):
-        Ledger(path).charge("ratings", f"run {run}", share(0.25))
-        Ledger(path).charge("ratings", f"run {run}", share(0.75))
-        Ledger(path).charge("other", f"run {run}", share(0.5))
-    summary = Ledger(path).summary("ratings", 1e-6)
-    assert (summary.charges, summary.runs, summary.unit, summary.relation) == (8, 4, "user", "add-remove")
-    assert summary.mu == pytest.approx(2 * BUDGET.mu)
-    assert summary.epsilon == pytest.approx(epsilon_of(2 * BUDGET.mu, 1e-6))
-    assert Ledger(path).summary("other", 1e-6).mu == pytest.approx(math.sqrt(2) * BUDGET.mu)
-
-
 def test_a_budget_is_shared_by_all_runs(path, no_noise):
     """Killed: the check after the charge, the comparison per run."""
     ledger = Ledger(path)
@@ -160,19 +147,6 @@ def test_the_reserve_is_chosen_before_the_first_charge(path):
     ledger.open_dataset("sum", reserved)
 
 
-def test_a_numbered_release_is_charged_once(path):
-    """Killed: a step that is not looked for, in another run, another data set."""
-    ledger = Ledger(path)
-    ledger.charge("d", "run", share(0.1), step=3)
-    for dataset, run, step in [("d", "run", 4), ("d", "again", 3), ("e", "run", 3), ("d", "run", None)] * 2:
-        with contextlib.suppress(BudgetError):
-            ledger.charge(dataset, run, share(0.1), step=step)
-    with pytest.raises(BudgetError, match="charged already"):
-        Ledger(path).charge("d", "run", share(0.1), step=3)
-    assert ledger.summary("d", 1e-6).charges == 5
-    assert ledger.charged("d", "run", 3) and not ledger.charged("d", "run", 5)
-
-
 @pytest.mark.parametrize("wrong", ["", "number", "previous", "hash"])
 def test_a_chain_breaks_at_any_of_its_links(wrong):
     """A row of another number or place, though its own hash is right; a hash of something else."""
@@ -220,18 +194,6 @@ def older(path, failure=1e-7):
         connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 14)})", (*row, previous))
     connection.execute("INSERT INTO head VALUES (3, ?, ?)", (previous, digest(datasets)))
     connection.close()
-
-
-@pytest.mark.parametrize(
-    "tampering",
-    ["UPDATE charges SET mu = 0.1 WHERE id = 1", "UPDATE datasets SET epsilon = 9", "DELETE FROM charges"],
-)
-def test_an_older_ledger_that_was_changed_is_refused_and_left(path, tampering):
-    older(path)
-    change(path, tampering)
-    for _ in range(2):
-        with pytest.raises(LedgerError, match="hash chain"):
-            Ledger(path)
 
 
 def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):
@@ -288,43 +250,6 @@ def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
         ledger.open_dataset("without", Budget(100.0, 1e-6))
 
 
-def test_a_closed_data_set_is_charged_no_more(path, no_noise):
-    """Killed: a budget opened again, a data set without budget left open."""
-    ledger = Ledger(path)
-    for dataset in ("default", "without budget"):
-        ledger.charge(dataset, "run", share(0.1))
-    ledger.open_dataset("default", BUDGET)
-    for dataset in ("default", "without budget"):
-        ledger.close_dataset(dataset)
-        with pytest.raises(BudgetError, match="closed"):
-            release_once(Ledger(path), dataset=dataset)
-        with pytest.raises(BudgetError, match="closed"):
-            ledger.open_dataset(dataset, BUDGET)
-        summary = ledger.summary(dataset, 1e-6)
-        assert summary.closed and "closed" in str(summary) and summary.charges == 1
-    assert not ledger.history("default", 1e-6)[0].epsilon > 1.0
-    with pytest.raises(InputError):
-        ledger.close_dataset("unknown")
-
-
-def test_one_unit_and_relation_per_data_set(path):
-    """Killed: a rating-level charge added to user-level ones."""
-    ledger = Ledger(path)
-    ledger.charge("d", "run", share(0.1))
-    for unit, relation in (("rating", "add-remove"), ("user", "replace")):
-        other = share(0.1, unit=unit, relation=relation)
-        for call in (
-            lambda other=other: ledger.charge("d", "run", other),
-            lambda other=other: ledger.check("d", [other]),
-        ):
-            with pytest.raises(InputError, match="another data-set name"):
-                call()
-        with pytest.raises(InputError):
-            ledger.open_dataset("d", Budget(1.0, 1e-6, unit, relation))
-    ledger.charge("e", "run", share(0.1, unit="rating"))
-    assert ledger.summary("d", 1e-6).charges == 1
-
-
 def test_pure_charges_add_up_in_epsilon(path):
     ledger = Ledger(path)
     ledger.open_dataset("d", BUDGET)
@@ -336,23 +261,6 @@ def test_pure_charges_add_up_in_epsilon(path):
 
 
 # fail closed (D3)
-
-
-def test_files_that_are_no_ledger(path, tmp_path):
-    with pytest.raises(LedgerError, match="no ledger"):
-        Ledger(path, create=False)
-    assert not path.parent.exists()
-    (tmp_path / "empty").touch()
-    (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 100)
-    change(tmp_path / "other.sqlite", "CREATE TABLE t (x)")
-    for wrong in ("empty", "text", "other.sqlite", ".", "empty/below", "nul\0byte"):
-        with pytest.raises(LedgerError):
-            Ledger(tmp_path / wrong)
-    with pytest.raises(LedgerError, match="is not a ledger, or was cut short"):
-        Ledger(tmp_path / "other.sqlite")
-    for wrong in (None, 1):
-        with pytest.raises(InputError):
-            Ledger(wrong)
 
 
 def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
@@ -620,22 +528,6 @@ def test_kills_never_lose_a_charge(path, tmp_path, kills, record_property):
     record_property("releases", releases)
 
 
-def test_what_is_left_of_a_budget(path):
-    ledger = Ledger(path)
-    ledger.open_dataset("shop", BUDGET)
-    assert ledger.left("shop") == "nothing of it is spent"
-    ledger.charge("shop", "run", share(0.25))
-    left = math.floor(epsilon_of(math.sqrt(0.75) * BUDGET.mu, BUDGET.delta) * 1000) / 1000
-    assert f"what is left of it is epsilon = {left:g}" in ledger.left("shop")
-    ledger.charge("other", "run", share(0.25))
-    assert ledger.left("other") is None
-    would = BUDGET.spell(epsilon_of(math.sqrt(0.25 + 0.9) * BUDGET.mu, BUDGET.delta))
-    with pytest.raises(BudgetError) as caught:
-        ledger.charge("shop", "run", share(0.9))
-    assert f'This would bring data set "shop" to {would} over all its runs' in str(caught.value)
-    assert ledger.left("shop") in str(caught.value) and str(path) in str(caught.value)
-
-
 def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypatch):
     """Killed: an empty ledger that takes the place of one that another process created meanwhile."""
     create, first = schema.create, []
@@ -685,7 +577,93 @@ def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
         }
 
 
-def test_how_a_file_is_made_and_where(path, monkeypatch, tmp_path):
+def test_a_history_adds_up_run_by_run(path):
+    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
+    ledger, mu = Ledger(path), BUDGET.mu
+    for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
+        ledger.charge("d", run, share(part))
+        ledger.charge("other", "r", share(1.0))
+    summary, rows = Ledger(path).summary("d", 1e-5), Ledger(path).history("d", 1e-5)
+    assert (summary.charges, summary.runs, summary.epsilon) == (4, 3, rows[-1].epsilon)
+    assert [(each.run, each.charges) for each in rows] == [("r", 2), ("s", 1), ("t", 1)]
+    for each, total in zip(rows, (0.4, 0.6, 1.0)):
+        assert each.mu == pytest.approx(math.sqrt(total) * mu)
+        assert each.epsilon == pytest.approx(epsilon_of(math.sqrt(total) * mu, 1e-5))
+        assert abs((datetime.fromisoformat(each.time) - datetime.now(UTC)).total_seconds()) < 100
+
+
+def test_a_numbered_release_is_charged_once(path):
+    """Killed: a step that is not looked for, in another run, another data set."""
+    ledger = Ledger(path)
+    for dataset, run, step in (("d", "run", 3), ("d", "run", 4), ("d", "again", 3), ("e", "run", 3)):
+        ledger.charge(dataset, run, share(0.1), step=step)
+        ledger.charge(dataset, run, share(0.1))
+    with pytest.raises(BudgetError, match="charged already"):
+        Ledger(path).charge("d", "run", share(0.1), step=3)
+    assert ledger.charged("d", "run", 3) and not ledger.charged("d", "run", 5)
+
+
+def test_one_unit_and_relation_per_data_set(path):
+    """Killed: a rating-level charge added to user-level ones."""
+    ledger = Ledger(path)
+    ledger.charge("d", "run", share(0.1))
+    for protects in (("rating", "add-remove"), ("user", "replace")):
+        other = share(0.1, "a", *protects)
+        for call in (
+            lambda other=other: ledger.charge("d", "run", other),
+            lambda other=other: ledger.check("d", [other]),
+            lambda protects=protects: ledger.open_dataset("d", Budget(1.0, 1e-6, *protects)),
+        ):
+            with pytest.raises(InputError, match="another data-set name"):
+                call()
+    ledger.charge("e", "run", share(0.1, unit="rating"))
+    assert ledger.summary("d", 1e-6).charges == 1
+
+
+def test_a_closed_data_set_is_charged_no_more(path, no_noise):
+    """Killed: a budget opened again, a data set without budget left open."""
+    ledger = Ledger(path)
+    for dataset in ("default", "without budget"):
+        ledger.charge(dataset, "run", share(0.1))
+        if dataset == "default":
+            ledger.open_dataset("default", BUDGET)
+        ledger.close_dataset(dataset)
+        for call in (
+            lambda dataset=dataset: release_once(Ledger(path), dataset=dataset),
+            lambda dataset=dataset: ledger.open_dataset(dataset, BUDGET),
+        ):
+            with pytest.raises(BudgetError, match="closed"):
+                call()
+        assert ledger.summary(dataset, 1e-6).closed and ledger.summary(dataset, 1e-6).charges == 1
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    ["UPDATE charges SET mu = 0.1 WHERE id = 1", "UPDATE datasets SET epsilon = 9", "DELETE FROM charges"],
+)
+def test_an_older_ledger_that_was_changed_is_refused_and_left(path, tampering):
+    older(path)
+    change(path, tampering)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="hash chain"):
+            Ledger(path)
+
+
+def test_files_that_are_no_ledger(path, tmp_path):
+    with pytest.raises(LedgerError, match="no ledger"):
+        Ledger(path, create=False)
+    assert not path.parent.exists()
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 100)
+    change(tmp_path / "other.sqlite", "CREATE TABLE t (x)")
+    for wrong in ("empty", "text", "other.sqlite", ".", "empty/below", "nul\0byte"):
+        with pytest.raises(LedgerError, match="is not a ledger|could not be used|no ledger"):
+            Ledger(tmp_path / wrong)
+    with pytest.raises(InputError):
+        Ledger(None)
+
+
+def test_how_a_file_is_made_and_where(path, monkeypatch):
     """For its owner alone, in folders that are made for it, with a write-ahead log, and on the disk.
 
     A power cut after the first charge must not lose its name; SQLite syncs what is in it only.
@@ -699,76 +677,38 @@ def test_how_a_file_is_made_and_where(path, monkeypatch, tmp_path):
     assert found == ["wal", 1, 2] and synced == [(path.parent, True)]
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert list(path.parent.iterdir()) == [path]
-    for platform, variables, expected in (
-        ("linux", {"HUSHREC_LEDGER": "/mine/ledger.sqlite", "XDG_STATE_HOME": "/state"}, Path("/mine")),
-        ("linux", {"XDG_STATE_HOME": "/state"}, Path("/state/hushrec")),
-        ("linux", {}, Path.home() / ".local/state/hushrec"),
-        ("win32", {"XDG_STATE_HOME": "/state", "LOCALAPPDATA": "/local"}, Path("/local/hushrec")),
-        ("win32", {"LOCALAPPDATA": ""}, Path.home() / "AppData/Local/hushrec"),
-    ):
+    monkeypatch.delenv("HUSHREC_LEDGER", raising=False)
+    for platform, variable in (("linux", "XDG_STATE_HOME"), ("win32", "LOCALAPPDATA")):
         monkeypatch.setattr(sys, "platform", platform)
-        for variable in ("HUSHREC_LEDGER", "XDG_STATE_HOME", "LOCALAPPDATA"):
-            monkeypatch.delenv(variable, raising=False)
-        for variable, value in variables.items():
-            monkeypatch.setenv(variable, value)
-        assert default_path() == expected / "ledger.sqlite"
+        monkeypatch.setenv(variable, "/state")
+        assert default_path() == Path("/state/hushrec/ledger.sqlite")
+    monkeypatch.setenv("HUSHREC_LEDGER", "/mine")
+    assert default_path() == Path("/mine")
 
 
 def test_a_summary_in_words_and_in_json(path):
     ledger = Ledger(path)
-    ledger.charge("d", "r", share(0.25))
-    promise = guarantee(epsilon_of(0.5 * BUDGET.mu, 1e-6), 1e-6, "user", "add-remove")
-    assert (
-        str(ledger.summary("d", 1e-6))
-        == f'1 run on data set "d" charged {promise} together; no budget is set'
-    )
-    ledger.open_dataset("d", BUDGET)
-    ledger.charge("d", "s", share(0.25))
-    ledger.close_dataset("d")
-    summary, mu = ledger.summary("d"), math.sqrt(0.5) * BUDGET.mu
-    promise = guarantee(epsilon_of(mu, 1e-6), 1e-6, "user", "add-remove")
-    assert str(summary) == (
-        f'2 runs on data set "d" charged {promise} together; its budget is {BUDGET}, and it is closed'
-    )
-    entry = summary.to_dict()
-    assert entry["budget"] == {"epsilon": 1.0, "delta": 1e-6, "failure": 0.0} and entry["closed"] is True
-    older = entry | {"budget": {"epsilon": 1.0, "delta": 1e-6}}  # of a version that reserved nothing
-    assert LedgerSummary.from_dict(json.loads(json.dumps(entry))) == summary == LedgerSummary.from_dict(older)
-    ledger.charge("exact", "r", Release("a", Gaussian(0.0), 1.0, "user", "add-remove"))
-    exact = ledger.summary("exact", 1e-6)
-    assert str(exact).startswith('NOT PRIVATE, 1 run on data set "exact" charged epsilon = inf')
-    assert exact.to_dict()["budget"] is None and LedgerSummary.from_dict(exact.to_dict()) == exact
-
-
-def test_a_history_adds_up_run_by_run(path):
-    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
-    ledger, mu = Ledger(path), BUDGET.mu
-    for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
-        ledger.charge("d", run, share(part))
-        ledger.charge("other", "r", share(1.0))
-    rows = Ledger(path).history("d", 1e-5)
-    assert [(each.run, each.charges) for each in rows] == [("r", 2), ("s", 1), ("t", 1)]
-    for each, total in zip(rows, (0.4, 0.6, 1.0)):
-        assert each.mu == pytest.approx(math.sqrt(total) * mu)
-        assert each.epsilon == pytest.approx(epsilon_of(math.sqrt(total) * mu, 1e-5))
-        assert abs((datetime.fromisoformat(each.time) - datetime.now(UTC)).total_seconds()) < 100
-
-
-def test_what_a_ledger_does_not_have_is_told_with_what_it_has(path):
-    ledger = Ledger(path)
     with pytest.raises(InputError, match='no data set "d", and no other'):
         ledger.summary("d", 1e-6)
-    for dataset in ("b", "a"):
-        ledger.open_dataset(dataset, BUDGET)
-    ledger.charge("e", "run", share(0.1))
-    for call, words in (
-        (lambda: ledger.close_dataset("d"), "no data set \"d\"; it has 'a', 'b', 'e'"),
-        (lambda: ledger.history("d", 1e-6), "no data set"),
-        (lambda: ledger.history("a", 1.0), "delta"),
-        (lambda: ledger.summary("e"), "delta"),
-        (lambda: ledger.close_dataset(""), "^dataset must be"),
-        (lambda: ledger.open_dataset("", BUDGET), "^dataset must be"),
-        (lambda: ledger.charge("", "run", share(0.1)), "^dataset must be"),
-    ):
-        with pytest.raises(InputError, match=words):
-            call()
+    ledger.charge("d", "r", share(0.25))
+    with pytest.raises(InputError, match="delta"):
+        ledger.summary("d")
+    with pytest.raises(InputError, match="no data set \"e\"; it has 'd'"):
+        ledger.close_dataset("e")
+    promise = guarantee(epsilon_of(0.5 * BUDGET.mu, 1e-6), 1e-6, "user", "add-remove")
+    said = str(ledger.summary("d", 1e-6))
+    assert said == f'1 run on data set "d" charged {promise} together; no budget is set'
+    assert ledger.left("d") is None
+    ledger.open_dataset("d", BUDGET)
+    left = math.floor(epsilon_of(math.sqrt(0.75) * BUDGET.mu, BUDGET.delta) * 1000) / 1000
+    assert f"what is left of it is epsilon = {left:g}" in ledger.left("d")
+    would = BUDGET.spell(epsilon_of(math.sqrt(0.25 + 0.9) * BUDGET.mu, BUDGET.delta))
+    with pytest.raises(BudgetError) as caught:
+        ledger.charge("d", "run", share(0.9))
+    assert f'This would bring data set "d" to {would} over all its runs' in str(caught.value)
+    assert ledger.left("d") in str(caught.value) and str(path) in str(caught.value)
+    summary = ledger.summary("d")
+    assert f"its budget is {BUDGET}" in str(summary)
+    entry = json.loads(json.dumps(summary.to_dict()))
+    older = entry | {"budget": {"epsilon": 1.0, "delta": 1e-6}}  # of a version that reserved nothing
+    assert LedgerSummary.from_dict(entry) == summary == LedgerSummary.from_dict(older)

@@ -97,7 +97,6 @@ def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
     assert math.fsum(row[1] ** 2 for row in charges(path)) == pytest.approx(BUDGET.mu**2)
     assert {row[2] for row in charges(path)} == {"1"}
     assert [row[4][:17] for row in charges(path)] == [f"season 1, week {n}, "[:17] for n in range(4)]
-    assert len({row[4] for row in charges(path)}) == 4
     assert statement.spent_epsilon == pytest.approx(2.0)
     accountant = SeasonAccountant(SEASON, statement, ledger=ledger)
     for ask in (lambda: week(ledger, statement), accountant.part, lambda: accountant.remaining_fraction):
@@ -107,9 +106,7 @@ def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
     last = ledger.season("default", "1").last
     assert statement.week == Week(SEASON, 3, "default", charges(path)[-1][4], last) and last is not None
-    summary = ledger.season("default", "1")
-    assert (summary.begun, summary.charges) == (4, 4) and "is spent: 4 of 4" in str(summary)
-    assert ledger.summary("default", 1e-6).charges == 4
+    assert "is spent: 4 of 4" in str(ledger.season("default", "1"))
 
 
 # which week it is
@@ -147,21 +144,6 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
     other.open_season("shop", Season(BUDGET, 5), add_up=False)
     with pytest.raises(InputError, match="another one in the ledger"):
         SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(plan_of(SEASON))
-
-
-def test_models_of_another_season_or_data_set_are_refused(ledger):
-    first = week(ledger)
-    second = Season(BUDGET, 4, 0.4, "2")
-    with pytest.raises(BudgetError, match="adds to it"):
-        ledger.open_season("default", second)
-    ledger.open_season("default", second, add_up=True)
-    for season, dataset in ((second, "default"), (SEASON, "other")):
-        with pytest.raises(BudgetError, match="This model is of season"):
-            SeasonAccountant(season, first, dataset=dataset)
-    with pytest.raises(InputError, match="not trained in a season"):
-        SeasonAccountant.following(Accountant(BUDGET).statement())
-    with pytest.raises(InputError, match="has no season"):
-        SeasonAccountant(Season(BUDGET, 4, 0.4, "3"), ledger=ledger)
 
 
 # what a season reserves
@@ -311,18 +293,6 @@ def test_seasons_add_up_in_words(ledger):
     accountant = SeasonAccountant(other, ledger=ledger)
     spend(accountant)
     assert f"epsilon = {both:.6g}" in " ".join(accountant.statement().text().split())
-
-
-def test_a_data_set_with_a_budget_has_room_for_its_seasons_only(path):
-    ledger = Ledger(path)
-    ledger.open_dataset("default", Budget(2.5, 1e-6))
-    ledger.open_season("default", SEASON)
-    with pytest.raises(BudgetError, match="no room"):
-        ledger.open_season("default", Season(BUDGET, 4, name="2"), add_up=True)
-    with pytest.raises(InputError, match="another name"):
-        ledger.open_season("default", SEASON, add_up=True)
-    with pytest.raises(InputError, match="counts unit"):
-        ledger.open_season("default", Season(Budget(2.0, 1e-6, relation="replace"), 4, name="2"))
 
 
 # statement, damage, crashes
@@ -516,27 +486,6 @@ def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
             assert delta_at(mu, row["epsilon_alone"]) == pytest.approx(1e-6 - failure, rel=1e-4)
 
 
-@pytest.mark.parametrize("failure", [0.0, 9e-7])
-def test_what_a_ledger_says_of_a_season_is_what_was_charged(path, failure):
-    """As text and as JSON: mu of the charges, and epsilon by the analytic formula at the delta left."""
-    budget, ledger = replace(BUDGET, failure=failure), Ledger(path)
-    season = replace(SEASON, budget=budget)
-    ledger.open_season("default", season)
-    assert "is open: 0 of 4" in str(ledger.season("default", "1"))
-    first = SeasonAccountant(season, ledger=ledger)
-    spend(first)
-    spend(SeasonAccountant(season, first.statement(), ledger=ledger), 0.5)
-    found, mu = ledger.season("default", "1"), budget.mu * math.sqrt(0.4 + 0.2 / 2)
-    said = found.to_dict()
-    assert (said["name"], said["weeks"], said["first_share"]) == ("1", 4, 0.4)
-    assert (said["dataset"], said["closed"], said["begun"]) == ("default", False, 2)
-    assert said["budget"]["mu"] == budget.mu and said["budget"]["epsilon"] == 2.0
-    assert said["charged"]["charges"] == 2 and said["charged"]["mu"] == pytest.approx(mu)
-    epsilon = said["charged"]["epsilon"]
-    assert delta_at(mu, epsilon) == pytest.approx(1e-6 - failure, rel=1e-3)
-    assert "is open: 2 of 4 weeks were run and charged " + budget.spell(epsilon) in str(found)
-
-
 def test_weeks_of_public_data_follow_each_other_and_no_private_one():
     for options in ({"data_is_public": True}, {"noise": SeededNoise(1)}):
         first = SeasonAccountant(SEASON, **options)
@@ -548,19 +497,6 @@ def test_weeks_of_public_data_follow_each_other_and_no_private_one():
             SeasonAccountant.following(first.statement())
 
 
-def test_a_week_follows_in_the_data_set_of_the_last_one(path):
-    ledger = Ledger(path)
-    ledger.open_season("shop", SEASON)
-    first = week(ledger, dataset="shop")
-    second = SeasonAccountant.following(first, ledger=ledger)
-    assert (second.dataset, second.week.number) == ("shop", 1)
-    spend(second, 0.5, "half")
-    third = SeasonAccountant.following(first, ledger=ledger, skip=True)
-    assert third.week.number == 2 and [each.label for each in third.releases] == ["sums, week 0", "half"]
-    spend(third)
-    assert [(row[0], row[3]) for row in charges(path)] == [("sums, week 0", 0), ("half", 0), ("sums", 0)]
-
-
 def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
     season = Season(BUDGET, 3, name="any")
     for name in ("3", "2"):
@@ -568,3 +504,42 @@ def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
         ledger.open_season("default", replace(season, name=name), add_up=True)
     assert renamed(season, ledger.seasons("default")).name == "4"
     assert [ledger.season("default", name).season.weeks for name in ("1", "2")] == [4, 3]
+
+
+def test_models_of_another_season_or_data_set_are_refused(path):
+    """And a season for which a data set's budget has no room, or whose name is taken."""
+    ledger, second = Ledger(path), Season(BUDGET, 4, 0.4, "2")
+    ledger.open_season("default", SEASON)
+    first, replaced = week(ledger), replace(BUDGET, relation="replace")
+    ledger.open_dataset("shop", Budget(1.9, 1e-6))
+    for error, words, call in (
+        (BudgetError, "adds to it", lambda: ledger.open_season("default", second)),
+        (BudgetError, "This model is of season", lambda: SeasonAccountant(second, first)),
+        (BudgetError, "This model is of season", lambda: SeasonAccountant(SEASON, first, dataset="other")),
+        (InputError, "not trained in", lambda: SeasonAccountant.following(Accountant(BUDGET).statement())),
+        (InputError, "has no season", lambda: SeasonAccountant(second, ledger=ledger)),
+        (InputError, "another name", lambda: ledger.open_season("default", SEASON, add_up=True)),
+        (InputError, "counts unit", lambda: ledger.open_season("default", Season(replaced, 4, name="2"))),
+        (BudgetError, "no room", lambda: ledger.open_season("shop", Season(BUDGET, 4), add_up=True)),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
+@pytest.mark.parametrize("failure", [0.0, 9e-7])
+def test_what_a_ledger_says_of_a_season_is_what_was_charged(path, failure):
+    """As text and as JSON: mu of the charges, and epsilon by the analytic formula at the delta left."""
+    ledger, season = Ledger(path), replace(SEASON, budget=replace(BUDGET, failure=failure))
+    ledger.open_season("shop", season)
+    first = SeasonAccountant(season, ledger=ledger, dataset="shop")
+    spend(first)
+    second = SeasonAccountant.following(first.statement(), ledger=ledger)
+    assert (second.dataset, second.week.number) == ("shop", 1)
+    spend(second, 0.5)
+    found, mu = ledger.season("shop", "1"), season.budget.mu * math.sqrt(0.4 + 0.2 / 2)
+    said = found.to_dict()
+    assert (said["name"], said["weeks"], said["first_share"], said["begun"]) == ("1", 4, 0.4, 2)
+    assert said["charged"]["charges"] == 2 and said["charged"]["mu"] == pytest.approx(mu)
+    epsilon = said["charged"]["epsilon"]
+    assert delta_at(mu, epsilon) == pytest.approx(1e-6 - failure, rel=1e-3)
+    assert "is open: 2 of 4 weeks were run and charged " + BUDGET.spell(epsilon) in str(found)
