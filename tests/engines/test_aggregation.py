@@ -1,9 +1,7 @@
 """Private training by nodes: equal to the central run, with dropouts at every step, and nothing else seen."""
 
-import json
 import math
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,17 +12,11 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.secure import agreement as agreements
 from hushrec.engines.secure.agreement import Agreement
 from hushrec.engines.secure.gate import SecureGate
-from hushrec.engines.secure.graph import _apart, _at_least, choose_graph
-from hushrec.engines.secure.messages import (
-    Envelopes,
-    Masked,
-    Neighbours,
-    Prepared,
-    Unmasking,
-)
+from hushrec.engines.secure.graph import choose_graph
+from hushrec.engines.secure.messages import Enrolment, Masked, Prepared, Unmasking
 from hushrec.errors import BudgetError, HushrecError, InputError
-from hushrec.network.messages import Refusal, from_json
-from hushrec.network.service import Limits, Service
+from hushrec.network.messages import Refusal
+from hushrec.network.service import Service
 from hushrec.network.transport import Connection
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateFrankWolfe
@@ -33,108 +25,46 @@ from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.users import Users
 from tests.algorithms.cases import CASES
-
-client = pytest.importorskip("hushrec.engines.secure.client", exc_type=ImportError)
-server = pytest.importorskip("hushrec.engines.secure.server", exc_type=ImportError)
+from tests.engines.nodes import Session, agreement_of, assert_equal, client, names_of, parts_of, server
 
 N_NODES = 9
+NAMES = names_of(N_NODES)
 USER_CASES = [case for case in CASES if case.unit == "user"]
 RATINGS = realistic(36, 30, 400, seed=3)
-PARTS = [RATINGS.rows(np.arange(36) % N_NODES == node, keyed=True) for node in range(N_NODES)]
+PARTS = parts_of(RATINGS, N_NODES)
 SHARED = PrivateALS(rank=2, iterations=1, bias_rounds=1, n_users=36)
 BY_ITEM = DPALS(rank=2, iterations=1, max_ratings_per_user=10, user_norm=0.5, clip=1.0, regularization=5.0)
 
 
 def agreed(estimator=SHARED, epsilon=5.0, **changes):
-    settings = {"n_nodes": N_NODES, "colluding": 1, "seed": 4, **changes}
-    return Agreement(estimator=estimator, budget=Budget(epsilon, 1e-6), domain=RATINGS.domain, **settings)
+    settings = {"n_nodes": N_NODES, "colluding": 1} | changes
+    return agreement_of(estimator, RATINGS, epsilon=epsilon, **settings)
 
 
-class Network:
-    """A server and its nodes, each in a thread, over the loopback address."""
-
-    def __init__(self, agreement, spoil=lambda node, connection: None, patience=20, parts=PARTS, quiet=20.0):
-        self.server = server.AggregationServer(agreement, quiet=quiet, patience=patience)
-        self.results: list = [None] * agreement.n_nodes
-        self.seen: list = []
-        limits = Limits(connections=4 * agreement.n_nodes, requests_per_second=1e6)
-
-        def answer(method, path, token, body):
-            self.seen.append((path, body))
-            return self.server.answer(method, path, token, body)
-
-        def one(node, url):
-            connection = Connection(url, timeout=60, patience=5)
-            spoil(node, connection)
-            try:
-                self.results[node] = client.take_part(
-                    connection, agreement, parts[node], node=f"n{node}", ledger=None, noise=SeededNoise(node)
-                )
-            except BaseException as error:
-                self.results[node] = error
-
-        with Service(answer, limits=limits) as service:
-            nodes = [threading.Thread(target=one, args=(n, service.url)) for n in range(agreement.n_nodes)]
-            for node in nodes:
-                node.start()
-            try:
-                self.billboard = self.server.train()
-            except HushrecError as error:
-                self.billboard = error
-            for node in nodes:
-                node.join()
-        for result in self.results:
-            if isinstance(result, BaseException) and not isinstance(result, HushrecError | SystemExit):
-                raise result
-
-
-def central_run(agreement, alive=lambda index: range(N_NODES), parts=PARTS):
+def central_run(agreement, alive=lambda index, name: True, parts=PARTS):
     """The same training in lock step, every contribution and noise added up in one place in the clear."""
-    barrier = threading.Barrier(agreement.n_nodes, timeout=60)
-    held: dict[int, list] = {index: [None] * agreement.n_nodes for index in range(50)}
-    boards: list = [None] * agreement.n_nodes
+    barrier = threading.Barrier(agreement.n_nodes, timeout=500)
+    held, boards = [{} for _ in agreement.plan.releases], {}
 
-    def one(node):
-        noise = SeededNoise(node)
+    def one(name):
+        noise = SeededNoise(int(name[1:]))
 
         def total(index, label, integers, noise_sd, steps):
             drawn = noise.rounded_gaussian(noise_sd, label)
             whole = [int(x) + int(z) for x, z in zip(integers.view(np.int64), drawn)]
-            held[index][node] = np.array(whole, dtype=object)
+            held[index][name] = np.array(whole, dtype=object)
             barrier.wait()
-            added = sum(held[index][member] for member in alive(index))
+            added = sum(each for other, each in held[index].items() if alive(index, other))
             return np.array([value % 2**64 for value in added], dtype=np.uint64)
 
-        boards[node] = agreement.train(parts[node], total)
+        boards[name] = agreement.train(parts[name], total)
 
-    nodes = [threading.Thread(target=one, args=(node,)) for node in range(agreement.n_nodes)]
+    nodes = [threading.Thread(target=one, args=(name,)) for name in parts]
     for node in nodes:
         node.start()
     for node in nodes:
         node.join()
-    return boards[0]
-
-
-def assert_equal(first, second):
-    assert first.arrays.keys() == second.arrays.keys()
-    for name, array in first.arrays.items():
-        np.testing.assert_array_equal(array, second.arrays[name], err_msg=name)
-
-
-def stop_at(kind, release):
-    """Spoil a connection: the node is gone where it would send this message of this release."""
-
-    def spoil(connection):
-        post = connection.post
-
-        def until(message, reply, *path, token=""):
-            if isinstance(message, kind) and path[1] == str(release):
-                raise SystemExit
-            return post(message, reply, *path, token=token)
-
-        connection.post = until
-
-    return spoil
+    return boards["n0"]
 
 
 @pytest.mark.parametrize(
@@ -144,112 +74,111 @@ def stop_at(kind, release):
 )
 def test_equals_the_central_run_bit_for_bit(estimator):
     agreement = agreed(estimator)
-    network = Network(agreement)
-    for result in network.results:
-        assert_equal(result, network.billboard)
-    assert_equal(central_run(agreement), network.billboard)
-    assert network.billboard.privacy.releases == agreement.plan.releases
-    assert not network.results[0].privacy.private  # its noise was injected
+    session = Session(agreement, PARTS)
+    for result in session.results.values():
+        assert_equal(result, session.billboard)
+    assert_equal(central_run(agreement), session.billboard)
+    assert session.billboard.privacy.releases == agreement.plan.releases
+    assert not session.results["n0"].privacy.private  # its noise was injected
 
 
 @pytest.mark.full
 def test_two_hundred_nodes_with_a_third_gone():
     """MovieLens-100K's shape, one full training; the same bits as the central run of the survivors."""
     ratings = realistic(943, 1682, 100_000, seed=0)
-    parts = [ratings.rows(np.arange(943) % 200 == node, keyed=True) for node in range(200)]
-    budget = Budget(5.0, 1e-6)
-    agreement = Agreement(
-        estimator=PrivateALS.planned(budget, ratings.domain, 943),
-        budget=budget,
-        domain=ratings.domain,
-        n_nodes=200,
-        colluding=10,
-    )
+    parts, estimator = parts_of(ratings, 200), PrivateALS.planned(Budget(5.0, 1e-6), ratings.domain, 943)
+    agreement = agreement_of(estimator, ratings, 200, colluding=10)
     assert agreement.graph.degree < 100
-    gone = set(range(2, 200, 3))
-    network = Network(
-        agreement, lambda node, c: stop_at(Masked, 2)(c) if node in gone else None, parts=parts, quiet=10
-    )
-
-    def alive(index):
-        return range(200) if index < 2 else [node for node in range(200) if node not in gone]
-
-    assert_equal(central_run(agreement, alive, parts), network.billboard)
+    gone = set(list(parts)[2::3])
+    session = Session(agreement, parts, dict.fromkeys(gone, (Masked, "2", "gone")))
+    alone = central_run(agreement, lambda index, name: index < 2 or name not in gone, parts)
+    assert_equal(alone, session.billboard)
 
 
 def test_without_noise_it_is_the_plain_fit():
     """The grid is so fine that the exact fit of all users together is met to single precision."""
-    agreement = agreed(epsilon=math.inf)
-    network = Network(agreement)
+    session = Session(agreed(epsilon=math.inf), PARTS)
     plain = SHARED.fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=4)
     for name, array in plain.arrays.items():
-        np.testing.assert_allclose(network.billboard.arrays[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(session.billboard.arrays[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("does", ["gone", "late"])
 @pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
-def test_a_third_drops_out_at_any_step(kind):
-    agreement, gone, release = agreed(), {1, 4, 7}, 1
-    network = Network(agreement, lambda node, c: stop_at(kind, release)(c) if node in gone else None, quiet=2)
-    staying = [node for node in range(N_NODES) if node not in gone]
+def test_a_third_drops_out_at_any_step(kind, does):
+    """Who was late for one release gets its total and is in the next one again."""
+    agreement, away = agreed(), {"n1", "n4", "n7"} if does == "gone" else {"n3"}
+    session = Session(agreement, PARTS, dict.fromkeys(away, (kind, "1", does)))
 
-    def alive(index):
-        lost = index > release or (index == release and kind is not Unmasking)
-        return staying if lost else range(N_NODES)
+    def alive(index, name):
+        lost = (index > 1 and does == "gone") or (index == 1 and kind is not Unmasking)
+        return not lost or name not in away
 
-    assert_equal(central_run(agreement, alive), network.billboard)
-    for node in staying:
-        assert_equal(network.results[node], network.billboard)
-
-
-def test_who_is_late_comes_back():
-    """A node that sleeps through one release gets its total and is in the next one again."""
-    agreement = agreed()
-    last = len(agreement.plan.releases) - 1
-    back = threading.Event()
-
-    def spoil(node, connection):
-        post = connection.post
-
-        def late(message, reply, *path, token=""):
-            if node == 3 and isinstance(message, Masked) and path[1] == "1":
-                time.sleep(5)
-            if isinstance(message, Prepared) and path[1] == str(last):
-                back.set() if node == 3 else back.wait(10)
-            return post(message, reply, *path, token=token)
-
-        connection.post = late
-
-    network = Network(agreement, spoil, quiet=2)
-    assert_equal(network.results[3], network.billboard)
-    assert any(path[:2] == ["total", "1"] for path, _ in network.seen)
-    everybody = [f"n{node}" for node in range(N_NODES)]
-    masked = network.server._steps["masked", last].sent
-    assert sorted(masked) == everybody and "n3" not in network.server._steps["masked", 1].sent
+    if (kind, does) != (Prepared, "late"):  # which draws no noise in that release, and other noise then
+        assert_equal(central_run(agreement, alive), session.billboard)
+    assert does == "gone" or "n3" in session.of(Masked, len(agreement.plan.releases) - 1)
+    for name in set(NAMES) - (away if does == "gone" else set()):
+        assert_equal(session.results[name], session.billboard)
 
 
-def test_more_than_a_third_stop_the_training():
-    network = Network(agreed(), lambda node, c: stop_at(Masked, 1)(c) if node < 4 else None, patience=4)
-    assert isinstance(network.billboard, HushrecError)
-    assert all(isinstance(result, HushrecError | SystemExit) for result in network.results)
-    assert set(network.server._sums) == {0}
+def test_a_training_that_cannot_go_on_ends_for_everybody():
+    """Too few stay, come or are left; a total cannot be opened. Nobody waits for ever, and all are told."""
+    for where, count in {(Masked, "1"): 4, (Prepared, "0"): 9, (Masked, "0"): 9}.items():
+        session = Session(agreed(), PARTS, dict.fromkeys(NAMES[:count], (*where, "gone")))
+        assert "Too few nodes" in str(session.billboard)
+        assert all("Too few nodes" in str(session.results[name]) for name in NAMES[count:])
+        assert set(session.totals) == ({"0"} if where[1] == "1" else set())
+    for missing in (NAMES, NAMES[2:]):
+        session = Session(agreed(ItemBias()), PARTS, missing=missing)
+        assert "Not all nodes have enrolled in time" in str(session.billboard)
+        assert all("enrolled in time" in str(result) for result in session.results.values())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.masks, "join", lambda shares: 1 / 0)
+        session = Session(agreed(ItemBias()), PARTS, {"n2": (Masked, "0", "gone")})
+    for result in (session.billboard, *(session.results[name] for name in NAMES if name != "n2")):
+        assert "could not be opened (ZeroDivisionError)" in str(result)
+
+
+def test_early_nodes_wait_longer_than_a_connection():
+    """Over HTTP: a node is told to ask again, and sends the same, until the last one comes."""
+    agreement, asked, late, found = agreed(ItemBias()), [], threading.Event(), {}
+    serving = server.AggregationServer(agreement, quiet=500, patience=500, hold=0.1)
+
+    def answer(method, path, token, body):
+        asked.append(body) if path == ["enrolment"] else None
+        late.set() if len(asked) > 3 * N_NODES else None
+        return serving.answer(method, path, token, body)
+
+    def one(name):
+        assert name != "n8" or late.wait(500)
+        connection = Connection(service.url, timeout=100, patience=0)
+        found[name] = client.take_part(connection, agreement, PARTS[name], node=name, ledger=None)
+
+    threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in NAMES]
+    with Service(answer) as service:
+        for thread in threads:
+            thread.start()
+        billboard = serving.train()
+        for thread in threads:
+            thread.join()
+    assert len(set(asked)) == N_NODES
+    for name in NAMES:
+        assert_equal(found[name], billboard)
 
 
 def test_the_server_sees_uniform_words_only():
     """Masked vectors of a run: every bit is a fair coin, and none repeats in another run."""
-    agreement = agreed(ItemBias())
-    network = Network(agreement)
-    vectors = [message.values for message in network.server._steps["masked", 0].sent.values()]
-    bits = np.unpackbits(np.concatenate(vectors).view(np.uint8))
+    runs = [Session(agreed(ItemBias()), PARTS) for _ in range(2)]
+    one, other = ([message.values for message in run.of(Masked).values()] for run in runs)
+    bits = np.unpackbits(np.concatenate(one).view(np.uint8))
     assert abs(bits.mean() - 0.5) < 5 / (2 * math.sqrt(len(bits)))
-    total = network.server._sums[0].values
-    assert not np.array_equal(sum(vectors), total)  # own masks are on even the sum
-    again = Network(agreement)
-    others = [message.values for message in again.server._steps["masked", 0].sent.values()]
-    assert not any((one == other).any() for one in vectors for other in others)
-    np.testing.assert_array_equal(again.server._sums[0].values, total)  # while the total is the same
+    assert not np.array_equal(sum(one), runs[0].totals["0"])  # own masks are on even the sum
+    assert not any((mine == theirs).any() for mine in one for theirs in other)
+    np.testing.assert_array_equal(*(run.totals["0"] for run in runs))  # while the total is the same
+    assert runs[0].called != runs[1].called and len(set(runs[0].called)) > 4
 
 
-def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
+def test_noise_of_the_survivors_is_the_planned_one():
     """What the survivors' shares add up to without the colluding ones, against the plan."""
     agreement = agreed(ItemBias(), colluding=2)
     (release,) = agreement.plan.releases
@@ -259,10 +188,10 @@ def test_noise_of_the_survivors_is_the_planned_one(monkeypatch):
         drawn.update(sd=noise_sd, size=len(integers))
         return integers
 
-    agreement.train(PARTS[0], total)
+    agreement.train(PARTS["n0"], total)
     honest = agreement.fewest - agreement.colluding
     assert honest == 4
-    (scale,) = entry_scales(agreement.estimator, PARTS[0])
+    (scale,) = entry_scales(agreement.estimator, PARTS["n0"])
     assert (drawn["sd"] >= 2**20).all()
     steps = release.noise_sd / scale / math.sqrt(honest) / drawn["sd"]  # of the grid: powers of two
     np.testing.assert_allclose(np.exp2(np.rint(np.log2(steps))), steps, rtol=1e-12)
@@ -311,130 +240,135 @@ def test_nodes_add_up_to_the_central_run(case):
         np.testing.assert_array_equal(sums[label], np.concatenate(values))
 
 
-def test_sessions_and_tokens_are_drawn_anew():
-    """Equal by a chance below 2^-90."""
-    servers = [server.AggregationServer(agreed()) for _ in range(2)]
-    assert servers[0].session != servers[1].session and len(set(servers[0].session)) > 4
-    members = [client.Member(None, agreed(), name, SeededNoise(1)) for name in ("n1", "n2")]
-    assert members[0]._token != members[1]._token and len(set(members[0]._token)) > 4
+def enrolled(agreement, names=NAMES):
+    """A server to which these nodes have come, and what it told them."""
+    serving, answers = server.AggregationServer(agreement, quiet=500, hold=0.0), []
+    for name in (*names, *names):
+        message = Enrolment(name, agreement.fingerprint, client.masks.public_part(bytes([7]) * 32))
+        try:
+            answers.append(serving.answer("POST", ["enrolment"], name * 16, message.to_json()))
+        except Refusal as refused:
+            assert refused.status == 202
+    return serving, answers
 
 
-def test_a_release_that_is_not_planned_is_no_page():
-    aggregation = server.AggregationServer(agreed())
-    aggregation._tokens["n0"] = "t" * 32
-    last = len(agreed().plan.releases) - 1
-    for text in (str(last + 1), "-1", "", "x", "1.0", "1" * 9, "0" * 10):
-        with pytest.raises(Refusal) as refusal:
-            aggregation.answer("GET", ["total", text, "n0"], "t" * 32, b"")
-        assert refusal.value.status == 404
-    assert aggregation._index(str(last)) == last
+def status_of(serving, method, path, token, message=None):
+    with pytest.raises(Refusal) as refused:
+        serving.answer(method, path, token, b"" if message is None else message.to_json())
+    return refused.value.status
 
 
-def test_the_circle_of_nodes_is_drawn_anew(monkeypatch):
+def test_doors_of_the_server():
+    """Releases that are not planned, tokens that are not a node's own, enrolments that are taken."""
+    agreement = agreed(ItemBias())
+    serving, _ = enrolled(agreement)
+    shares = {name: bytes(3) for name in NAMES if name != "n0"}
+    for node, token in (("n0", ""), ("n0", "n1" * 16), ("n0", "n0"), ("ghost", ""), ("ghost", "n0" * 16)):
+        for page, message in (
+            ("prepared", Prepared(node, bytes(32), "", shares)),
+            ("masked", Masked(node, np.zeros(1, np.uint64))),
+            ("unmasking", Unmasking(node, bytes(32), {}, {})),
+        ):
+            assert status_of(serving, "POST", [page, "0"], token, message) == 403
+        assert status_of(serving, "GET", ["total", "0", node], token) == 403
+    for text in (str(len(agreement.plan.releases)), "-1", "", "x", "1.0", "1" * 9, "0" * 10, "9" * 5000):
+        assert status_of(serving, "GET", ["total", text, "n0"], "n0" * 16) == 404
+    assert status_of(serving, "GET", ["total", "0", "n0"], "n0" * 16) == 202
+    few, _ = enrolled(agreement, NAMES[:2])
+    keys = (client.masks.public_part(bytes([number]) * 32) for number in (7, 8))
+    mine, other = (Enrolment("n0", agreement.fingerprint, key) for key in keys)
+    elsewhere = replace(mine, agreement=agreed(seed=5).fingerprint)
+    for message, token, status in (
+        (mine, "n0" * 16, 202), (mine, "x" * 40, 403), (other, "n0" * 16, 409), (mine, "", 401),
+        (mine, "t" * 31, 401), (elsewhere, "n0" * 16, 403),
+    ):  # fmt: skip
+        assert status_of(few, "POST", ["enrolment"], token, message) == status
+    assert status_of(serving, "POST", ["enrolment"], "t" * 40, replace(mine, node="ghost")) == 403
+
+
+def test_a_step_is_for_those_who_took_part_in_the_one_before_when_that_is_over(monkeypatch):
+    """Killed: a node whose keys nobody has sends masked sums; another message in a step; one that is late."""
+    now = [0.0]
+    monkeypatch.setattr(server, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    serving, _ = enrolled(agreed(ItemBias(), n_nodes=4, dropouts=0.25, colluding=0), NAMES[:4])
+
+    def prepared(name, state="state"):
+        shares = {other: bytes(3) for other in NAMES[:4] if other != name}
+        return ["prepared", "0"], Prepared(name, name.encode() * 16, state, shares)
+
+    def masked(name):
+        return ["masked", "0"], Masked(name, np.zeros(1, np.uint64))
+
+    def status(path, message):
+        return status_of(serving, "POST", path, message.node * 16, message)
+
+    assert [status(*prepared(name)) for name in NAMES[:3]] == [202] * 3
+    assert status(*prepared("n0", "other")) == status(*masked("n0")) == 409  # it is not over
+    now[0] = 501.0  # nothing was heard for too long: it goes on without n3
+    found = serving.answer("POST", ["prepared", "0"], "n0" * 16, prepared("n0")[1].to_json())
+    assert found.mask_keys.keys() == {"n1", "n2"}
+    assert status(*prepared("n3")) == status(*masked("n3")) == 409
+    assert [status(*masked(name)) for name in ("n0", "n1")] == [202] * 2
+    found = serving.answer("POST", ["masked", "0"], "n2" * 16, masked("n2")[1].to_json())
+    assert (sorted(found.alive), found.dropped) == (["n0", "n1"], ())
+
+
+def test_the_circle_of_nodes_is_drawn_anew():
     """Who can place a node beside colluding ones opens its sum: no seed, no order of enrolment decides."""
-    orders = []
-    monkeypatch.setattr(server, "circle", lambda order, degree: orders.append(tuple(order)) or {})
-    for _ in range(5):
-        server.AggregationServer(agreed())._introduce({f"n{node}": None for node in range(N_NODES)})
-    assert len(set(orders)) == 5
+    assert len({tuple(enrolled(agreed())[1][-1].names) for _ in range(5)}) == 5
 
 
-def test_what_is_no_exact_sum_is_refused():
-    class Rounded(Users):
-        def item_weights(self):
-            bounded = super().item_weights()
-            return Bounded(bounded._values, bounded.bound)
+class Rounded(Users):
+    """Users whose sums are none."""
 
-    gate = SecureGate(Popular().plan(Budget(5.0, 1e-6), RATINGS.domain), 3, lambda *_: None)
-    with pytest.raises(InputError, match="no exact sum"):
-        Popular().train(Rounded(PARTS[0]), gate, 0)
+    def item_weights(self):
+        return Bounded(np.zeros(RATINGS.domain.n_items), super().item_weights().bound)
 
 
-def test_releases_whose_noise_does_not_add_are_refused():
-    """Killed: Laplace noise taken for Gaussian, since shares of it do not add up to Laplace noise."""
+class Changed(ItemBias):
+    """Releases of another law."""
 
-    class Pure(ItemBias):
-        def releases(self, budget, domain, fraction):
-            plan = super().releases(budget, domain, fraction)
-            return Plan(budget, [replace(one, mechanism=Laplace(0.1)) for one in plan.releases])
-
-    with pytest.raises(InputError, match="not Gaussian"):
-        agreed(Pure())
+    def releases(self, budget, domain, fraction):
+        plan = super().releases(budget, domain, fraction)
+        return Plan(budget, [replace(one, mechanism=self.law(one.mechanism)) for one in plan.releases])
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_releases_that_do_not_fit_the_budget_together_are_refused(nodes):
-    """Nodes without a ledger count nowhere else what is released."""
-
-    class Greedy(ItemBias):
-        def releases(self, budget, domain, fraction):
-            plan = super().releases(budget, domain, fraction)
-            less = [Gaussian(0.99 * one.mechanism.noise_multiplier) for one in plan.releases]
-            return Plan(budget, [replace(one, mechanism=law) for one, law in zip(plan.releases, less)])
-
-    with pytest.raises(BudgetError, match="past the budget"):
-        agreed(Greedy(), nodes_per_user=nodes)
+class Pure(Changed):
+    law = staticmethod(lambda mechanism: Laplace(0.1))
 
 
-def test_noise_that_sums_have_no_room_for_is_refused():
-    with pytest.raises(InputError, match="larger epsilon"):
-        agreed(epsilon=1e-5)
-
-
-def test_what_a_server_left_out_is_refused():
-    """Killed: an unexpected KeyError, which says nothing to whom a server lies."""
-    for kind, whole in (
-        (Neighbours, {"session": "s", "agreement": "a", "names": ["n1"], "envelope_keys": {}}),
-        (Envelopes, {"mask_keys": {"n1": "AAAA"}, "shares": {}, "signatures": {}}),
-    ):
-        with pytest.raises(InputError, match="comes with"):
-            from_json(kind, json.dumps(whole).encode())
-
-
-def test_another_agreement_is_refused():
-    mine, theirs = agreed(), agreed(seed=5)
-    aggregation = server.AggregationServer(theirs)
-    with Service(aggregation.answer) as service, pytest.raises(HushrecError, match="another agreement"):
-        client.take_part(Connection(service.url, patience=0), mine, PARTS[0], node="n0", ledger=None)
+class Greedy(Changed):
+    law = staticmethod(lambda mechanism: Gaussian(0.99 * mechanism.noise_multiplier))
 
 
 @pytest.mark.parametrize(
-    ("node", "token"), [("n0", ""), ("n0", "u" * 32), ("n0", "t" * 31), ("ghost", ""), ("ghost", "t" * 32)]
+    ("estimator", "changes", "error", "words"),
+    [
+        (Pure(), {}, InputError, "not Gaussian"),  # shares of Laplace noise do not add up to Laplace noise
+        (Greedy(), {}, BudgetError, "past the budget"),  # without a ledger it counts nowhere else
+        (Greedy(), {"nodes_per_user": 2}, BudgetError, "past the budget"),
+        (SHARED, {"epsilon": 1e-5}, InputError, "larger epsilon"),  # no room in 64 bits
+        (SHARED, {"n_nodes": 2, "dropouts": 0.0, "colluding": 0}, InputError, "at least 3"),
+        (SHARED, {"dropouts": 0.5}, InputError, "below 1/2"),
+        (SHARED, {"dropouts": -0.1}, InputError, "from 0"),
+        (SHARED, {"colluding": -1}, InputError, "colluding=-1"),
+        (SHARED, {"colluding": 5}, InputError, "colluding=5"),
+        (SHARED, {"nodes_per_user": 0}, InputError, "nodes_per_user"),
+        (SHARED, {"nodes_per_user": 10}, InputError, "nodes_per_user"),
+        (SHARED, {"budget": Budget(5, 1e-6, relation="replace")}, InputError, "add-remove"),
+        (SHARED, {"budget": Budget(5, 2.0**-39)}, InputError, "not above 2.-39"),
+        (SHARED, {"domain": replace(RATINGS.domain, declared=False)}, InputError, "declare"),
+    ],
 )
-@pytest.mark.parametrize("page", ["prepared", "masked", "unmasking", "total"])
-def test_no_page_is_for_a_node_without_its_own_token(page, node, token):
-    aggregation = server.AggregationServer(agreed(), quiet=0.0, patience=0.0, hold=0.0)
-    aggregation._tokens = {"n0": "t" * 32, "n1": "u" * 32}
-    messages = {
-        "prepared": Prepared(node, bytes(32), "", {}),
-        "masked": Masked(node, np.zeros(1, np.uint64)),
-        "unmasking": Unmasking(node, bytes(32), {}, {}),
-    }
-    with pytest.raises(Refusal, match="not that of this node") as refused:
-        if page == "total":
-            aggregation.answer("GET", ["total", "0", node], token, b"")
-        else:
-            aggregation.answer("POST", [page, "0"], token, messages[page].to_json())
-    assert refused.value.status == 403 and not aggregation._steps and not aggregation._present
+def test_bad_agreements(estimator, changes, error, words):
+    with pytest.raises(error, match=words):
+        agreed(estimator, **changes)
 
 
-def test_a_failure_in_opening_the_total_stops_the_training(monkeypatch):
-    """Nobody waits for ever for a total that will not come."""
-
-    def fail(self, index, unmaskings):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(server.AggregationServer, "_open", fail)
-    network = Network(agreed(ItemBias()))
-    for result in (network.billboard, *network.results):
-        assert "could not be opened (ZeroDivisionError)" in str(result)
-
-
-def test_secrets_of_another_length_are_refused():
-    with pytest.raises(InputError, match="32 bytes"):
-        Unmasking("n0", b"short", {}, {})
-    with pytest.raises(InputError, match="32 bytes"):
-        Unmasking("n0", bytes(32), {"n1": bytes(31)}, {})
+def test_what_is_no_exact_sum_is_refused():
+    gate = SecureGate(Popular().plan(Budget(5.0, 1e-6), RATINGS.domain), 3, lambda *_: None)
+    with pytest.raises(InputError, match="no exact sum"):
+        Popular().train(Rounded(PARTS["n0"]), gate, 0)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
@@ -492,40 +426,11 @@ def test_a_user_with_several_nodes_is_charged_for_all_of_them(nodes):
 
 
 def test_the_neighbour_graph_is_paid_for():
-    """Killed: noise for all of delta, and 2^-39 that no statement names; a delta that is smaller."""
+    """Killed: noise for all of delta, and 2^-39 that no statement names."""
     agreement = agreed()
     assert agreement.plan.mu <= mu_of(5.0, 1e-6 - 2.0**-39) * (1 + 1e-12) < Budget(5.0, 1e-6).mu
-    n_nodes, graph = agreement.n_nodes, choose_graph(200, 66, 10, 40)
-    assert graph.degree < 199 and n_nodes == N_NODES
-    chances = 200 * _at_least(graph.threshold, 199, 10, graph.degree) + 40 * _apart(200, 76, graph.degree)
-    assert chances < 2.0**-39
-    text = agreement.train(PARTS[0], lambda index, label, integers, *_: integers).privacy.text()
+    text = agreement.train(PARTS["n0"], lambda index, label, integers, *_: integers).privacy.text()
     assert "2^-39" in text and "1.81899e-12 of delta reserved" in " ".join(text.split())
-    for delta in (1e-15, 2.0**-39):
-        with pytest.raises(InputError, match="not above 2\\^-39"):
-            replace(agreement, budget=Budget(5.0, delta))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_nodes": 2, "dropouts": 0.0, "colluding": 0},  # each would learn the other's sums from the total
-        {"dropouts": 0.5},
-        {"dropouts": 0.7},
-        {"dropouts": -0.1},
-        {"colluding": -1},
-        {"colluding": 5},
-        {"nodes_per_user": 0},
-        {"nodes_per_user": 10},
-    ],
-)
-def test_bad_agreements(changes):
-    with pytest.raises(InputError):
-        agreed(**changes)
-    with pytest.raises(InputError):
-        Agreement(
-            estimator=SHARED, budget=Budget(5, 1e-6, relation="replace"), domain=RATINGS.domain, n_nodes=9
-        )
 
 
 def refused(agreement, ratings, words):
@@ -533,19 +438,13 @@ def refused(agreement, ratings, words):
         agreement.train(ratings, lambda *_: pytest.fail("a sum left the node"))
 
 
-def test_a_domain_read_from_ratings_is_refused():
-    """Killed: the agreement's domain taken for that of the ratings, alike but for `declared`."""
-    observed = replace(RATINGS.domain, declared=False)
-    with pytest.raises(InputError, match="declare"):
-        replace(agreed(), domain=observed)
-    refused(agreed(), replace(PARTS[0], domain=observed), "declare")
-    assert replace(agreed(epsilon=math.inf), domain=observed).plan.releases
-
-
 def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
-    refused(agreed(seed=-1), PARTS[0], "seed=-1")
+    observed = replace(RATINGS.domain, declared=False)
+    refused(agreed(), replace(PARTS["n0"], domain=observed), "declare")
+    assert agreed(epsilon=math.inf, domain=observed).plan.releases
+    refused(agreed(seed=-1), PARTS["n0"], "seed=-1")
     monkeypatch.setattr("hushrec.training.LARGEST_COUNT", 3)
-    refused(agreed(), PARTS[0], "exact for up to 3 users")
+    refused(agreed(), PARTS["n0"], "exact for up to 3 users")
 
 
 def test_a_node_refuses_rows_before_it_enrols():
@@ -577,8 +476,8 @@ def test_the_fingerprint_holds_all_that_a_training_reads(monkeypatch):
 
 def test_item_features_are_agreed_on_and_stated():
     agreement = replace(agreed(), domain=with_features(np.ones((30, 3))))
-    refused(agreement, PARTS[0], "item features")
-    rows = replace(PARTS[0], domain=agreement.domain)
+    refused(agreement, PARTS["n0"], "item features")
+    rows = replace(PARTS["n0"], domain=agreement.domain)
     billboard = agreement.train(rows, lambda index, label, integers, *_: integers)
     assert "3 item features" in billboard.privacy.text()
 
@@ -599,96 +498,10 @@ def test_a_row_without_ratings_contributes_nothing(estimator):
         agreed(estimator).train(ratings, lambda index, label, integers, *_: sums.append(integers) or integers)
         return sums
 
-    empty = replace(PARTS[0].for_users([*PARTS[0].users, "nobody", "nobody else"]), hand_picked=False)
-    assert empty.n_users == PARTS[0].n_users + 2
-    for one, other in zip(sent(PARTS[0]), sent(empty), strict=True):
+    empty = replace(PARTS["n0"].for_users([*PARTS["n0"].users, "nobody", "nobody else"]), hand_picked=False)
+    assert empty.n_users == PARTS["n0"].n_users + 2
+    for one, other in zip(sent(PARTS["n0"]), sent(empty), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_a_step_is_for_those_who_took_part_in_the_one_before_when_that_is_over():
-    """Killed: a node whose keys nobody has sends masked sums; another one does not wait for the others."""
-    domain = Domain(range(3), (1, 5))
-    agreement = Agreement(
-        estimator=ItemBias(), budget=Budget(5, 1e-6), domain=domain, n_nodes=4, dropouts=0.25
-    )
-    one = server.AggregationServer(agreement)
-    one._present = {"n1", "n2", "n3"}
-    first = one._step("prepared", 0, "n1")
-    assert first.expected == one._present and first is one._step("prepared", 0, "n9")
-    first.sent |= {"n1": None, "n2": None}
-    for name in ("n1", "n3"):  # not over yet
-        with pytest.raises(Refusal):
-            one._step("masked", 0, name)
-    first.closed = True
-    with pytest.raises(Refusal):
-        one._step("masked", 0, "n3")
-    with pytest.raises(Refusal):  # there was none
-        one._step("masked", 1, "n1")
-    assert one._step("masked", 0, "n1").expected == {"n1", "n2"}
-
-
-def test_as_many_shares_as_were_agreed_open_a_secret():
-    """The threshold is enough, one share less is not; shares of others are none of it."""
-    serving = server.AggregationServer(agreed())
-    names, threshold = [f"n{node}" for node in range(1, N_NODES)], serving.agreement.graph.threshold
-    serving._neighbours = {"n0": names}
-    shares = dict(zip(names, server.masks.split(bytes([7]) * 32, len(names), threshold)))
-
-    def told(count):
-        return {
-            name: Unmasking(name, bytes(32), {"n0": share} if place < count else {"n8": share}, {})
-            for place, (name, share) in enumerate(shares.items())
-        }
-
-    for count in (threshold, threshold + 1):
-        assert serving._secret("n0", "seeds", told(count)) == bytes([7]) * 32
-    with pytest.raises(HushrecError, match="Too few neighbours"):
-        serving._secret("n0", "seeds", told(threshold - 1))
-
-
-@pytest.mark.parametrize(("heard", "since", "ends"), [(None, None, 10), (6, None, 16), (6, 3, 13)])
-def test_a_training_is_given_up_when_nothing_was_heard_for_too_long(heard, since, ends, monkeypatch):
-    """From the last message on, or from when the step began; the clock is this test's."""
-    serving, clock = server.AggregationServer(agreed(), patience=10.0, enrolment=99.0), [0.0]
-    serving._neighbours = {"n0": ["n1"]}
-    monkeypatch.setattr(server.time, "monotonic", lambda: clock[0])
-
-    def passes(seconds):
-        clock[0] += 1.0
-        if clock[0] == heard and serving._neighbours:
-            serving._last = clock[0]
-
-    serving._lock.wait = passes
-    with serving._lock, pytest.raises(Refusal, match="Too few nodes are left; the training has") as gone:
-        serving._wait(lambda: False, math.inf, since)
-    assert (clock[0], gone.value.status) == (ends, 410)
-    serving._trouble, serving._neighbours, clock[0], serving._last = "", {}, 0.0, -math.inf
-    with serving._lock, pytest.raises(Refusal, match="Not all nodes have enrolled in time"):
-        serving._wait(lambda: False, math.inf)
-    assert clock[0] == 99.0
-    serving._trouble, clock[0] = "", 0.0
-    with serving._lock, pytest.raises(Refusal, match="send the same again") as later:
-        serving._wait(lambda: False, 4.0)
-    assert (clock[0], later.value.status) == (4.0, 202)
-
-
-def test_a_step_that_is_over_takes_no_more():
-    """Whoever comes later is told so; what was sent already may be sent again, and nothing else may."""
-    serving = server.AggregationServer(agreed(), hold=0.0)
-    one, two = (Prepared(name, bytes([number]) * 32, "state", {}) for number, name in enumerate(("n0", "n1")))
-    first, awaited = server._Step({"n0"}, 1), server._Step({"n0", "n1"}, 1)
-    serving._steps = {("prepared", 0): first, ("prepared", 1): awaited}
-    assert serving._gather("prepared", 0, one) == {"n0": one} and first.closed
-    assert serving._gather("prepared", 0, one) == {"n0": one}
-    with pytest.raises(Refusal, match="goes on without this node") as late:
-        serving._gather("prepared", 0, two)
-    with pytest.raises(Refusal, match="another message in this step") as changed:
-        serving._gather("prepared", 0, replace(one, state="other"))
-    assert first.sent == {"n0": one} and late.value.status == changed.value.status == 409
-    with pytest.raises(Refusal, match="Other nodes are awaited") as waits:
-        serving._gather("prepared", 1, one)
-    assert waits.value.status == 202 and not awaited.closed
-    assert serving._gather("prepared", 1, two) == {"n0": one, "n1": two}
 
 
 @pytest.mark.parametrize("coarse", [2.0**-4, 2.0**-40])
