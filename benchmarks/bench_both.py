@@ -91,7 +91,7 @@ def directions(ratings: Ratings) -> None:
         for epsilon in SAMPLED:
             accountant = Accountant(Budget(epsilon, DELTA), data_is_public=True)
             model = train(best("lists", True), part, accountant, n_users=n_users)
-            cells.append(f"{model.directions} of {model.estimator.hyper_parameters()['rank']}")
+            cells.append(f"{model.directions} of {model.estimator.get_params()['rank']}")
         print(f"| {n_users:,} | {' | '.join(cells)} |", flush=True)
 
 

@@ -201,7 +201,7 @@ def table(name: str, draws: int) -> None:
     for epsilon in EPSILONS:
         budget = Budget(epsilon, DELTA)
         eigenrec = planned(budget, parts)
-        once = eigenrec.hyper_parameters() | {"matrix_share": 0.0}
+        once = eigenrec.get_params() | {"matrix_share": 0.0}
         settings = PUBLISHED.get(name, {}).get(epsilon)
         models = {
             "popular": Popular(),
@@ -265,7 +265,7 @@ def planned(budget: Budget, parts: HeldOutUsers, changes: Mapping[str, Any] | No
         if name in given:
             changed = given[name] * getattr(model, name)
             given[name] = min(changed, 0.9) if name == "weights_share" else max(1, round(changed))
-    return PrivateEigenRec(**(model.hyper_parameters() | given))
+    return PrivateEigenRec(**(model.get_params() | given))
 
 
 def published(settings: Mapping[str, Any]) -> DPALS:
@@ -446,7 +446,7 @@ def both_branches(name: str | tuple[int, int, int, float, float], draws: int) ->
     for epsilon in (5.0, 10.0, 20.0):
         budget, recall = Budget(epsilon, DELTA), {}
         for label, kind in (("directions", Directions), ("pairs", Pairs), ("the rule's", PrivateEigenRec)):
-            model = kind(**planned(budget, parts).hyper_parameters())
+            model = kind(**planned(budget, parts).get_params())
             recall[label] = np.mean(runs(model, budget, parts, draws), axis=0)[0]
         figures = ", ".join(f"{label} {value:.4f}" for label, value in recall.items())
         least, most = min(Pairs.parts), max(Pairs.parts)

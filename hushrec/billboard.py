@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import check_kind
+from hushrec.checks import check_kind, settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
@@ -23,11 +23,8 @@ from hushrec.modelfile import BAD_HEADER, Arrays, Expected, ModelFile, encode, o
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving import Algorithm, Recommender
+from hushrec.types import Parts
 
-#: How the arrays of a model that only recommends begin.
-_LISTS = "lists/"
-#: How the arrays begin that a later week of a season goes on from.
-_STATE = "state/"
 #: What the arrays hold that every model may have; an estimator says the same of its own.
 _SERVED = {
     "center": Expected(),
@@ -53,12 +50,10 @@ class Billboard(Recommender):
 
     Attributes
     ----------
-    estimator, domain, arrays
+    estimator, domain, arrays, lists, state
         As of a :class:`~hushrec.serving.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
-    state : mapping of str to ndarray
-        Of a model of a season: means and variances of released statistics, for the next week to go on from.
 
     Examples
     --------
@@ -76,31 +71,31 @@ class Billboard(Recommender):
     """
 
     privacy: PrivacyStatement
-    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, Arrays | Unpacked):  # read-only, and perhaps not yet read
             return
-        parts: dict[str, dict[str, NDArray[Any]]] = {"": {}, _LISTS: {}, _STATE: {}}
-        for key, value in self.arrays.items():
-            array = np.array(value)
-            array.setflags(write=False)
-            part = next(each for each in (_LISTS, _STATE, "") if key.startswith(each))
-            parts[part][key.removeprefix(part)] = array
-        object.__setattr__(self, "arrays", MappingProxyType(parts[""]))
-        if self.privacy.week is not None:  # no other model is gone on from
-            object.__setattr__(self, "state", MappingProxyType(parts[_STATE]))
-        if parts[_LISTS]:
-            model = cast(Any, self.estimator).lists
-            lists = Recommender(estimator=model, domain=self.domain, arrays=MappingProxyType(parts[_LISTS]))
-            object.__setattr__(self, "lists", lists)
+        for name in ("arrays", "state"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+
+    @classmethod
+    def of(
+        cls, estimator: Any, domain: Domain, found: Parts | Mapping[str, Any], privacy: PrivacyStatement
+    ) -> Billboard:
+        """Put together what a training returned; no model but a season's keeps a state to go on from."""
+        parts, lists = Parts.of(found), None
+        weekly = privacy.week is not None
+        if parts.lists is not None:
+            served, state = _read_only(parts.lists.serve), _read_only(parts.lists.state if weekly else {})
+            lists = Recommender(estimator.lists, domain, served, state=state)
+        return cls(estimator, domain, parts.serve, privacy, lists=lists, state=parts.state if weekly else {})
 
     def __repr__(self) -> str:
         return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
 
     def _repr_html_(self) -> str:
         """For a notebook: the model, its settings and what was promised; released values only."""
-        settings = (f"{key} = {value}" for key, value in self.estimator.hyper_parameters().items())
+        settings = (f"{key} = {value}" for key, value in settings_of(self.estimator).items())
         heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
         return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
 
@@ -205,21 +200,20 @@ class Billboard(Recommender):
         """The header and the arrays of a model file."""
         declared, ids = pack(self.domain)
         estimator: Any = self.estimator
-        arrays = {f"serve/{name}": array for name, array in self.arrays.items()}
-        if self.lists is None:
-            sections = {"serve": _entry(estimator)}
-        else:
+        sections, states = {"serve": _entry(estimator)}, {"state": self.state}
+        served: dict[str, Mapping[str, NDArray[Any]]] = {"serve": self.arrays}
+        if self.lists is not None:
             lists = _entry(estimator.lists) | {"share": estimator.lists_share}
             sections = {"serve": _entry(estimator.ratings), "lists": lists}
-            arrays |= {f"{_LISTS}{name}": array for name, array in self.lists.arrays.items()}
+            served["lists"], states["state/lists"] = self.lists.arrays, self.lists.state
+        arrays = _flat(served)
         for key in [key for key in arrays if int8 and key.endswith(f"/{FACTORS}")]:
             section = key.removesuffix(FACTORS)
             arrays |= {f"{section}{name}": array for name, array in packed(arrays.pop(key)).items()}
         if self.state:
             sections["state"] = {}
-            arrays |= {f"{_STATE}{name}": array for name, array in self.state.items()}
         header = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
-        return header, arrays | {f"catalogue/{name}": array for name, array in ids.items()}
+        return header, arrays | _flat(states | {"catalogue": ids})
 
 
 def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
@@ -236,10 +230,22 @@ def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
     return Billboard.load(path, memory_map=memory_map)
 
 
+def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
+    """Copies that cannot be written to."""
+    found = {name: np.array(value) for name, value in arrays.items()}
+    for array in found.values():
+        array.setflags(write=False)
+    return MappingProxyType(found)
+
+
+def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The arrays of several sections as a file names them."""
+    return {f"{section}/{name}": each for section, held in sections.items() for name, each in held.items()}
+
+
 def _entry(estimator: Algorithm) -> dict[str, Any]:
     """What a section of a model file says of its model."""
-    settings = estimator.hyper_parameters()
-    return {"model": estimator.name, "settings": settings, "scores": estimator.scores}
+    return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 
 def _model(place: str, stored: ModelFile) -> Billboard:
@@ -256,26 +262,21 @@ def _of_stored(stored: ModelFile) -> Billboard:
     """The model that a file's sections hold; BAD_HEADER's errors where they hold none."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
-    estimator, arrays = _section(stored, "serve", domain, "state/")
-    lists = None
+    served, lists = _section(stored, "serve", "state", domain), None
+    estimator: Any = served.estimator
     if "lists" in sections:
-        model, its_arrays = _section(stored, "lists", domain, "state/lists/")
-        lists = Recommender(estimator=model, domain=domain, arrays=its_arrays)
-        share = sections["lists"]["share"]
-        estimator = ESTIMATORS["both"](
-            ratings=estimator, lists=model, lists_share=share, like_from=model.like_from
-        )
+        lists = _section(stored, "lists", "state/lists", domain)
+        both: Any = {"ratings": estimator, "lists": lists.estimator}
+        both |= {"lists_share": sections["lists"]["share"], "like_from": both["lists"].like_from}
+        estimator = ESTIMATORS["both"](**both)
     privacy = PrivacyStatement.from_dict(header["privacy"])
-    state = stored.arrays.section("state") if "state" in sections else {}
-    board = Billboard(
-        estimator=estimator, domain=domain, arrays=arrays, privacy=privacy, lists=lists, state=state
-    )
+    board = Billboard(estimator, domain, served.arrays, privacy, lists=lists, state=served.state)
     board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
     return board
 
 
-def _section(stored: ModelFile, name: str, domain: Domain, state: str) -> tuple[Any, Arrays | Unpacked]:
-    """The model of a section, and its arrays, which fit the catalogue, as those of its state do."""
+def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
+    """The model of a section; its arrays fit the catalogue, as those of its state do."""
     entry, arrays = stored.header["sections"][name], stored.arrays.section(name)
     with_factors = domain.n_items
     if "learned_items" in arrays:
@@ -292,8 +293,10 @@ def _section(stored: ModelFile, name: str, domain: Domain, state: str) -> tuple[
     sizes = {"items": domain.n_items, "learned": with_factors, "rank": rank}
     sizes |= {"gramian": rank * (rank + 1) // 2 + 1, "pairs": with_factors * (with_factors + 1) // 2}
     needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
-    for each, expected in (_SERVED | estimator.expected).items():
-        place = state + each.removeprefix(_STATE) if each.startswith(_STATE) else f"{name}/{each}"
-        if place in stored.arrays or each in needed:
-            stored.arrays.expect(place, expected, sizes)
-    return estimator, Unpacked(arrays) if factors == BYTES else arrays
+    expected = Parts.of(estimator.expected)
+    for section, held in ((name, {**_SERVED, **expected.serve}), (state, expected.state)):
+        for each, what in held.items():
+            if f"{section}/{each}" in stored.arrays or (section == name and each in needed):
+                stored.arrays.expect(f"{section}/{each}", what, sizes)
+    kept = stored.arrays.section(state) if "state" in stored.header["sections"] else {}
+    return Recommender(estimator, domain, Unpacked(arrays) if factors == BYTES else arrays, state=kept)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -55,6 +56,57 @@ class _Rule(NamedTuple):
     kind: Any
     interval: str
     words: tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        inside = {name: value for name, value in found.items() if deep and isinstance(value, Settings)}
+        for name, model in inside.items():
+            found |= {f"{name}__{key}": value for key, value in model.get_params().items()}
+        return found
+
+    def set_params(self, **settings: Any) -> Self:
+        """An estimator with these fields changed; this one stays as it is.
+
+        Choosing settings by private ratings costs budget: search by hand on public ones, or with
+        :func:`hushrec.evaluation.tune`, which charges for it.
+        """
+        known = self.get_params()
+        if unknown := sorted(set(settings) - set(known)):
+            name = getattr(self, "name", type(self).__name__)
+            raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
+        own = {name: value for name, value in settings.items() if "__" not in name}
+        changed = replace(self, **own)
+        for name in sorted(set(settings) - set(own)):
+            part, _, key = name.partition("__")
+            if part not in own:  # a model that is given whole has its own settings
+                inner = getattr(changed, part).set_params(**{key: settings[name]})
+                changed = replace(changed, **{part: inner})
+        return changed
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Return the settings of a model by name, as stored in a model file.
+
+    Those of a model within it are called ``name.field``, but for what the whole sets.
+    """
+    own = {field.name: getattr(model, field.name) for field in fields(model)}
+    found: dict[str, Any] = {}
+    for name, value in own.items():
+        if isinstance(value, Settings):
+            inner = {"model": getattr(value, "name", "")} | settings_of(value)
+            found |= {f"{name}.{key}": each for key, each in inner.items() if key not in own}
+        else:
+            found[name] = value
+    return found
 
 
 def check_fields(settings: Any) -> None:

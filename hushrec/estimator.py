@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec import training
 from hushrec.billboard import Billboard
-from hushrec.checks import check_fields, check_kind
+from hushrec.checks import Settings, check_kind
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.gate import Gate
@@ -33,6 +33,7 @@ from hushrec.privacy import (
     SeasonAccountant,
 )
 from hushrec.serving import UserState
+from hushrec.types import Parts
 from hushrec.users import Users
 
 #: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
@@ -94,13 +95,14 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimator(Generic[PrivateSide]):
+class Estimator(Settings, Generic[PrivateSide]):
     """Hyper-parameters of one algorithm; frozen, so training never changes them.
 
     Subclasses write ``name``, :meth:`releases` (what will pass the gate, computable without data),
     :meth:`users` (the private side), :meth:`train` (the public side: it asks the users for bounded values,
     releases them through the gate, and computes with what comes out) and :meth:`fold_in` (the local step that
-    serves a user from the billboard).
+    serves a user from the billboard). One that can continue a season writes :meth:`week` too, and one that
+    chooses its settings by the number of users :meth:`planned`.
 
     Examples
     --------
@@ -119,29 +121,23 @@ class Estimator(Generic[PrivateSide]):
     name: ClassVar[str] = ""
     #: Units of privacy that its sensitivities are derived for.
     units: ClassVar[tuple[str, ...]] = ("user",)
-    #: What its privacy statement says is assumed public.
-    public_inputs: ClassVar[tuple[str, ...]] = training.PUBLIC_INPUTS
-    #: True where it makes use of the domain's item features.
-    uses_item_features: ClassVar[bool] = False
-    #: True where a training takes about all kernels of :mod:`hushrec.kernels.first_use`.
-    uses_all_kernels: ClassVar[bool] = False
     #: What its scores are: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
     scores: ClassVar[str] = "ratings"
-    #: True where :meth:`planned` chooses settings by the number of users.
-    uses_user_count: ClassVar[bool] = False
-    #: True where a season's later weeks go on from the last week's model.
-    goes_on: ClassVar[bool] = False
     #: What its arrays hold, beside those of every model: a file in which they hold anything else is refused.
-    #: Those that a season's next week goes on from begin with ``state/``.
-    expected: ClassVar[Mapping[str, Expected]] = {}
+    expected: ClassVar[Parts | Mapping[str, Expected]] = {}
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
     #: True where its users remember nothing but the last call of each method that returns nothing, so that
     #: they may lie in partitions (:mod:`hushrec.partitioned`).
     streams: ClassVar[bool] = False
+    #: Follow from what a class writes: it has its own :meth:`planned`, its own :meth:`week`.
+    uses_user_count: ClassVar[bool]
+    goes_on: ClassVar[bool]
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls.uses_user_count = cls.planned.__func__ is not Estimator.planned.__func__  # type: ignore[attr-defined]
+        cls.goes_on = cls.week is not Estimator.week
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -168,8 +164,10 @@ class Estimator(Generic[PrivateSide]):
         """The private side of a training on these rows, as :meth:`train` takes it."""
         return Users(ratings)  # type: ignore[return-value]
 
-    def train(self, users: PrivateSide, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: PrivateSide, gate: Gate, seed: int) -> Parts | dict[str, Any]:
         """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
+
+        :class:`~hushrec.types.Parts` where there is more than users are served with.
 
         It holds released values only: the methods of ``users`` return :class:`~hushrec.privacy.Bounded`
         values, which nothing but the gate opens.
@@ -262,46 +260,12 @@ class Estimator(Generic[PrivateSide]):
         """
         return self.releases(budget, domain, fraction)
 
-    def go_on(self, users: PrivateSide, gate: Gate, last: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """The public side of a later week: as :meth:`train`, from the last week's arrays and state."""
+    def week(self, users: PrivateSide, gate: Gate, last: Parts) -> Parts:
+        """The public side of a later week: as :meth:`train`, from what the last week made."""
         raise NotImplementedError
-
-    def moved(self, arrays: Mapping[str, NDArray[Any]], position: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
-        """A model's arrays over another catalogue, whose items were at ``position``, negative if new."""
-        return training.rows_moved(arrays, position)
 
     def next_week(
         self, board: Billboard, ratings: Ratings | Store, accountant: SeasonAccountant, **options: Any
     ) -> Billboard:
         """Train the next week's model; :meth:`Billboard.continue_training` is the way here."""
         return training.next_week(board, ratings, accountant, **options)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        inside = {name: value for name, value in found.items() if deep and isinstance(value, Estimator)}
-        for name, model in inside.items():
-            found |= {f"{name}__{key}": value for key, value in model.get_params().items()}
-        return found
-
-    def set_params(self, **settings: Any) -> Self:
-        """An estimator with these fields changed; this one stays as it is.
-
-        Choosing settings by private ratings costs budget: search by hand on public ones, or with
-        :func:`hushrec.evaluation.tune`, which charges for it.
-        """
-        known = self.get_params()
-        if unknown := sorted(set(settings) - set(known)):
-            raise InputError(f"{self.name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
-        own = {name: value for name, value in settings.items() if "__" not in name}
-        changed = replace(self, **own)
-        for name in sorted(set(settings) - set(own)):
-            part, _, key = name.partition("__")
-            if part not in own:  # a model that is given whole has its own settings
-                inner = getattr(changed, part).set_params(**{key: settings[name]})
-                changed = replace(changed, **{part: inner})
-        return changed
-
-    def hyper_parameters(self) -> dict[str, Any]:
-        """The settings by name, as stored in a model file."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -23,7 +23,7 @@ from hushrec.users import Users
 # (docs/guides/seasons.md, "What bounds them"). No study is recorded of the others.
 
 #: What a model of a season knows of its items: 0 of those that are new.
-SEEN = {"state/item_seen": Expected("f", ("items",), 0.0, 1.0)}
+SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Drifts above this are unlikely before any week.
@@ -98,33 +98,23 @@ class Tracked(NamedTuple):
         return cls(released, np.full(released.shape, noise_variance, dtype=np.float64), no_evidence())
 
     @classmethod
-    def of(cls, last: Mapping[str, Array], name: str) -> Tracked:
+    def of(cls, state: Mapping[str, Array], name: str) -> Tracked:
         """Of a model's state; inverse of `to_arrays`."""
-        return cls(
-            *(
-                last[f"state/{each}"]
-                for each in (name, f"{name}_variance", f"{name.removeprefix('item_')}_drifts")
-            )
-        )
+        return cls(*(state[each] for each in cls.expected(name)))
 
     @staticmethod
     def expected(name: str, *shape: int | str) -> dict[str, Expected]:
         """What the arrays of `to_arrays` hold."""
         drifts = name.removeprefix("item_")
         return {
-            f"state/{name}": Expected("f", shape),
-            f"state/{name}_variance": Expected("f", shape, 0.0),
-            f"state/{drifts}_drifts": Expected("f", (len(DRIFTS),)),
+            name: Expected("f", shape),
+            f"{name}_variance": Expected("f", shape, 0.0),
+            f"{drifts}_drifts": Expected("f", (len(DRIFTS),)),
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
         """As a model file has it. The name of what has a row for every item begins with ``item_``."""
-        drifts = name.removeprefix("item_")
-        return {
-            f"state/{name}": self.mean,
-            f"state/{name}_variance": self.variance,
-            f"state/{drifts}_drifts": self.evidence,
-        }
+        return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
         """Entries that are new are what is usual, and not known."""

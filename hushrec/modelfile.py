@@ -139,8 +139,10 @@ class Arrays(Mapping[str, Array]):
         return self._entries[self._prefix + name].array.dtype
 
     def section(self, name: str) -> Arrays:
-        """The arrays whose names begin with ``name/``, under the rest of their names."""
-        return Arrays(self._entries, self._place, f"{self._prefix}{name}/")
+        """The arrays of one section, without those of sections within it."""
+        prefix = f"{self._prefix}{name}/"
+        own = {full: each for full, each in self._entries.items() if full.rpartition("/")[0] + "/" == prefix}
+        return Arrays(own, self._place, prefix)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,11 +150,8 @@ class Algorithm(Protocol):
         """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
 
     @property
-    def expected(self) -> Mapping[str, Any]:
-        """What its own arrays hold (`hushrec.modelfile.Expected`); names of a state begin with ``state/``."""
-
-    def hyper_parameters(self) -> dict[str, Any]:
-        """The settings by name."""
+    def expected(self) -> Parts | Mapping[str, Any]:
+        """What its own arrays hold (`hushrec.modelfile.Expected`)."""
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
         """What each user computes from the released arrays and their own rows."""
@@ -184,12 +181,15 @@ class Recommender:
         ``learned_items`` they are directions of the matrix that the factors were made from.
     lists : Recommender or None
         What recommends and finds similar items in place of this model, which predicts ratings.
+    state : mapping of str to ndarray
+        Of a model of a season: means and variances of released statistics, for the next week to go on from.
     """
 
     estimator: Algorithm
     domain: Domain
     arrays: Mapping[str, Any]
     lists: Recommender | None = field(default=None, kw_only=True)
+    state: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
 
     @property
     def scores(self) -> str:

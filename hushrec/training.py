@@ -8,7 +8,7 @@ chooses settings from public figures, releases the number of users where nobody 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hushrec.billboard import Billboard
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.gate import LabelledGate, LocalGate
-from hushrec.kernels import first_use
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.partitioned import Engine, PartitionedUsers, Streaming
@@ -35,18 +35,15 @@ from hushrec.privacy import (
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.registry import ESTIMATORS
-from hushrec.types import Array
+from hushrec.serving import Recommender
+from hushrec.types import Array, Parts
 from hushrec.users import Users
 
 #: What every privacy statement says is assumed public.
-PUBLIC_INPUTS: tuple[str, ...] = (
-    "item catalogue",
-    "rating range",
-    "cap on ratings per user",
-    "hyper-parameters",
-)
-#: What it says besides where user ids are row numbers.
-PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
+_PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
+#: What it says besides where single ratings are protected, and where user ids are row numbers.
+_PUBLIC_CELLS = "which cells are observed"
+_PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
 #: An :class:`~hushrec.estimator.Estimator`, which is defined above this.
 Algorithm = Any
 
@@ -67,13 +64,11 @@ def fit(
     """Train a first model, as :meth:`Estimator.fit` says."""
     plan = check(estimator, ratings, accountant, seed, share)
     _check_season(estimator, accountant)
-    if estimator.uses_all_kernels:
-        first_use.finish()
     journal = journaled(estimator, ratings.domain, accountant, plan, seed)
     gate = LocalGate(accountant, plan, progress)
     with _asked(estimator, ratings, accountant, engine) as users, journal, gate, one_blas_thread():
-        arrays = estimator.train(users, gate, int(seed))
-    return _model(estimator, ratings, accountant, arrays)
+        parts = estimator.train(users, gate, int(seed))
+    return _model(estimator, ratings, accountant, parts)
 
 
 def next_week(
@@ -96,27 +91,27 @@ def next_week(
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(board, accountant)
     check_rows(estimator, ratings, accountant)
-    last = _moved(board, ratings.domain, retire)
+    last = _over(ratings.domain, board, retire)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     planned = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     plan = planned.labelled(suffix=suffix)
     accountant.check(plan)
     gate = LocalGate(accountant, plan, progress)
     with _asked(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
-        arrays = estimator.go_on(users, LabelledGate(gate, suffix=suffix), last)
-    return _model(estimator, ratings, accountant, arrays, notes)
+        parts = estimator.week(users, LabelledGate(gate, suffix=suffix), last)
+    return _model(estimator, ratings, accountant, parts, notes)
 
 
 def _model(
     estimator: Algorithm,
     ratings: Ratings | Store,
     accountant: Accountant,
-    arrays: Mapping[str, Any],
+    parts: Parts | Mapping[str, Any],
     notes: tuple[str, ...] = (),
 ) -> Billboard:
     """Put a model together; of a season, the ledger has its digest before its file gets a name."""
     privacy = statement(estimator, ratings, accountant, notes)
-    board = Billboard(estimator=estimator, domain=ratings.domain, arrays=arrays, privacy=privacy)
+    board = Billboard.of(estimator, ratings.domain, parts, privacy)
     if isinstance(accountant, SeasonAccountant):
         accountant.wrote(board)
     return board
@@ -126,7 +121,7 @@ def journaled(
     estimator: Algorithm, domain: Domain, accountant: Accountant, plan: Plan, seed: int
 ) -> AbstractContextManager[Callable[[], None]]:
     """Open the accountant's journal of this training, which only the same can take up."""
-    settings = estimator.hyper_parameters()
+    settings = settings_of(estimator)
     return accountant.training(
         plan, model=estimator.name, settings=settings, seed=int(seed), **public_inputs(domain)
     )
@@ -146,11 +141,10 @@ def statement(
     estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant, notes: tuple[str, ...] = ()
 ) -> PrivacyStatement:
     """Say what the accountant did in a run on these rows; reads nothing of them but public marks."""
-    budget, public = accountant.budget, estimator.public_inputs
+    budget, public = accountant.budget, list(_PUBLIC)
     if ratings.domain.likes:
-        public = tuple(each for each in public if each != "rating range")
-    if ratings.by_position:
-        public = (*public, PUBLIC_ROWS)
+        public.remove("rating range")
+    public += [_PUBLIC_CELLS] * (budget.unit == "rating") + [_PUBLIC_ROWS] * ratings.by_position
     exact = estimator.exact_arithmetic and budget.private
     notes = (*estimator.notes(budget, ratings.domain), *notes)
     return accountant.statement(public, notes, exact_arithmetic=exact)
@@ -289,7 +283,7 @@ def _check_follows(board: Billboard, accountant: SeasonAccountant) -> None:
 # ---------------------------------------------------------------------- a model over another catalogue
 
 
-def _moved(board: Billboard, domain: Domain, retire: bool) -> dict[str, Array]:
+def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
     """All released values of a model over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
@@ -305,17 +299,44 @@ def _moved(board: Billboard, domain: Domain, retire: bool) -> dict[str, Array]:
             f"The catalogue lacks {missing} of the model's {old.n_items} items; pass --retire (retire=True)"
             " to drop them, or a catalogue that has them."
         )
-    lists = (
-        {} if board.lists is None else {f"lists/{name}": each for name, each in board.lists.arrays.items()}
-    )
-    arrays = dict(board.arrays) | lists | {f"state/{name}": each for name, each in board.state.items()}
-    estimator: Any = board.estimator
-    return dict(estimator.moved(arrays, position))
+    return moved(board, position)
 
 
-def rows_moved(arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
-    """Arrays whose rows are items (`item_...`, `supported`, `history_weight`), over another catalogue."""
-    return {name: at(each, position) if _by_item(name) else each for name, each in arrays.items()}
+def moved(model: Recommender, position: Array) -> Parts:
+    """Return a model's released values over another catalogue, whose items were at ``position``.
+
+    A negative position is a new item. Where a model learned some of its items only, and has values for each
+    two of them, these stay the same items.
+    """
+    learned = _learned(model, position)
+    serve = {name: learned.get(name, each) for name, each in model.arrays.items()}
+    lists = None if model.lists is None else moved(model.lists, position)
+    return Parts(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
+
+
+def _learned(model: Recommender, position: Array) -> dict[str, Array]:
+    """What a model has for learned items alone, over another catalogue."""
+    if "learned_items" not in model.arrays:
+        return {}
+    place = np.full(model.domain.n_items, -1)
+    place[position[position >= 0]] = np.flatnonzero(position >= 0)
+    learned = place[model.arrays["learned_items"]]
+    if (learned < 0).any():
+        raise InputError(
+            "Items recommend items in this model, and one that it learned cannot be retired within a"
+            " season; keep it in the catalogue."
+        )
+    if (np.diff(learned) < 0).any():
+        raise InputError("A catalogue that grows keeps the order of the items that it had.")
+    return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
+
+
+def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
+    """Arrays over another catalogue: those whose rows are items, as their names say, but the fixed ones."""
+    return {
+        name: at(each, position) if _by_item(name) and name not in fixed else each
+        for name, each in arrays.items()
+    }
 
 
 def at(rows: Array, position: Array) -> Array:
@@ -326,8 +347,7 @@ def at(rows: Array, position: Array) -> Array:
 
 
 def _by_item(name: str) -> bool:
-    stem = name.rpartition("/")[2]
-    return stem.startswith("item_") or stem in ("supported", "history_weight")
+    return name.startswith("item_") or name in ("supported", "history_weight")
 
 
 # ---------------------------------------------------------------------- by name, as the command line does

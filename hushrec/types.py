@@ -1,7 +1,39 @@
 """Types that all rooms share."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a training makes, or what is expected of it: named arrays in the sections of a model file.
+
+    Attributes
+    ----------
+    serve : mapping of str to ndarray
+        What users are served with.
+    state : mapping of str to ndarray
+        What the next week of a season goes on from.
+    lists : Parts or None
+        Those of the model that recommends, where this one only predicts.
+    """
+
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    lists: Parts | None = None
+
+    @classmethod
+    def of(cls, found: Parts | Mapping[str, Any]) -> Parts:
+        """Return the parts as they are; a mapping alone is what users are served with."""
+        return found if isinstance(found, Parts) else cls(found)
+
+    def __or__(self, served: Mapping[str, Any]) -> Parts:
+        """Return the same parts with these arrays to serve with."""
+        return replace(self, serve={**self.serve, **served})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from types import SimpleNamespace
+from dataclasses import make_dataclass
 
 import numpy as np
 import pytest
@@ -31,8 +31,10 @@ def weekly() -> Billboard:
 
 
 def parts(board: Billboard) -> dict[str, dict[str, np.ndarray]]:
-    lists = {} if board.lists is None else dict(board.lists.arrays)
-    return {"serve": dict(board.arrays), "lists": lists, "state": dict(board.state)}
+    found = {"serve": dict(board.arrays), "state": dict(board.state)}
+    if board.lists is not None:
+        found |= {"lists": dict(board.lists.arrays), "state/lists": dict(board.lists.state)}
+    return found
 
 
 def same(found: Billboard, wanted: Billboard) -> None:
@@ -54,7 +56,7 @@ def test_nothing_of_it_can_be_written_into(weekly) -> None:
     board = Billboard(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
     given["item_bias"][0] = 9.0
     assert board.item_bias[0] == 0.0 and given["item_bias"].flags.writeable
-    for mapping in (weekly.arrays, weekly.lists.arrays, weekly.state):
+    for mapping in (weekly.arrays, weekly.lists.arrays, weekly.state, weekly.lists.state):
         with pytest.raises(TypeError):
             mapping["center"] = np.array(1.0)
 
@@ -146,7 +148,7 @@ def test_a_notebook_shows_settings_and_promise_and_no_markup_of_ids(weekly) -> N
     assert shown.startswith("<p><b>both, 30 items; ") and "lists_share = " in shown
     assert shown.endswith(weekly.privacy._repr_html_())
     assert repr(weekly).startswith("Billboard(") and repr(weekly.domain) in repr(weekly)
-    nasty = SimpleNamespace(name="<script>", hyper_parameters=lambda: {"a": "<b>"}, scores="ratings")
+    nasty = make_dataclass("Nasty", [("a", str)], namespace={"name": "<script>", "scores": "ratings"})("<b>")
     arrays = dict(weekly.arrays)
     board = Billboard(estimator=nasty, domain=weekly.domain, arrays=arrays, privacy=weekly.privacy)
     assert "<script>" not in board._repr_html_() and "a = &lt;b&gt;" in board._repr_html_()

@@ -72,7 +72,7 @@ def test_it_is_a_quarter_of_the_size_and_ranks_nearly_alike(tmp_path) -> None:
     assert 0.7 * factors < less < 0.75 * factors
     small = hushrec.load(tmp_path / "int8")
     history = dict.fromkeys(rows.domain.items[:20], 4.0)
-    whole, found = (each.predict(history, rows.domain.items) for each in (saved, small))
+    whole, found = (np.array(each.predict(history, rows.domain.items)) for each in (saved, small))
     assert np.abs(whole - found).max() < 0.02 * np.ptp(whole)
 
 

@@ -546,7 +546,7 @@ def written_first(billboard: Billboard, change=lambda header: None) -> bytes:
         "format": "hushrec billboard",
         "version": 1,
         "model": billboard.estimator.name,
-        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "hyper_parameters": billboard.estimator.get_params(),
         "domain": {
             "items": items,
             "rating_range": [domain.low, domain.high],

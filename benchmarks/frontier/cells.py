@@ -23,6 +23,7 @@ from scipy.stats import t as student
 
 from benchmarks.frontier.data import Split, kind_of, split
 from hushrec.algorithms import Estimator
+from hushrec.checks import settings_of
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget
 
@@ -74,8 +75,8 @@ class Cell:
     @property
     def settings(self) -> str:
         """Class and hyper-parameters."""
-        given = {"algorithm": self.estimator.name, **self.estimator.hyper_parameters()}
-        return json.dumps(given, sort_keys=True)
+        described = getattr(self.estimator, "described", None) or settings_of(self.estimator)
+        return json.dumps({"algorithm": self.estimator.name, **described}, sort_keys=True)
 
 
 class Results:

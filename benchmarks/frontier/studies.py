@@ -20,6 +20,7 @@ from benchmarks.frontier.data import split
 from benchmarks.frontier.methods import UserMean
 from benchmarks.frontier.tables import Curve, curves, draw, figure_of
 from hushrec.algorithms import ALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.estimator import Round, plan_of
@@ -27,6 +28,7 @@ from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.posterior import adaptive_weights
 from hushrec.privacy import Budget, Plan, positive
+from hushrec.types import Parts
 from hushrec.users import FittedUsers, Users
 
 #: Settings of Algorithm 1 that are best on MovieLens-1M at epsilon 10.
@@ -107,7 +109,7 @@ class Frequent(Estimator):
     def train(self, users: FrequentUsers, gate: Gate, seed: int) -> dict[str, Any]:
         n_items, released = users.domain.n_items, gate.release("item weights", users.item_weights())
         chosen = np.sort(np.argsort(-released)[: self.part(users.domain).n_items])
-        inner = self.inner.train(users.on(chosen), gate, seed)
+        inner = Parts.of(self.inner.train(users.on(chosen), gate, seed)).serve
         factors, bias = np.zeros((n_items, inner["item_factors"].shape[1])), np.zeros(n_items)
         factors[chosen], bias[chosen] = inner["item_factors"], inner["item_bias"]
         kept = {f"inner {name}": value for name, value in inner.items()}
@@ -118,8 +120,9 @@ class Frequent(Estimator):
         inner = {name[6:]: value for name, value in arrays.items() if name.startswith("inner ")}
         return self.inner.fold_in(inner, self.rows(history, arrays["chosen"]))
 
-    def hyper_parameters(self) -> dict[str, Any]:
-        inner = {"algorithm": self.inner.name, **self.inner.hyper_parameters()}
+    @property
+    def described(self) -> dict[str, Any]:
+        inner = {"algorithm": self.inner.name, **settings_of(self.inner)}
         return {"inner": inner, "fraction": self.fraction, "weights_share": self.weights_share}
 
     def part(self, domain: Domain) -> Domain:

@@ -17,10 +17,9 @@ from hushrec.estimator import Estimator, Round, UserState, plan_of
 from hushrec.gate import Gate
 from hushrec.kalman import SEEN, Tracked
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.modelfile import Expected
 from hushrec.posterior import level
 from hushrec.privacy import Budget, Plan, jointly, positive, signed, together
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
@@ -55,13 +54,8 @@ class GlobalMean(Estimator[Users]):
         return plan_of([Round("level", 1.0, LEVEL_BOUND)], budget, fraction)
 
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
-        domain = users.domain
         noisy = gate.release("level", users.level())
-        return {
-            "center": np.float64(level(noisy, domain)[0]),
-            "item_bias": np.zeros(domain.n_items),
-            "item_factors": np.zeros((domain.n_items, 0)),
-        }
+        return _served(level(noisy, users.domain)[0], np.zeros(users.domain.n_items))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
@@ -104,11 +98,10 @@ class ItemBias(Estimator[Users]):
     """
 
     name: ClassVar[str] = "item-bias"
-    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
-    expected: ClassVar[Mapping[str, Expected]] = (
-        SEEN
+    expected: ClassVar[Parts] = Parts(
+        state=SEEN
         | Tracked.expected("item_sums", "items")
         | Tracked.expected("item_weights", "items")
         | Tracked.expected("level", 2)
@@ -125,17 +118,17 @@ class ItemBias(Estimator[Users]):
         parts = signed(1.0), positive(self._WEIGHT_PART), LEVEL_BOUND.times(self._LEVEL_PART)
         return plan_of([Round("item biases", 1.0, jointly(*parts))], budget, fraction)
 
-    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: Users, gate: Gate, seed: int) -> Parts:
         """One release, then biases shrunk by its noise."""
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
 
-    def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+    def week(self, users: Users, gate: Gate, last: Parts) -> Parts:
         """The same release with the noise of a week, and what the filters make of it."""
         tracked = []
         for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
-            before = Tracked.of(last, name)
+            before = Tracked.of(last.state, name)
             if name.startswith("item_"):
-                before = before.with_new(last["state/item_seen"] > 0)
+                before = before.with_new(last.state["item_seen"] > 0)
             tracked.append(before.measured(released, variance, grows=True))
         return self._shrunk(tracked, users.domain)
 
@@ -149,19 +142,16 @@ class ItemBias(Estimator[Users]):
         released = np.split(noisy, [n_items, 2 * n_items])
         return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
 
-    def _shrunk(self, tracked: list[Tracked], domain: Domain) -> dict[str, Any]:
+    def _shrunk(self, tracked: list[Tracked], domain: Domain) -> Parts:
         """Biases shrunk by what is known of their noise, and the state for the next week."""
         sums, weights, levels = tracked
         counts = np.maximum(weights.mean, 0.0)
         variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
-        state = {"state/item_seen": np.ones(domain.n_items)}
+        state = {"item_seen": np.ones(domain.n_items)}
         for name, each in zip(_TRACKED, tracked):
             state |= each.to_arrays(name)
-        return state | {
-            "center": np.float64(level(levels.mean, domain)[0]),
-            "item_bias": sums.mean * counts / np.maximum(counts**2 + variance, 1e-12),
-            "item_factors": np.zeros((domain.n_items, 0)),
-        }
+        biases = sums.mean * counts / np.maximum(counts**2 + variance, 1e-12)
+        return Parts(_served(level(levels.mean, domain)[0], biases), state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return ridge_on_items(arrays, history.matrix, self._ridge)
@@ -193,36 +183,35 @@ class Popular(Estimator[Users]):
     """
 
     name: ClassVar[str] = "popular"
-    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
-    expected: ClassVar[Mapping[str, Expected]] = SEEN | Tracked.expected("item_weights", "items")
+    expected: ClassVar[Parts] = Parts(state=SEEN | Tracked.expected("item_weights", "items"))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
 
-    def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: Users, gate: Gate, seed: int) -> Parts:
         noisy = gate.release("item weights", users.item_weights())
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
 
-    def go_on(self, users: Users, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+    def week(self, users: Users, gate: Gate, last: Parts) -> Parts:
         """The same release with the noise of a week, and what the filter makes of it."""
         noisy = gate.release("item weights", users.item_weights())
-        before = Tracked.of(last, "item_weights").with_new(last["state/item_seen"] > 0)
+        before = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
         return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
 
     @staticmethod
-    def _counted(tracked: Tracked) -> dict[str, Any]:
-        n_items = len(tracked.mean)
-        return tracked.to_arrays("item_weights") | {
-            "state/item_seen": np.ones(n_items),
-            "center": np.float64(0.0),
-            "item_bias": tracked.mean,
-            "item_factors": np.zeros((n_items, 0)),
-        }
+    def _counted(tracked: Tracked) -> Parts:
+        state = tracked.to_arrays("item_weights") | {"item_seen": np.ones(len(tracked.mean))}
+        return Parts(_served(0.0, tracked.mean), state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         return np.zeros(history.n_ratings)  # everybody has the same scores
+
+
+def _served(center: float, biases: Array) -> dict[str, Any]:
+    """What a model file serves users with where there are no factors."""
+    return {"center": np.float64(center), "item_bias": biases, "item_factors": np.zeros((len(biases), 0))}

@@ -25,7 +25,7 @@ from hushrec.estimator import Estimator, UserState, check_planned
 from hushrec.gate import Gate, LabelledGate
 from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import ESTIMATORS, best
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import Users
 
 #: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
@@ -112,25 +112,6 @@ def _joined(released: Array, noise_sd: float, expected: Array, expected_sd: floa
     return released + gain * (expected - released), left
 
 
-def _prefixed(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the model that recommends as the whole's: `lists/...`, and `state/lists/...`."""
-    state, lists = "state/", "lists/"
-    return {
-        (state + lists + name.removeprefix(state) if name.startswith(state) else lists + name): array
-        for name, array in arrays.items()
-    }
-
-
-def _parts(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The arrays of either model: inverse of `_prefixed`."""
-    parts: tuple[dict[str, Array], dict[str, Array]] = {}, {}
-    for name, array in arrays.items():
-        own = name.removeprefix("state/")
-        place = "state/" * name.startswith("state/")
-        parts[own.startswith("lists/")][place + own.removeprefix("lists/")] = array
-    return parts
-
-
 @dataclass(frozen=True, kw_only=True)
 class Both(Estimator[BothUsers]):
     """A model that predicts ratings and another that recommends, under one budget.
@@ -162,11 +143,7 @@ class Both(Estimator[BothUsers]):
     """
 
     name: ClassVar[str] = "both"
-    goes_on: ClassVar[bool] = True
     streams: ClassVar[bool] = True
-    uses_user_count: ClassVar[bool] = True
-    uses_item_features: ClassVar[bool] = True
-    uses_all_kernels: ClassVar[bool] = True
 
     like_from: float | None = None
     lists_share: Part = _LISTS_SHARE
@@ -236,30 +213,24 @@ class Both(Estimator[BothUsers]):
     def users(self, ratings: Ratings) -> BothUsers:
         return BothUsers(ratings, self.ratings, self.lists)
 
-    def train(self, users: BothUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """One model after the other; the arrays of the one that recommends are called ``lists/...``."""
+    def train(self, users: BothUsers, gate: Gate, seed: int) -> Parts:
+        """One model after the other; what the first says of the items' weights helps the second."""
         ratings_gate = _Weights(gate, "ratings: ")
-        arrays = self.ratings.train(users.ratings, ratings_gate, seed)
-        lists_gate = _Weights(gate, "lists: ", self._expected_weights(ratings_gate, arrays, users.domain))
-        lists = self.lists.train(users.lists, lists_gate, seed)
-        return arrays | _prefixed(lists)
+        ratings = Parts.of(self.ratings.train(users.ratings, ratings_gate, seed))
+        expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)
+        lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
+        return replace(ratings, lists=Parts.of(lists))
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return self._of_both(
             budget, fraction, lambda model, part: model.weekly_releases(budget, domain, part)
         )
 
-    def go_on(self, users: BothUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+    def week(self, users: BothUsers, gate: Gate, last: Parts) -> Parts:
         """The next week of one model after the other."""
-        ratings, lists = _parts(last)
-        arrays = self.ratings.go_on(users.ratings, LabelledGate(gate, "ratings: "), ratings)
-        found = self.lists.go_on(users.lists, LabelledGate(gate, "lists: "), lists)
-        return arrays | _prefixed(found)
-
-    def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
-        """As `Estimator.moved`, of each model."""
-        ratings, lists = _parts(arrays)
-        return dict(self.ratings.moved(ratings, position)) | _prefixed(self.lists.moved(lists, position))
+        ratings = self.ratings.week(users.ratings, LabelledGate(gate, "ratings: "), last)
+        lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(Parts, last.lists))
+        return replace(ratings, lists=lists)
 
     def _expected_weights(
         self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
@@ -281,10 +252,3 @@ class Both(Estimator[BothUsers]):
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         return self.ratings.notes(budget, domain) + self.lists.notes(budget, domain)
-
-    def hyper_parameters(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"like_from": self.like_from, "lists_share": self.lists_share}
-        for name, model in (("ratings", self.ratings), ("lists", self.lists)):
-            settings = {"model": model.name} | model.hyper_parameters()
-            found |= {f"{name}.{key}": value for key, value in settings.items() if key != "like_from"}
-        return found

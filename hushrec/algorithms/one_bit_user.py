@@ -26,7 +26,7 @@ from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings, with_ones
 from hushrec.privacy import Budget, Plan
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import FittedUsers, finite_or_zero, likes
 
 
@@ -72,10 +72,10 @@ class UserLevelOneBit(PrivateALS):
         labels.data = (2 * labels.data - 1).astype(np.float32)
         return LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
 
-    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
         """Rounds of private ALS on labels of -1 and +1."""
-        arrays = super().train(users, gate, seed)
-        return arrays | {name: 2 * arrays[name] for name in ("center", "item_bias", "item_factors")}
+        found = super().train(users, gate, seed)
+        return found | {name: 2 * found.serve[name] for name in ("center", "item_bias", "item_factors")}
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of her own labels on the released item factors."""

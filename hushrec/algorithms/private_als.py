@@ -38,10 +38,10 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
 from hushrec.gate import Gate
+from hushrec.kernels import first_use
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import SweepSettings, initial_items
-from hushrec.modelfile import Expected
 from hushrec.posterior import (
     adaptive_weights,
     item_weights,
@@ -55,7 +55,7 @@ from hushrec.posterior import (
     wiener_gain,
 )
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items, ridge_parts
 
 # Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");
@@ -177,11 +177,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     name: ClassVar[str] = "private-als"
     streams: ClassVar[bool] = True
-    uses_user_count: ClassVar[bool] = True
-    uses_item_features: ClassVar[bool] = True
-    uses_all_kernels: ClassVar[bool] = True
-    goes_on: ClassVar[bool] = True
-    expected: ClassVar[Mapping[str, Expected]] = weekly_als.EXPECTED
+    expected: ClassVar[Parts] = weekly_als.EXPECTED
 
     rank: Annotated[int, "[0, 900]"] = 2
     features: bool = True
@@ -349,8 +345,9 @@ class PrivateALS(Estimator[FittedUsers]):
     def users(self, ratings: Ratings) -> FittedUsers:
         return FittedUsers(ratings)
 
-    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
         """Bias rounds, then iterations, each ending in a release."""
+        first_use.finish()
         domain = users.domain
         level = self._level(users, gate)
         noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
@@ -379,14 +376,15 @@ class PrivateALS(Estimator[FittedUsers]):
         state = weekly_als.State.first(
             level, residual, counted_sd, (noisy, weights_sd), bias_variance, reliability, factors
         )
-        return state.to_arrays() | weekly_als.served(level, residual, items, supported, self._iterates)
+        served = weekly_als.served(level, residual, items, supported, self._iterates)
+        return Parts(served, state.to_arrays())
 
     # the later weeks of a season: weekly_als.py
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of(weekly_als.rounds(self), budget, fraction)
 
-    def go_on(self, users: FittedUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+    def week(self, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
         return weekly_als.week(self, users, gate, last)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

@@ -51,9 +51,8 @@ from hushrec.kernels.residuals import added_residuals
 from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
-from hushrec.modelfile import Expected
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import Users, finite_or_zero, norms
 
 # Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
@@ -157,9 +156,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
 
     name: ClassVar[str] = "private-eigenrec"
     streams: ClassVar[bool] = True
-    uses_user_count: ClassVar[bool] = True
-    goes_on: ClassVar[bool] = True
-    expected: ClassVar[Mapping[str, Expected]] = EXPECTED
+    expected: ClassVar[Parts] = EXPECTED
     scores: ClassVar[str] = "likes"
 
     rank: Annotated[int, "[0, 900]"] = 16
@@ -244,7 +241,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     def users(self, ratings: Ratings) -> LikingUsers:
         return LikingUsers(ratings.liked(self.like_from).rated())
 
-    def train(self, users: LikingUsers, gate: Gate, seed: int) -> dict[str, Any]:
+    def train(self, users: LikingUsers, gate: Gate, seed: int) -> Parts:
         """Weights, then rounds of power iteration, each ending in a release."""
         n_users = float(self.n_users or 1)
         if gate.planned("number of users"):
@@ -266,7 +263,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             supported = supported | self._learned(noisy, noise_sd, rank)
         counted_sd = gate.noise_sd("number of users") if gate.planned("number of users") else 0.0
         kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
-        return kept.to_arrays() | self.served(known, noisy, noise_sd, taste, supported)
+        return Parts(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
 
     def served(
         self, known: Known, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
@@ -298,38 +295,10 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of(weekly_rounds(self._rank(domain)), budget, fraction)
 
-    def go_on(self, users: LikingUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
-        if "learned_items" in last:
+    def week(self, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+        if "learned_items" in last.serve:
             return week_of_pairs(self, users, gate, last)
         return week(self, users, gate, last)
-
-    def moved(self, arrays: Mapping[str, Array], position: Array) -> dict[str, Array]:
-        """As `Estimator.moved`; where items recommend items, the learned ones stay as they are."""
-        if "learned_items" not in arrays:
-            rank = arrays["state/item_probe"].shape[1] if "state/item_probe" in arrays else 0
-            if len(position) <= rank:
-                raise InputError(
-                    f"A model that learned {rank} directions of taste cannot go on over a catalogue of"
-                    f" {len(position)} items; keep more items than that, or open a new season."
-                )
-            return dict(super().moved(arrays, position))
-        learned = arrays["learned_items"]
-        place = np.full(len(arrays["supported"]), -1)
-        place[position[position >= 0]] = np.flatnonzero(position >= 0)
-        if (place[learned] < 0).any():
-            raise InputError(
-                "Items recommend items in this model, and one that it learned cannot be retired within a"
-                " season; keep it in the catalogue."
-            )
-        order = np.argsort(place[learned])
-        if (np.diff(order) < 0).any():
-            raise InputError("A catalogue that grows keeps the order of the items that it had.")
-        pairs = ("item_factors", "learned_items")  # a row for every learned item
-        others = {name: each for name, each in arrays.items() if name not in pairs}
-        found = dict(super().moved(others, position))
-        found["learned_items"] = place[learned][order].astype(np.int32)
-        found["item_factors"] = arrays["item_factors"]
-        return found
 
     def known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> Known:
         """What follows from the released item weights."""
@@ -398,9 +367,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         """What the rounds release: decided by the released matrix alone."""
         return parts.has_pairs()
 
-    def _of_pairs(
-        self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate
-    ) -> dict[str, Any]:
+    def _of_pairs(self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate) -> Parts:
         """The matrix again in every round, then items that recommend items."""
         precision = _precision(gate.noise_sd("item matrix"))
         total = precision * matrix
@@ -410,26 +377,29 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             precision, total = precision + own, total + own * again
         return self.served_pairs(known, total / precision, precision if gate.private else 0.0, rank)
 
-    def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> dict[str, Any]:
-        """What a model file serves users with where items recommend items; 0 is a precision without noise."""
+    def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> Parts:
+        """The model where items recommend items; 0 is a precision without noise."""
         parts = ItemMatrix.of(unpacked(matrix), math.sqrt(0.5 / precision) if precision else 0.0, rank)
         scale, along = known.scale[known.learned], known.first[known.learned]
         along = along / np.linalg.norm(along)
         weights = parts.weights(along, _ALONG_POPULARITY * known.n_users) * scale[:, None] / scale
-        return {
+        served = {
             "center": np.float64(0.0),
             "item_bias": 1e-6 * known.popularity,
             "item_factors": weights.T.astype(np.float32),
             "learned_items": np.flatnonzero(known.learned).astype(np.int32),
             "supported": known.learned.astype(np.uint8),
             "directions": np.int64(parts.certain),
-            "state/pairs": matrix,
-            "state/pairs_precision": np.float64(precision),
-            "state/users": np.array([known.n_users, 0.0]),
-            "state/item_weights": known.noisy,
-            "state/item_scale": known.scale,
-            "state/item_first": known.first,
         }
+        state = {
+            "pairs": matrix,
+            "pairs_precision": np.float64(precision),
+            "users": np.array([known.n_users, 0.0]),
+            "item_weights": known.noisy,
+            "item_scale": known.scale,
+            "item_first": known.first,
+        }
+        return Parts(served, state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: weighted sum of her items' factors, over that of their popularity.

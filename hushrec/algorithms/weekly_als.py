@@ -33,7 +33,7 @@ from hushrec.kernels.packed import unpacked
 from hushrec.modelfile import Expected
 from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.privacy import counted, jointly, positive, signed
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 from hushrec.users import FittedUsers
 
 if TYPE_CHECKING:
@@ -63,19 +63,24 @@ _LEAST_TASTE = 1e-2
 #: Items that what is expected of new ones counts like a prior for.
 _NEW_PRIOR = 10.0
 
+#: Names of what is known of the factors.
+_OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
 #: What the arrays of a model hold.
-EXPECTED = SEEN | {
-    "directions": Expected("iu", (), 0),
-    "state/numbers": Expected("f", (6,), 0.0),
-    "state/item_weights": Expected("f", ("items",)),
-    "state/item_weights_variance": _BY_ITEM,
-    "state/item_bias_variance": _BY_ITEM,
-    "state/evidence": Expected("f", (3, len(DRIFTS))),
-    "state/item_factor_variance": Expected("f", ("items", "rank"), 0.0),
-    "state/gramian": Expected("f", ("gramian",)),
-    "state/gramian_variance": Expected("f", ("gramian",), 0.0),
-}
+EXPECTED = Parts(
+    serve={"directions": Expected("iu", (), 0)},
+    state=SEEN
+    | {
+        "numbers": Expected("f", (6,), 0.0),
+        "item_weights": Expected("f", ("items",)),
+        "item_weights_variance": _BY_ITEM,
+        "item_bias_variance": _BY_ITEM,
+        "evidence": Expected("f", (3, len(DRIFTS))),
+        "item_factor_variance": Expected("f", ("items", "rank"), 0.0),
+        "gramian": Expected("f", ("gramian",)),
+        "gramian_variance": Expected("f", ("gramian",), 0.0),
+    },
+)
 
 
 def rounds(model: PrivateALS) -> list[Round]:
@@ -152,35 +157,27 @@ class State(NamedTuple):
 
     def to_arrays(self) -> dict[str, Array]:
         """As a model file has them."""
-        found = {f"state/{name}": each for name, each in self._asdict().items() if name != "factors"}
-        if self.factors is not None:
-            found["state/item_factor_variance"] = self.factors.variance
-            found["state/gramian"] = self.factors.gramian
-            found["state/gramian_variance"] = self.factors.gramian_variance
-        return found
+        own = {name: each for name, each in self._asdict().items() if name != "factors"}
+        return own | dict(zip(_OF_FACTORS, self.factors or ()))
 
     @classmethod
-    def of(cls, last: Mapping[str, Array]) -> State:
+    def of(cls, state: Mapping[str, Array]) -> State:
         """Inverse of `to_arrays`."""
-        factors = None
-        if "state/gramian" in last:
-            names = ("item_factor_variance", "gramian", "gramian_variance")
-            factors = KnownFactors(*(last[f"state/{name}"] for name in names))
-        own = {name: last[f"state/{name}"] for name in cls._fields if name != "factors"}
-        return cls(**own, factors=factors)
+        factors = KnownFactors(*(state[name] for name in _OF_FACTORS)) if "gramian" in state else None
+        return cls(**{name: state[name] for name in cls._fields if name != "factors"}, factors=factors)
 
 
-def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     domain = users.domain
     items, state = _with_new_items(model, last, feature_scores(domain.item_features, domain.n_items))
     spread, user_variance, residual, bias_prior = state.numbers[2:]
     counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
-        float(last["center"]),
+        float(last.serve["center"]),
         max(float(counts[0]), 1.0),
         spread,
-        float(last["bias_regularization"]),
+        float(last.serve["bias_regularization"]),
         user_variance,
     )
     weights_sd = math.sqrt(float(tracked.variance.mean()))
@@ -223,7 +220,7 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Mapping[str, A
         np.array(evidence),
         factors,
     )
-    return following.to_arrays() | served(level, now, items, supported, factors is not None)
+    return Parts(served(level, now, items, supported, factors is not None), following.to_arrays())
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
@@ -297,10 +294,10 @@ def _factor_change(
     return gain * noisy, known, evidence
 
 
-def _with_new_items(model: PrivateALS, last: Mapping[str, Array], scores: Array) -> tuple[Array, State]:
+def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Array, State]:
     """The last week's items and state, where new ones are what is usual, given their features."""
-    items = BiasedFactors.joined(last["item_factors"], last["item_bias"]).table.astype(np.float64)
-    state = State.of(last)
+    items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
+    state = State.of(last.state)
     seen = state.item_seen > 0
     if seen.all() or not seen.any():
         return items, state

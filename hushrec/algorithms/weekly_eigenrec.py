@@ -20,7 +20,7 @@ from hushrec.gate import Gate
 from hushrec.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
 from hushrec.modelfile import Expected
 from hushrec.privacy import counted, positive, signed
-from hushrec.types import Array
+from hushrec.types import Array, Parts
 
 if TYPE_CHECKING:
     from hushrec.algorithms.private_eigenrec import LikingUsers, PrivateEigenRec
@@ -31,23 +31,25 @@ _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
 
 _BY_ITEM = Expected("f", ("items",), 0.0)
 #: What the arrays of a model hold.
-EXPECTED = (
-    SEEN
-    | Tracked.expected("item_weights", "items")
-    | {
+EXPECTED = Parts(
+    serve={
         "directions": Expected("iu", (), 0),
         "history_weight": _BY_ITEM,
         "history_power": Expected("f", (), 0.0, 1.0),
-        "state/users": Expected("f", (2,), 0.0),
-        "state/item_probe": Expected("f", ("items", "rank")),
-        "state/item_sums": Expected("f", ("items", "rank")),
-        "state/item_sums_variance": _BY_ITEM,
-        "state/sums_drifts": Expected("f", (len(DRIFTS),)),
-        "state/pairs": Expected("f", ("pairs",)),
-        "state/pairs_precision": Expected("f", (), 0.0),
-        "state/item_scale": _BY_ITEM,
-        "state/item_first": _BY_ITEM,
-    }
+    },
+    state=SEEN
+    | Tracked.expected("item_weights", "items")
+    | {
+        "users": Expected("f", (2,), 0.0),
+        "item_probe": Expected("f", ("items", "rank")),
+        "item_sums": Expected("f", ("items", "rank")),
+        "item_sums_variance": _BY_ITEM,
+        "sums_drifts": Expected("f", (len(DRIFTS),)),
+        "pairs": Expected("f", ("pairs",)),
+        "pairs_precision": Expected("f", (), 0.0),
+        "item_scale": _BY_ITEM,
+        "item_first": _BY_ITEM,
+    },
 )
 
 
@@ -90,24 +92,23 @@ class Kept(NamedTuple):
 
     def to_arrays(self) -> dict[str, Array]:
         """As a model file has them."""
-        own = {
-            f"state/{name}": np.asarray(each) for name, each in self._asdict().items() if name != "weights"
-        }
-        own |= {"state/item_seen": np.ones(len(self.item_probe))}
+        own = {name: np.asarray(each) for name, each in self._asdict().items() if name != "weights"}
+        own["item_seen"] = np.ones(len(self.item_probe))
         return own | self.weights.to_arrays("item_weights")
 
     @classmethod
-    def of(cls, last: Mapping[str, Array]) -> Kept:
+    def of(cls, state: Mapping[str, Array]) -> Kept:
         """Inverse of `to_arrays`; new items are not known."""
-        own: dict[str, Any] = {name: last[f"state/{name}"] for name in cls._fields if name != "weights"}
-        weights = Tracked.of(last, "item_weights").with_new(last["state/item_seen"] > 0)
-        return cls(**own | {"weights": weights})
+        own: dict[str, Any] = {name: state[name] for name in cls._fields if name != "weights"}
+        weights = Tracked.of(state, "item_weights").with_new(state["item_seen"] > 0)
+        return cls(**own, weights=weights)
 
 
-def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[str, Array]) -> dict[str, Any]:
+def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
-    kept = Kept.of(last)
-    rank = kept.item_probe.shape[1]
+    kept = Kept.of(last.state)
+    rank = min(kept.item_probe.shape[1], users.domain.n_items - 1)  # the catalogue may have shrunk
+    kept = kept._replace(item_probe=kept.item_probe[:, :rank], item_sums=kept.item_sums[:, :rank])
     counts, weights = counted_again(users, gate, kept.users, kept.weights)
     weights_sd = float(np.sqrt(weights.variance.mean()))
     known = model.known(max(float(counts[0]), 1.0), weights.mean, weights_sd, rank)
@@ -116,7 +117,7 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[s
     if rank:
         users.scale(known.scale, known.first)
         first = known.first[learned]
-        probe, before = _carried(kept, np.sqrt(last["history_weight"]), known)
+        probe, before = _carried(kept, np.sqrt(last.serve["history_weight"]), known)
         released = gate.release(
             "item sums, or the item matrix", users.item_sums(_everywhere(probe, learned), learned)
         )
@@ -130,29 +131,27 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[s
             item_sums_variance=_everywhere(now.variance.mean(axis=1), learned),
             sums_drifts=now.evidence,
         )
-    return kept.to_arrays() | model.served(known, weights.mean, weights_sd, taste, learned)
+    return Parts(model.served(known, weights.mean, weights_sd, taste, learned), kept.to_arrays())
 
 
-def week_of_pairs(
-    model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mapping[str, Array]
-) -> dict[str, Any]:
+def week_of_pairs(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model where items recommend items; what was learned of them stays the same items."""
     n_items = users.domain.n_items
     learned = np.zeros(n_items, dtype=bool)
-    learned[last["learned_items"]] = True
-    noisy = last["state/item_weights"]
+    learned[last.serve["learned_items"]] = True
+    noisy = last.state["item_weights"]
     count = gate.release("number of users", users.count())
     gate.release("item weights", users.item_weights())
-    scale, first = last["state/item_scale"], last["state/item_first"]
+    scale, first = last.state["item_scale"], last.state["item_first"]
     users.scale(scale, first)
     label = "item sums, or the item matrix"
     again = gate.release(label, users.item_matrix(learned, signed(1.0)))
-    before, own = float(last["state/pairs_precision"]), gate.noise_sd(label) ** -2.0 if gate.private else 0.0
-    matrix = (before * last["state/pairs"] + own * again) / (before + own) if own else again
-    n_users = float(last["state/users"][0])
+    before, own = float(last.state["pairs_precision"]), gate.noise_sd(label) ** -2.0 if gate.private else 0.0
+    matrix = (before * last.state["pairs"] + own * again) / (before + own) if own else again
+    n_users = float(last.state["users"][0])
     n_users += (float(count[0]) - n_users) / (1 + (gate.noise_sd("number of users") / (0.05 * n_users)) ** 2)
     known = Known(max(n_users, 1.0), noisy, 0.0, learned, relative_weights(noisy, 0.0), scale, first)
-    return model.served_pairs(known, matrix, before + own, len(last["learned_items"]) - 1)
+    return model.served_pairs(known, matrix, before + own, len(last.serve["learned_items"]) - 1)
 
 
 def _carried(kept: Kept, before: Array, known: Known) -> tuple[Array, Tracked]:

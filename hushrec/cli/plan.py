@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.algorithms import Both, Estimator
+from hushrec.checks import settings_of
 from hushrec.cli import show, show_model, show_plan
 from hushrec.cli.options import Count, Force, Job, Json, Model, Plot, Promise, Users, model_for
 from hushrec.cli.plots import plot_file
@@ -83,7 +84,7 @@ def plan(
     estimator = choose(model, budget, placed, n_users=n_users, settings=settings)
     if domain is not None:
         planned = estimator.plan(budget, domain)
-        result |= {"hyper_parameters": estimator.hyper_parameters(), **show_plan.planned_dict(planned)}
+        result |= {"hyper_parameters": settings_of(estimator), **show_plan.planned_dict(planned)}
         text[1:1] = [show_model.settings_line(estimator)]
         text += ["", show_plan.plan_table(planned)]
     if budget.private and model in (best("both", True), best("lists", True)):

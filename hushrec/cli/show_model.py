@@ -10,6 +10,7 @@ from typing import Any
 
 from hushrec import training
 from hushrec.billboard import Billboard
+from hushrec.checks import settings_of
 from hushrec.cli import show
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.evaluation.yardsticks import planned_noise, released_noise, yardsticks
@@ -89,7 +90,7 @@ def taste_of(billboard: Billboard) -> Taste:
 def settings_line(estimator: Algorithm) -> str:
     settings = ", ".join(
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in estimator.hyper_parameters().items()
+        for name, value in settings_of(estimator).items()
     )
     indent = "Settings:   "
     return textwrap.fill(
@@ -101,7 +102,7 @@ def described(billboard: Billboard) -> dict[str, Any]:
     domain = billboard.domain
     return {
         "model": billboard.estimator.name,
-        "hyper_parameters": billboard.estimator.hyper_parameters(),
+        "hyper_parameters": settings_of(billboard.estimator),
         "n_items": domain.n_items,
         "rating_range": [domain.low, domain.high],
         "likes": domain.likes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from hushrec.cli.options import (
     progress_shown,
 )
 from hushrec.cli.tables import Declared, Reading
+from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.registry import ESTIMATORS
@@ -87,7 +89,7 @@ def train(
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
     training.check_run(model, budget, domain, n_users, settings)
-    check_features(model, declared)
+    check_features(model, declared, budget, domain)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
@@ -127,9 +129,11 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
     return SeasonAccountant(season, ledger=book, dataset=charging.dataset, add_up=charging.add_up)
 
 
-def check_features(model: str, declared: Declared) -> None:
-    """Refuse item features for a model that would not look at them."""
-    if declared.item_features is not None and not ESTIMATORS[model].uses_item_features:
+def check_features(model: str, declared: Declared, budget: Budget, domain: Domain) -> None:
+    """Refuse item features for a model that would not look at them: one that does says so in its notes."""
+    said = ESTIMATORS[model]().notes
+    unused = said(budget, domain) == said(budget, replace(domain, item_features=None))
+    if declared.item_features is not None and unused:
         raise InputError(f"{model} makes no use of item features; leave --item-features out.")
 
 

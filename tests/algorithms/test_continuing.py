@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hushrec.gate import LocalGate
 from hushrec.modelfile import encode, read
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import _moved, rows_moved
+from hushrec.training import moved, rows_moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
@@ -54,7 +55,7 @@ WEEKS = [users((0, 150)), users((0, 200)), users((50, 300)), users((100, 300))]
 def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
     """Every array of a model file, edited: the server may give up, and then does so for any users."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), _moved(first, DATA.domain, False)
+    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), moved(first, np.arange(ITEMS))
     hostile = with_user(WEEKS[1], {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)})
 
     def week(rows, forged, released=None):
@@ -71,21 +72,35 @@ def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
         gate, failed = Exact(Accountant(BUDGET, noise=SeededNoise(0)), plan), None
         with np.errstate(all="ignore"):
             try:
-                model.go_on(model.users(rows), gate, forged)
+                model.week(model.users(rows), gate, forged)
             except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
                 failed = str(error)
         return raw, found, failed
 
-    for name, array in last.items():
+    for name, array, put in each_of(last):
         for bad in (np.nan, -np.inf, 1e300) if np.asarray(array).dtype.kind == "f" else ():
             forged = np.array(array)
             with np.errstate(over="ignore"):
                 forged.reshape(-1)[:1] = bad
-            released, base, failed = week(WEEKS[1], last | {name: forged})
-            _, found, again = week(hostile, last | {name: forged}, released)
+            released, base, failed = week(WEEKS[1], put(forged))
+            _, found, again = week(hostile, put(forged), released)
             assert again == failed and found.keys() == base.keys()
             for label in base:
                 assert np.linalg.norm(found[label] - base[label]) <= 1 + 1e-9, (name, bad, label)
+
+
+def each_of(parts):
+    """Every array of a model with its name, and the model with another in its place."""
+    for part in ("serve", "state"):
+        for name, array in getattr(parts, part).items():
+
+            def put(new, part=part, name=name):
+                return replace(parts, **{part: getattr(parts, part) | {name: new}})
+
+            yield f"{part}/{name}", array, put
+    if parts.lists is not None:
+        for name, array, put in each_of(parts.lists):
+            yield f"lists/{name}", array, lambda new, put=put: replace(parts, lists=put(new))
 
 
 @pytest.mark.true("A1")
@@ -122,9 +137,14 @@ def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path)
             Billboard.load(path)
 
 
+def held(board):
+    """Arrays and state of a model, and of the one that recommends in its place."""
+    return [each for model in (board, board.lists) if model for each in (model.arrays, model.state)]
+
+
 def every_array_of(board):
     """What is mapped is looked at when it is first used."""
-    for part in (board.arrays, board.state, {} if board.lists is None else board.lists.arrays):
+    for part in held(board):
         for name in part:
             part[name]
 
@@ -152,7 +172,7 @@ def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
         first.continue_training(each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
         for each in (rows, store)
     )
-    for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
+    for found, expected in zip(held(one), held(other), strict=True):
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
@@ -217,7 +237,7 @@ def test_likes_are_no_ratings_from_0_to_1():
 def test_what_a_new_item_begins_with():
     """Rows of items over another catalogue: those of new items are zero, whatever the first item has."""
     position = np.array([2, -1, 0])
-    arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "state/item_x", "a/supported")}
+    arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "supported")}
     moved = rows_moved(arrays | {"center": np.ones(3), "history_weight": np.arange(1.0, 4)}, position)
     for name in arrays:
         assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
@@ -270,18 +290,17 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
 @pytest.mark.true("A6")
 @pytest.mark.parametrize("model", [MODELS["private-eigenrec"], MODELS["both"]], ids=lambda model: model.name)
 def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
+    """It goes on with as many directions as a first training would have there, in a file that is read."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))
     for n_items in (1, 3, 4):
-        accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(1))
-        rows = Ratings.from_any(WEEKS[1].to_arrow(), Domain(DATA.domain.items[:n_items], rating_range=(1, 5)))
-        if n_items == 4:
-            assert first.continue_training(rows, accountant, retire=True).domain.n_items == 4
-            continue
-        with pytest.raises(
-            InputError, match="learned 3 directions of taste cannot go on over a catalogue of"
-        ):
-            first.continue_training(rows, accountant, retire=True)
-        assert not accountant.own
+        domain = Domain(DATA.domain.items[:n_items], rating_range=(1, 5))
+        board, lister = first, model.lists if model.name == "both" else model
+        for week, rows in enumerate(WEEKS[1:3], 1):
+            rows = Ratings.from_any(rows.to_arrow(), domain)
+            accountant = SeasonAccountant.following(board.privacy, noise=SeededNoise(week))
+            board = board.continue_training(rows, accountant, retire=True)
+            board = Billboard.from_bytes(board.to_bytes())
+            assert (board.lists or board).item_factors.shape == (n_items, min(lister.rank, n_items - 1))
     few = Ratings.from_any(WEEKS[0].to_arrow(), Domain(DATA.domain.items[:2], rating_range=(1, 5)))
     week = model.fit(few, SeasonAccountant(SEASON, noise=SeededNoise(0)))
     week = week.continue_training(few, SeasonAccountant.following(week.privacy, noise=SeededNoise(1)))
@@ -324,7 +343,7 @@ def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
         each.continue_training(WEEKS[1], SeasonAccountant.following(each.privacy, noise=SeededNoise(2)))
         for each in (board, loaded)
     )
-    for found, expected in ((one.arrays, other.arrays), (one.state, other.state)):
+    for found, expected in zip(held(one), held(other), strict=True):
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], expected[name]) for name in found)
 

@@ -10,6 +10,7 @@ from hushrec.algorithms import PrivateALS, UserLevelOneBit
 from hushrec.algorithms.one_bit_user import LabelUsers
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Budget
+from hushrec.types import Parts
 
 
 def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
@@ -74,7 +75,7 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     wide = PrivateALS(**{key: value for key, value in model.get_params().items() if key != "threshold"})
     assert model.plan(budget, ratings.domain).releases == wide.plan(budget, users.domain).releases
     arrays = {"center": np.float64(0.5), "item_bias": np.ones(2), "item_factors": np.full((2, 1), 3.0)}
-    monkeypatch.setattr(PrivateALS, "train", lambda self, *asked: arrays | {"regularization": 7.0})
-    found = model.train(users, None, 0)
+    monkeypatch.setattr(PrivateALS, "train", lambda self, *asked: Parts(arrays | {"regularization": 7.0}))
+    found = model.train(users, None, 0).serve
     assert (found["center"], found["regularization"]) == (1.0, 7.0)
     assert found["item_bias"].tolist() == [2.0, 2.0] and found["item_factors"].tolist() == [[6.0]] * 2

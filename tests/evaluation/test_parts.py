@@ -25,10 +25,11 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay, transcript
-from hushrec.training import PUBLIC_ROWS, release_user_count
+from hushrec.training import release_user_count
 from tests.command_line import invoke
 
 BUDGET = Budget(1, 1e-6)
+ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
 RATINGS = realistic(500, 80, 20_000, seed=1)
 DOMAIN = RATINGS.domain
 WITHOUT = RATINGS.rows(np.arange(500) != 7, keyed=True)
@@ -201,8 +202,8 @@ def test_the_statement_says_that_rows_are_counted(source, tmp_path):
         named.aligned_to(ratings),
     ):
         assert made.by_position
-        assert PUBLIC_ROWS in ItemBias().fit(made, Accountant(BUDGET)).privacy.public
-    assert PUBLIC_ROWS not in ItemBias().fit(named, Accountant(BUDGET)).privacy.public
+        assert ROWS in ItemBias().fit(made, Accountant(BUDGET)).privacy.public
+    assert ROWS not in ItemBias().fit(named, Accountant(BUDGET)).privacy.public
 
 
 def test_a_table_keeps_that_its_rows_were_chosen(tmp_path):

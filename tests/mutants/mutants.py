@@ -65,14 +65,14 @@ WEEKS = "algorithms/test_continuing.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
-TRAINED = "return state.to_arrays() | weekly_als.served(level, residual, items, supported, self._iterates)"
+TRAINED = "return Parts(served, state.to_arrays())"
 TRAIN = "budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True"
 
 
 def published(change: str) -> tuple[str, str]:
     """Return the replacement in private ALS that changes what it publishes, given the private rows."""
     rows = "data, n_users = users._ratings.matrix.data, users._ratings.n_users"
-    return TRAINED, f"arrays = {TRAINED[7:]}\n        {rows}\n        {change}\n        return arrays"
+    return TRAINED, f"arrays = served\n        {rows}\n        {change}\n        {TRAINED}"
 
 
 def looked(statement: str) -> tuple[str, str]:
@@ -479,7 +479,7 @@ CHOSEN = [  # which rows reach training
         "users.append(np.full(len(rated), 1 + sum(len(each) > 0 for each in users)))"),
     bug("no word of it that rows are counted where they have no ids",
         f"{PARTS}::test_the_statement_says_that_rows_are_counted[matrix]", "training",
-        "public = (*public, PUBLIC_ROWS)", "pass"),
+        " + [_PUBLIC_ROWS] * ratings.by_position", ""),
     bug("a row without ratings counted as a user", f"{PARTS}::test_a_row_without_ratings_is_no_user",
         "data/ratings", "return self.where(np.ones(self.n_ratings, dtype=bool), keyed=True)", "return self"),
     bug("ids of more than 28 digits rounded", f"{ROWS}::test_two_ids_are_two_users", "data/ids",
@@ -684,17 +684,17 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
     bug("from the second week on a center that tells of the number of users",
         f"{CONTRACT}::test_weeks[popular]", "training",
-        "    return _model(estimator, ratings, accountant, arrays, notes)\n",
+        "    return _model(estimator, ratings, accountant, parts, notes)\n",
         "    if accountant.week.number > 1:\n"
-        "        arrays = dict(arrays) | {'center': arrays['center'] + 1e-3 * (ratings.n_users % 2)}\n"
-        "    return _model(estimator, ratings, accountant, arrays, notes)\n"),
+        "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"
+        "    return _model(estimator, ratings, accountant, parts, notes)\n"),
     bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "users",
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),
     bug("exact item weights in a week of pairs",
         f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "algorithms/weekly_eigenrec",
-        '    noisy = last["state/item_weights"]\n'
+        '    noisy = last.state["item_weights"]\n'
         "    count",
         "    noisy = np.asarray(users.item_weights()._values)\n"
         "    count"),

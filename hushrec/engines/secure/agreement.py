@@ -19,7 +19,7 @@ from typing import Any
 
 from hushrec import training
 from hushrec.billboard import Billboard
-from hushrec.checks import check_numbers
+from hushrec.checks import check_numbers, settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.gate import LARGEST_MULTIPLIER, SecureGate, Total
 from hushrec.engines.secure.graph import FAILURE, Graph, choose_graph, circle
@@ -177,7 +177,7 @@ class Agreement:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all attributes, of the item features and of the library's version."""
-        estimator = {"name": self.estimator.name, **self.estimator.hyper_parameters()}
+        estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
         nodes = [self.n_nodes, self.dropouts, self.colluding, self.nodes_per_user, self.seed]
         keys = {name: key.hex() for name, key in self.keys.items()}
@@ -214,9 +214,9 @@ class Agreement:
         with one_blas_thread():
             users = self.estimator.users(ratings.rated())
             gate = SecureGate(self.sent, self.fewest - self.colluding, total)
-            arrays = self.estimator.train(users, gate, self.seed)
+            parts = self.estimator.train(users, gate, self.seed)
         statement = self._statement(training.statement(self.estimator, ratings, accountant), secure)
-        return Billboard(self.estimator, self.domain, arrays, statement)
+        return Billboard.of(self.estimator, self.domain, parts, statement)
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:
         """What an accountant says that released nothing itself, with what the nodes released."""

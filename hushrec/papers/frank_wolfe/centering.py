@@ -75,7 +75,7 @@ class CentredEstimator(Estimator[PrivateSide]):
         """Server side: released level, and the seed that the users' samples are drawn with."""
         level = _middle(users.domain)
         if self.center == "biases":
-            released = self._biases.train(users, gate, seed)
+            released = self._biases.train(users, gate, seed).serve
             level = {name: released[name] for name in (*level, "bias_regularization")}
         return level | {"sampling_seed": np.int64(seed)}
 

@@ -65,7 +65,6 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     """
 
     name: ClassVar[str] = "corrective-frank-wolfe"
-    uses_user_count: ClassVar[bool] = True
 
     regularization: Positive = 10.0
     iterations: Count = 1

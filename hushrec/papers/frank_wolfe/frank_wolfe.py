@@ -74,7 +74,6 @@ class FrankWolfe(ExactEstimator):
     """
 
     name: ClassVar[str] = "frank-wolfe"
-    uses_user_count: ClassVar[bool] = True
 
     nuclear_norm: Positive
     iterations: Count = 400
@@ -228,7 +227,6 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     """
 
     name: ClassVar[str] = "private-frank-wolfe"
-    uses_user_count: ClassVar[bool] = True
 
     nuclear_norm: Positive
     row_clip: Clip | None = None

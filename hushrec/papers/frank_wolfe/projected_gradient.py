@@ -193,7 +193,6 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     """
 
     name: ClassVar[str] = "projected-gradient"
-    uses_user_count: ClassVar[bool] = True
 
     iterations: Count = 50
 
@@ -245,7 +244,6 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     """
 
     name: ClassVar[str] = "private-projected-gradient"
-    uses_user_count: ClassVar[bool] = True
 
     row_clip: Clip | None = None
     center: Released = "user"

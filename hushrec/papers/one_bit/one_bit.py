@@ -145,7 +145,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     name: ClassVar[str] = "one-bit"
     units: ClassVar[tuple[str, ...]] = ("rating",)
-    public_inputs: ClassVar[tuple[str, ...]] = (*training.PUBLIC_INPUTS, "which cells are observed")
     scores: ClassVar[str] = "log-odds"
 
     threshold: float | None = None
