@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,14 +109,6 @@ def test_a_certificate_is_of_its_host_alone(tmp_path):
         pytest.raises(HushrecError, match="not trusted"),
     ):
         call(service.url, "task", ca=files.ca)
-
-
-def test_certificate_and_key_in_one_file(tmp_path):
-    files = make_files(tmp_path)
-    both = tmp_path / "both.pem"
-    both.write_text(Path(files.key).read_text() + Path(files.certificate).read_text())
-    with Service(echo, certificate=str(both)) as service:
-        assert call(service.url, "task", ca=files.ca) == "GET task t"
 
 
 def test_bad_certificates(tmp_path):
@@ -273,19 +264,3 @@ def test_without_the_extra_one_sentence_says_so(package, tmp_path):
     extra = "outsourcing" if package == "httpx" else "serve"
     assert f"pip install 'hushrec[{extra}]'" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["items.txt", "mine.csv"]
-
-
-def test_help_needs_no_extra():
-    words = "serve", "papers serve-completion", "papers node submit", "papers node fetch"
-    lines = [each.split() for each in words]
-    code = "import sys\nfor name in ('uvicorn', 'starlette', 'httpx'): sys.modules[name] = None\n"
-    code += "from hushrec.cli import run\n"
-    code += f"print([run([*line, '--help']) for line in {lines!r}])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.stderr == "" and done.stdout.endswith("[0, 0, 0, 0]\n")
-    assert all(f"Usage: hushrec {' '.join(line)} " in done.stdout for line in lines)

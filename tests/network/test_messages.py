@@ -57,35 +57,20 @@ def array(values, dtype):
         changed(extra=1),
         {key: value for key, value in fields(UPLOAD).items() if key != "round"},
         changed(round=3),
-        changed(round=True),
         changed(round="1"),
         changed(node=""),
-        changed(node="x" * 201),
         changed(node="a\nb"),
-        changed(items=[0, 4, 9]),
         changed(items={"type": "<i4", "shape": [2], "bytes": fields(UPLOAD)["items"]["bytes"]}),
-        changed(items={"type": "<i4", "shape": [-3], "bytes": ""}),
         changed(items={"type": "<i4", "shape": [3], "bytes": "???"}),
         changed(items={"type": "<i8", "shape": [3], "bytes": ""}),
-        changed(items=fields(UPLOAD)["items"] | {"shape": [3.0]}),
-        changed(items=fields(UPLOAD)["items"] | {"shape": [1, 1, 3]}),
-        changed(items=fields(UPLOAD)["items"] | {"shape": [1, 3]}),
-        changed(items=fields(UPLOAD)["items"] | {"more": 1}),
         changed(items=fields(UPLOAD)["items"] | {"bytes": fields(UPLOAD)["items"]["bytes"] + "!"}),
-        changed(items=fields(UPLOAD)["items"] | {"bytes": "!" + fields(UPLOAD)["items"]["bytes"]}),
-        changed(items={"type": [], "shape": [3], "bytes": ""}),
-        changed(items={"type": {}, "shape": [3], "bytes": ""}),
         changed(items={"type": "<i4", "shape": [1] * 65, "bytes": "AAAAAA=="}),
-        changed(items={"type": "<i4", "shape": [0] * 70, "bytes": ""}),
-        changed(items={"type": "<i4", "shape": None, "bytes": ""}),
         changed(items={"type": "<i4", "shape": [1 << 30, 1 << 30], "bytes": ""}),
         changed(items=fields(UPLOAD)["values"]),
         changed(values=array([1.0, 2.0], None)),
         changed(values=array([1.0, np.inf, 2.0], None)),
-        changed(values=array([1.0, np.nan, 2.0], None)),
         changed(items={"type": "<i4", "shape": [3], "bytes": "AAAAAAkAAAAEAAAA"}),  # not ascending
         changed(items={"type": "<i4", "shape": [3], "bytes": "/////wQAAAAJAAAA"}),  # -1
-        changed(items={"type": "<i4", "shape": [3], "bytes": "AAAAAAUAAAAAAACA"}),  # 0, 5, -2^31
         changed(values=array([], None), items={"type": "<i4", "shape": [0], "bytes": ""}),
     ],
 )
@@ -93,13 +78,6 @@ def test_malformed_uploads_are_refused(entries):
     with pytest.raises(InputError) as error:
         from_json(Upload, json.dumps(entries).encode())
     assert_tells_nothing(error)
-
-
-@pytest.mark.parametrize("sd", ["NaN", "Infinity", "1" + "0" * 400])
-def test_a_task_without_a_finite_noise_is_refused(sd):
-    raw = Task("ab", (np.eye(3),), 10.0, 1, True).to_json().replace(b"10.0", sd.encode())
-    with pytest.raises(InputError):
-        from_json(Task, raw)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -166,24 +144,15 @@ def test_sizes_at_their_edges():
     ("make", "words"),
     [
         (lambda: Task("ab", (np.eye(3),), 1.0, 0, True), "1 or 2 rounds"),
-        (lambda: Task("ab", (np.eye(3),), 1.0, 3, True), "1 or 2 rounds"),
-        (lambda: Task("ab", (), 1.0, 1, True), "1 or 2 rounds"),
         (lambda: Task("ab", (np.eye(3),) * 2, 1.0, 1, True), "1 or 2 rounds"),
         (lambda: Task("ab", (np.eye(3),), 0.0, 1, True), "noise_sd is above 0"),
         (lambda: Task("ab", (np.eye(3), np.eye(4)), 1.0, 2, True), "one row per item"),
-        (lambda: Task("ab", (np.eye(3), np.ones(3)), 1.0, 2, True), "has 2 dimension"),
         (lambda: Task("ab", (np.eye(3), np.zeros((3, 1))), 1.0, 2, True), "orthonormal"),
-        (lambda: Task("ab", (np.full((3, 1), 1e300),), 1.0, 1, True), "orthonormal"),
         (lambda: Task("ab", (np.eye(3)[:, [0, 0]],), 1.0, 1, True), "orthonormal"),
-        (lambda: Task("ab", (np.zeros((3, 0)),), 1.0, 1, True), "orthonormal"),
         (lambda: Record(np.ones(3), np.ones((2, 3))), "one row of the public key for each"),
-        (lambda: Record(np.ones(3), np.ones(3)), "has 2 dimension"),
         (lambda: Upload("a", 0, UPLOAD.items, UPLOAD.values), "round 1 or 2"),
         (lambda: Upload("a", 1, UPLOAD.items[:2], UPLOAD.values), "a value for each item"),
-        (lambda: Upload("a", 1, UPLOAD.items[:0], UPLOAD.values[:0]), "at least one"),
         (lambda: Neighbours("s", "f", ("a", "b"), {"a": bytes(32)}), "comes with its envelope key"),
-        (lambda: Neighbours("", "f", ("a",), {"a": bytes(32)}), "1 to"),
-        (lambda: Upload("", 1, UPLOAD.items, UPLOAD.values), "1 to"),
         (lambda: Envelopes({"a": bytes(32)}, {}), "comes with a share"),
     ],
 )

