@@ -67,6 +67,41 @@ class Level(NamedTuple):
         )
 
 
+class Ground(NamedTuple):
+    """Released or public: what all rounds of a training compute with.
+
+    Attributes
+    ----------
+    level : Level
+    slopes : ndarray of shape (n_items,)
+        Of the released sums in the items, as of :func:`weighted_slopes`.
+    scores : ndarray of shape (n_items, n_components)
+        Of item features.
+    """
+
+    level: Level
+    slopes: Array
+    scores: Array
+
+
+class Biases(NamedTuple):
+    """What is known of the item biases after their rounds.
+
+    Attributes
+    ----------
+    items : ndarray of shape (n_items, 1)
+    variance, reliability : ndarrays of shape (n_items,)
+        What is left of the prior variance, and the part of it that is known.
+    informative : bool
+        Whether item features explain any of them.
+    """
+
+    items: Array
+    variance: Array
+    reliability: Array
+    informative: bool
+
+
 def weighted_slopes(weights: Array, relative: Array) -> Array:
     """Item weights when cells weigh that much: an estimate, since the new sum would be a new release."""
     return np.asarray(weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum()))

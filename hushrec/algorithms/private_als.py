@@ -21,8 +21,10 @@ import numpy as np
 from hushrec.algorithms import weekly_als
 from hushrec.algorithms.als_rounds import (
     BIAS_SLOPE,
+    Biases,
     FactorPrior,
     FactorSums,
+    Ground,
     KnownFactors,
     Level,
     bias_sampling,
@@ -359,23 +361,17 @@ class PrivateALS(Estimator[FittedUsers]):
         level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
 
         dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
-        items = np.zeros((domain.n_items, 1), dtype=dtype)
-        scores = feature_scores(domain.item_features, len(items))
+        ground = Ground(level, slopes, feature_scores(domain.item_features, domain.n_items))
         popularity = standardised(np.log(weights), weights) * visible_part(noisy, weights_sd)
-        items, bias_variance, reliability, informative = self._learn_biases(
-            users, items, level, popularity, slopes, scores, gate
-        )
+        biases = self._learn_biases(users, gate, ground, popularity, dtype)
+        items = biases.items
         if self.features:
-            columns = [reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
+            columns = [biases.reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
             items = np.column_stack(columns).astype(dtype)
-        public = scores[:, : self._learned if informative else 0]
-        items, residual, factors = self._learn_factors(
-            users, items, level, slopes, scores, public, gate, seed
-        )
+        public = ground.scores[:, : self._learned if biases.informative else 0]
+        items, residual, factors = self._learn_factors(users, gate, ground, items, public, seed)
         counted_sd = gate.noise_sd("level") if gate.planned("level") and self.n_users is None else 0.0
-        state = weekly_als.State.first(
-            level, residual, counted_sd, (noisy, weights_sd), bias_variance, reliability, factors
-        )
+        state = weekly_als.State.first(level, residual, counted_sd, (noisy, weights_sd), biases, factors)
         served = weekly_als.served(level, residual, items, supported, self._iterates)
         return Parts(served, state.to_arrays())
 
@@ -420,19 +416,11 @@ class PrivateALS(Estimator[FittedUsers]):
         return Level(center, n_users, half * math.sqrt(within), ridge, variance)
 
     def _learn_biases(
-        self,
-        users: FittedUsers,
-        items: Array,
-        level: Level,
-        popularity: Array,
-        slopes: Array,
-        scores: Array,
-        gate: Gate,
-    ) -> tuple[Array, Array, Array, bool]:
-        """Rounds of rank 0: a user's only factor is the constant.
-
-        Biases, their variance, how far each is known, and whether item features explain any.
-        """
+        self, users: FittedUsers, gate: Gate, ground: Ground, popularity: Array, dtype: Any
+    ) -> Biases:
+        """Rounds of rank 0: a user's only factor is the constant."""
+        level, slopes, scores = ground
+        items = np.zeros((len(slopes), 1), dtype=dtype)
         slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
         prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
         variance = prior
@@ -461,10 +449,10 @@ class PrivateALS(Estimator[FittedUsers]):
             change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
             items = items + change[:, None].astype(items.dtype)
             variance = variance * (1 - gain * slope)
-        return items, variance, 1 - variance / prior, informative
+        return Biases(items, variance, 1 - variance / prior, informative)
 
     def _start(
-        self, users: FittedUsers, items: Array, level: Level, public: Array, gate: Gate, seed: int
+        self, users: FittedUsers, gate: Gate, level: Level, items: Array, public: Array, seed: int
     ) -> Array:
         """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
         n_items = len(items)
@@ -485,20 +473,13 @@ class PrivateALS(Estimator[FittedUsers]):
         return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
 
     def _learn_factors(
-        self,
-        users: FittedUsers,
-        items: Array,
-        level: Level,
-        slopes: Array,
-        scores: Array,
-        public: Array,
-        gate: Gate,
-        seed: int,
+        self, users: FittedUsers, gate: Gate, ground: Ground, items: Array, public: Array, seed: int
     ) -> tuple[Array, float, KnownFactors | None]:
         """Iterations with one Gramian for all items and updates by residuals.
 
         Items, residual variance, and what is known of the factors.
         """
+        level, slopes, scores = ground
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
         usual, known = self.factor_prior**2, None
@@ -510,7 +491,7 @@ class PrivateALS(Estimator[FittedUsers]):
             ridge, most = level.ridge(residual), _RESIDUAL_BOUND * residual
             if step == 0:
                 users.fit(items, ridge)
-                items = self._start(users, items, level, public, gate, seed)
+                items = self._start(users, gate, level, items, public, seed)
             users.fit(items, ridge)
             unit = level.spread * math.sqrt(residual)
             contributions = users.item_sums(

@@ -15,6 +15,7 @@ import numpy as np
 
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
+    Biases,
     KnownFactors,
     Level,
     bias_sampling,
@@ -133,19 +134,18 @@ class State(NamedTuple):
         residual: float,
         counted_sd: float,
         weights: tuple[Array, float],
-        bias_variance: Array,
-        reliability: Array,
+        biases: Biases,
         factors: KnownFactors | None,
     ) -> State:
         """After week 0."""
-        prior = float((bias_variance / np.maximum(1 - reliability, 1e-12)).mean())
+        prior = float((biases.variance / np.maximum(1 - biases.reliability, 1e-12)).mean())
         users = first_count(level.n_users, counted_sd)
         return cls(
             np.array([*users, level.spread, level.user_variance, residual, prior]),
-            np.ones(len(bias_variance)),
+            np.ones(len(biases.variance)),
             weights[0],
-            np.full(len(bias_variance), weights[1] ** 2),
-            bias_variance,
+            np.full(len(biases.variance), weights[1] ** 2),
+            biases.variance,
             np.array([no_evidence()] * 3),
             factors,
         )
@@ -167,6 +167,31 @@ class State(NamedTuple):
         return cls(**{name: state[name] for name in cls._fields if name != "factors"}, factors=factors)
 
 
+class Last(NamedTuple):
+    """The last week's model as this week's users and releases meet it.
+
+    Attributes
+    ----------
+    items : ndarray of shape (n_items, rank + 1)
+        In directions of their own, biases last.
+    level : Level
+        With this week's number of users.
+    slopes : ndarray of shape (n_items,)
+        Of this week's sums in the items.
+    state : State
+    """
+
+    items: Array
+    level: Level
+    slopes: Array
+    state: State
+
+    @property
+    def residual(self) -> float:
+        """The residual variance."""
+        return float(self.state.numbers[4])
+
+
 def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     domain = users.domain
@@ -184,27 +209,24 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Part
     weights, supported = item_weights(tracked.mean, weights_sd)
     relative = adaptive_weights(weights, model.weight_exponent)
     slopes = weighted_slopes(weights, relative)
-    factors = state.factors
-    if factors is not None:
+    if state.factors is not None:
         tastes = BiasedFactors(items).factors
-        tastes[:], factors = canonical(tastes, factors, slopes, level, residual)
+        tastes[:], turned = canonical(tastes, state.factors, slopes, level, residual)
+        state = state._replace(factors=turned)
     users.weigh(level.center, relative)
     users.fit(items, level.ridge(residual))
 
-    most, before = _RESIDUAL_BOUND * residual, items.copy()
-    votes = gate.release("residual variance", users.residual_variance(before, slopes, most))
+    most, before = _RESIDUAL_BOUND * residual, Last(items.copy(), level, slopes, state)
+    votes = gate.release("residual variance", users.residual_variance(before.items, slopes, most))
     label = "residual variance"
     now = residual_variance(votes, residual, most, level.n_users, gate.noise_sd(label))
     bias_variance, evidence = state.item_bias_variance, [tracked.evidence, *state.evidence[1:]]
     if model.bias_rounds:
-        change, bias_variance, evidence[1] = _bias_change(
-            users, before, level, residual, slopes, bias_variance, bias_prior, evidence[1], gate
-        )
+        change, bias_variance, evidence[1] = _bias_change(users, gate, before)
         BiasedFactors(items).biases[:] += change
+    factors = state.factors
     if factors is not None:
-        change, factors, evidence[2] = _factor_change(
-            model, users, before, level, residual, slopes, factors, evidence[2], gate
-        )
+        change, factors, evidence[2] = _factor_change(model, users, gate, before, factors)
         BiasedFactors(items).factors[:] += change
     elif model.features:
         visible = visible_part(tracked.mean, weights_sd)
@@ -237,18 +259,11 @@ def served(level: Level, residual: float, items: Array, supported: Array, iterat
     }
 
 
-def _bias_change(
-    users: FittedUsers,
-    items: Array,
-    level: Level,
-    residual: float,
-    slopes: Array,
-    variance: Array,
-    usual: float,
-    evidence: Array,
-    gate: Gate,
-) -> tuple[Array, Array, Array]:
+def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
     """Expected change of the biases, their variance, and the log likelihoods of their drift."""
+    items, level, slopes, state = last
+    residual, usual = last.residual, state.numbers[5]
+    variance, evidence = state.item_bias_variance, state.evidence[1]
     unit, slope = math.sqrt(residual), _BIAS_SLOPE * slopes
     noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
     drawn = np.full(len(items), (unit * gate.noise_sd("item biases")) ** 2)
@@ -261,17 +276,11 @@ def _bias_change(
 
 
 def _factor_change(
-    model: PrivateALS,
-    users: FittedUsers,
-    items: Array,
-    level: Level,
-    residual: float,
-    slopes: Array,
-    known: KnownFactors,
-    evidence: Array,
-    gate: Gate,
+    model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
     """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
+    items, level, slopes, state = last
+    residual, evidence = last.residual, state.evidence[2]
     unit, norm, n_users = level.spread * math.sqrt(residual), _user_norm(model), level.n_users
     sums, gramian = users.item_sums(items, slopes, norm, _clip(model), level.spread, unit)
     gram = gate.release("gramian", gramian) / n_users

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hushrec.algorithms import GlobalMean, ItemBias, PrivateALS
-from hushrec.algorithms.als_rounds import Level, packed_variance, residual_variance, spectrum
+from hushrec.algorithms.als_rounds import Ground, Level, packed_variance, residual_variance, spectrum
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
@@ -203,9 +203,8 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
         values[f"item sums {step}"] = rng.normal(size=(n, rank))
     gate, items = Told(values, sd), rng.normal(size=(n, 3 if features else 1))
     given = items.copy()
-    found, last, known = model._learn_factors(
-        gate, items, level, slopes, np.zeros((n, 1)), np.zeros((n, 0)), gate, 7
-    )
+    ground = Ground(level, slopes, np.zeros((n, 1)))
+    found, last, known = model._learn_factors(gate, gate, ground, items, np.zeros((n, 0)), 7)
 
     residual, most, prior, asked = 0.75 * 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
     current, told = given, iter([each for name, each in gate.asked if name == "item_sums"])
