@@ -22,20 +22,3 @@ def test_a_field_with_the_name_of_another_option_goes_by_its_model(run, files):
     line = ["plan", "--model", "dpals", "--epsilon", "1", "--delta", "1e-6", *files.domain, "--json"]
     done = run(*line, "--max-ratings-per-user", "7", "--dpals.max-ratings-per-user", "9")
     assert done.exit_code == 0 and '"max_ratings_per_user": 9' in done.stdout
-
-
-def test_one_bit_takes_its_number_of_users_from_users(run, files):
-    line = ["plan", "--model", "one-bit", "--unit", "rating", "--mechanism", "output-published"]
-    line += [
-        "--entry-epsilon",
-        "0.1",
-        "--acknowledge-cost",
-        "--epsilon",
-        "1000",
-        "--delta",
-        "1e-6",
-        *files.domain,
-    ]
-    assert "--users is missing" in run(*line).stderr
-    done = run(*line, "--users", "2", "--json")
-    assert done.exit_code == 0 and '"n_users": 2' in done.stdout, done.stderr

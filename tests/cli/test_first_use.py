@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -104,62 +103,7 @@ def test_the_statement_adds_up_at_the_declared_delta(run, files):
     assert Ledger(run.ledger).summary("default", 1e-3).delta == 1e-3
 
 
-def test_likes_take_no_range_for_public(run, files):
-    line = ["train", files.train, "--implicit", "--catalogue", files.catalogue, *BUDGET, "--model", "popular"]
-    public = parsed(run(*line, "--out", "m.hush", "--json"))["privacy"]["public"]
-    assert "rating range" not in public and "item catalogue" in public
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        (
-            ["train", "--rank", "8"],
-            "a setting of private-als, private-eigenrec, als, ...: choose one with --model",
-        ),
-        (
-            ["plan", "--bias-clip=1"],
-            "a setting of private-als, frank-wolfe, private-frank-wolfe, ...: choose",
-        ),
-        (["compare", "--rank", "8"], "name one in --models and write --private-als.rank"),
-        (["plan", "--implicit"], "a model of likes is planned with --for lists"),
-        (["evaluate", "--rank", "8"], "hushrec evaluate has no option --rank;"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
-)
-def test_an_option_of_another_model_says_where_it_lives(line, says, run, files):
-    words = {
-        "train": ["train", files.train, *BUDGET, *files.domain, "--out", "m.hush"],
-        "plan": ["plan", *BUDGET, "--items", "50", "--users", "100"],
-        "compare": [
-            "compare",
-            files.train,
-            *["--epsilons", "1", "--delta", "1e-6", "--out-dir", "o"],
-            *files.domain,
-        ],
-        "evaluate": ["evaluate", files.model, files.train, files.test],
-    }[line[0]]
-    refused = run(*words, *line[1:])
-    assert refused.exit_code == 2 and says in refused.stderr, refused.stderr
-
-
-def test_a_missing_column_is_told_by_the_names_that_are_looked_for(run, files):
-    Path("shop.csv").write_text("Kunde,Artikel,Sterne\nanna,vase,5\n")
-    refused = run("train", "shop.csv", *BUDGET, *files.domain, "--out", "m.hush")
-    assert refused.exit_code == 2 and "looked for under names such as user, userid, uid" in refused.stderr
-    assert "--columns user=NAME" in refused.stderr
-    assert not re.search("Kunde|Artikel|Sterne|anna|vase", refused.stderr)  # the first line may be a row
-
-
-def test_the_plan_names_the_model_that_it_plans(run):
-    line = ["plan", *BUDGET, "--users", "20000", "--items", "500"]
-    both, alone = (run(*line, *more).stdout for more in ([], ["--for", "ratings"]))
-    assert re.search(r"^both {26}", both, re.M) and "own means both keeps" in both
-    assert re.search(r"^private-als {19}", alone, re.M) and "own means private-als keeps" in alone
-
-
-@pytest.mark.parametrize(("more", "lines"), [([], (2, 3)), (["--columns", "time=time"], (3, 5))])
-def test_the_curator_is_told_which_ratings_were_given_again(more, lines, run, files):
+def test_the_curator_is_told_which_ratings_were_given_again(run, files):
     one, two = files.items[:2]
     rows = [
         f"a,{one},3,2024-01-03",
@@ -168,34 +112,6 @@ def test_the_curator_is_told_which_ratings_were_given_again(more, lines, run, fi
         f"a,{one},2,2024-01-02",
     ]
     Path("again.csv").write_text("\n".join(["user,item,rating,time", *rows, ""]))
-    found = parsed(run("check", "again.csv", *files.domain, *more, "--json"))
+    found = parsed(run("check", "again.csv", *files.domain, "--columns", "time=time", "--json"))
     (dropped,) = found["dropped"]
-    assert dropped["count"] == 2 and tuple(dropped["first"]) == lines and found["usable"] == 2
-
-
-@pytest.mark.parametrize("audit", ["canaries", "distinguish", "membership"])
-def test_a_plot_replaces_nothing_unless_that_is_asked_for(audit, run):
-    """Refused before anything is computed."""
-    Path("plot.svg").write_bytes(b"mine")
-    epsilon = "--epsilons" if audit == "membership" else "--epsilon"
-    refused = run("audit", audit, epsilon, "1", "--delta", "1e-6", "--plot", "plot.svg")
-    assert refused.exit_code == 2 and "--force" in refused.stderr and refused.stdout == ""
-    assert Path("plot.svg").read_bytes() == b"mine"
-
-
-def test_a_plot_is_replaced_where_that_is_asked_for(run):
-    Path("plot.svg").write_bytes(b"mine")
-    line = [
-        "audit",
-        "canaries",
-        "--model",
-        "item-bias",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
-        "--canaries",
-        "20",
-    ]
-    assert run(*line, "--plot", "plot.svg", "--force").exit_code == 0
-    assert b"<svg" in Path("plot.svg").read_bytes()
+    assert dropped["count"] == 2 and tuple(dropped["first"]) == (3, 5) and found["usable"] == 2

@@ -49,12 +49,6 @@ def test_a_job_chooses_the_model(run, shop, words, name):
     assert hushrec.load("m.hush").estimator.name == name
 
 
-@pytest.mark.parametrize(("job", "name"), [("lists", "ease"), ("ratings", "als"), ("both", "both")])
-def test_without_privacy_it_is_the_best_there_is(run, shop, job, name):
-    words = ["--for", job, "--data-is-public"]
-    assert trained(run, shop, *RANGE, *words, epsilon="inf")["model"] == name
-
-
 @pytest.mark.true("C1")
 def test_the_default_has_personal_lists_and_says_so(run, shop):
     found = trained(run, shop, *RANGE)
@@ -90,19 +84,6 @@ def test_likes_need_no_range_and_the_file_knows_them(run, shop):
     assert same.stdout == done.stdout, "a row is a like whatever its value"
 
 
-def test_a_model_of_ratings_takes_no_rows_for_likes(run, shop):
-    trained(run, shop, *RANGE)
-    done = run("recommend", "m.hush", "likes.parquet", "--user", "u1", "--implicit")
-    assert done.exit_code == 2 and "--implicit is for a model of likes" in done.stderr
-
-
-def test_a_threshold_of_ones_own(run, shop):
-    assert trained(run, shop, *RANGE)["hyper_parameters"]["like_from"] == 4
-    assert trained(run, shop, *RANGE, "--like-from", "2")["hyper_parameters"]["like_from"] == 2
-    found = trained(run, shop, *RANGE, "--for", "lists", "--like-from", "4.5")
-    assert found["hyper_parameters"]["like_from"] == 4.5
-
-
 def test_similar_items(run, shop):
     trained(run, shop, *RANGE)
     found = json.loads(run("similar", "m.hush", "sku-30", "-n", "10", "--json").stdout)
@@ -111,52 +92,3 @@ def test_similar_items(run, shop):
     assert "Liked by the same people as sku-30" in run("similar", "m.hush", "sku-30").stdout
     refused = run("similar", "m.hush", "sku-1000")
     assert refused.exit_code == 2 and "not in the model's catalogue" in refused.stderr
-
-
-def test_no_taste_no_similar_items(run, shop):
-    found = trained(run, [*shop[:-1], "40"], *RANGE, epsilon="0.1")
-    assert found["taste"] == {"directions": 0}
-    refused = run("similar", "m.hush", "sku-30")
-    assert refused.exit_code == 2 and "learned nothing of people's tastes" in refused.stderr
-    report = " ".join(run("report", "m.hush").stdout.split())
-    assert "none was learned; everybody gets nearly the same list. Whether lists become personal" in report
-    both = hushrec.privacy.epsilon_of(2**0.5 * hushrec.Budget(0.1, 1e-6).mu, 1e-6)
-    assert f"cost epsilon = {both:.3g} at delta = 1e-06 (unit: user, relation: add-remove)." in report
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([*RANGE, "--for", "lists", "--model", "popular"], "Pass --for or --model, not both"),
-        (["--implicit", "--for", "ratings"], "there are likes only"),
-        (["--implicit", "--for", "both"], "there are likes only"),
-        (["--implicit", "--model", "both"], "Likes leave no ratings to predict"),
-        (["--implicit", *RANGE], "Likes have no rating range"),
-        ([], "--rating-range is missing"),
-        ([*RANGE, "--for", "fun"], "--for 'fun' is not understood: pass one of lists, ratings, both"),
-        ([*RANGE, "--lists-share", "1"], "--lists-share=1.0 is out of range"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_spent(run, shop, words, says):
-    done = run("train", "likes.parquet", "--epsilon", "5", *shop, *words, "--out", "m.hush")
-    assert done.exit_code == 2 and says in done.stderr and done.stderr.count("\n") == 1
-    assert not run.ledger.exists()
-
-
-@pytest.mark.true("C1")
-@pytest.mark.parametrize("job", ["lists", "ratings", "both"])
-def test_plan_says_what_to_expect(run, shop, job):
-    line = ["plan", "--for", job, "--epsilon", "5", "--delta", "1e-6", "--users", "6000", "--items", "4000"]
-    found = json.loads(run(*line, "--json").stdout)
-    assert ("expected" in found) == (job != "lists")
-    words = " ".join(run(*line).stdout.split())
-    assert ("how much tastes differ; nothing says so before training" in words) == (job != "ratings")
-    assert "ways in which" not in words and "--for" not in words
-
-
-@pytest.mark.parametrize("model", ["one-bit-user", "private-projected-gradient", "projected-gradient"])
-def test_every_model_takes_likes_without_a_range(run, shop, model):
-    epsilon = "inf" if model == "projected-gradient" else "20"
-    line = ["train", "likes.parquet", "--implicit", "--model", model, "--epsilon", epsilon, *shop]
-    done = run(*line, "--out", "any.hush", "--force", "--json")
-    assert done.exit_code == 0, done.stderr

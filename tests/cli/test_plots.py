@@ -24,15 +24,5 @@ def test_a_comparison(run, files):
     assert not run.ledger.exists() and not any(run.folder.iterdir())
 
 
-@pytest.mark.parametrize("audit", ["distinguish", "canaries"])
-def test_an_audit(run, audit):
-    assert_asked_for(run("audit", audit, "--epsilon", "1", "--delta", "1e-6", "--plot", "plot.png"))
-
-
-def test_a_plot_of_another_kind(run):
-    result = run("audit", "canaries", "--epsilon", "1", "--delta", "1e-6", "--plot", "plot.txt")
-    assert result.exit_code == 2 and result.stderr.startswith("Error: --plot: 'plot.txt' is no plot;")
-
-
 def test_everything_else_goes_on(run, files):
     assert run("report", files.model).exit_code == 0

@@ -36,14 +36,6 @@ def test_import_is_light():
     assert time.perf_counter() - start < 1
 
 
-def test_help_needs_no_library():
-    code = (
-        "import sys; from hushrec.cli import run; assert run(['--help']) == 0;"
-        "assert not {'numpy', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
 def test_a_run_through_a_pipe(files, tmp_path):
     done = subprocess.run(
         train_line(files, tmp_path, "--json"), env=environment(tmp_path), capture_output=True
@@ -76,12 +68,6 @@ def test_progress_on_a_terminal_only(files, tmp_path):
         os.close(leader)
         assert process.returncode == 0 and json.loads(stdout)
         assert (b"training" in screen) == shown, screen
-
-
-def test_bad_input_is_one_line(tmp_path):
-    done = subprocess.run([*HUSHREC, "report", str(tmp_path / "none.hush")], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
 
 
 def test_a_closed_pipe_is_no_traceback(files):

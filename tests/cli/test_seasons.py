@@ -2,21 +2,17 @@
 
 import json
 import math
-import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
-import matplotlib as mpl
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.billboard import Billboard, load
-from hushrec.data import Store, realistic
-from hushrec.errors import InputError
-from hushrec.privacy import Bounded, Budget, Gaussian, Ledger, Season, counted, epsilon_of
+from hushrec.billboard import load
+from hushrec.data import realistic
+from hushrec.privacy import Budget, Ledger, epsilon_of
 from tests.command_line import invoke as call
 
 
@@ -76,29 +72,6 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
         charged = json.loads(done("ledger", "show", *shop.ledger, *default, "--json", *more))
         assert charged["history"][-1]["epsilon"] == pytest.approx(charged["epsilon"], rel=1e-9)
     assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
-
-
-def test_a_week_of_a_store_is_streamed(shop, monkeypatch):
-    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
-    first = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--season", "1"]
-    done(*first, "--out", "0.hush")
-    done("prepare", "ratings.parquet", *shop.domain[:5], "--out", "shop.store")
-
-    def whole(store):
-        raise AssertionError("a store was read into memory")
-
-    monkeypatch.setattr(Store, "ratings", whole)
-    done("retrain", "0.hush", "shop.store", *shop.ledger, "--out", "1.hush")
-    assert load("1.hush").privacy.week.number == 1
-
-
-def test_the_first_week_is_the_line_that_is_printed(shop):
-    opened = done("season", "open", *shop.budget, "--dataset", "my shop", "--weeks", "4", *shop.ledger)
-    line = next(each for each in opened.splitlines() if "hushrec train" in each)
-    words = shlex.split(line.partition("hushrec ")[2].replace("RATINGS", "ratings.parquet"))
-    dots = words.index("...")
-    words[dots : dots + 1] = [*shop.domain, *shop.ledger, "--model", "item-bias"]
-    assert "week 0 of season '1'" in done(*words)
 
 
 def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
@@ -234,39 +207,6 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
     assert load("1.hush").privacy.week.number == 2
 
 
-def test_what_is_told_reaches_the_next_week(shop, tmp_path, monkeypatch):
-    """The ledger that is named, the domain and options of the line; the last model is not written over."""
-    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
-    week = [*shop.budget, *shop.domain, *shop.ledger, "--season", "1", "--model", "private-als"]
-    done("train", "ratings.parquet", *week, "--out", "0.hush")
-    items = (tmp_path / "grown.txt").read_text().split()
-    (tmp_path / "genres.csv").write_text("\n".join(["item,drama", *(f"{item},1" for item in items)]) + "\n")
-    line = ["retrain", "0.hush", "ratings.parquet", *shop.ledger]
-    for force in ([], ["--force"]):
-        over = call(*line, "--out", "0.hush", *force)
-        assert over.exit_code == 2 and "0.hush" in over.stderr
-    told = []
-
-    def stops(self, rows, accountant, **options):
-        told.append((self, rows, accountant, options))
-        accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "cut short")
-        raise InputError("that is enough")
-
-    monkeypatch.setattr(Billboard, "continue_training", stops)
-    more = ["--catalogue", "grown.txt", "--retire", "--since", "2023-11-15", "--item-features", "genres.csv"]
-    for options in ([], [*more, "--skip-week"]):
-        assert "that is enough" in call(*line, "--out", "1.hush", *options).stderr
-    (last, rows, week, plain), (_, grown, skipped, full) = told
-    assert last.to_bytes() == load("0.hush").to_bytes() and rows.domain is last.domain
-    assert plain == {"since": None, "retire": False, "progress": False}
-    assert full == {"since": "2023-11-15", "retire": True, "progress": False}
-    assert list(grown.domain.items) == items and grown.domain.item_features.tolist() == [[1.0]] * 21
-    assert grown.domain.declared and grown.n_ratings == rows.n_ratings == 800
-    assert rows.times is None and grown.times is not None
-    assert (week.week.number, skipped.week.number) == (1, 2)
-    assert week.ledger.path == tmp_path / "ledger.sqlite" and week.after.number == 0
-
-
 def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):
     """Killed: the number of users is released before the model is refused, and week 0 is lost."""
     done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
@@ -274,64 +214,3 @@ def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):
     found = call(*train, "--model", "private-frank-wolfe", "--out", "x.hush")
     assert found.exit_code == 2 and "cannot go on from week to week" in found.stderr
     assert Ledger("ledger.sqlite").season("default", "1").charges == 0
-
-
-def test_a_season_is_planned_without_data(tmp_path, monkeypatch):
-    """Later weeks are expected to be better, the last as good as the whole budget at once."""
-    monkeypatch.chdir(tmp_path)
-    sizes = ["--users", "6000", "--items", "2000", "--epsilon", "5", "--delta", "1e-6"]
-    found = json.loads(done("plan", *sizes, "--season", "52", "--json"))["season"]
-    values = [week["value"] for week in found["weeks"]]
-    assert values == sorted(values, reverse=True)
-    assert values[-1] == pytest.approx(found["never_again"]["value"])
-    assert found["from_scratch"]["value"] > values[0]
-    assert "pass --season" in call("plan", *sizes, "--plot", "x.png").stderr
-    before = mpl.get_backend()
-    assert "Plot: x.png" in done("plan", *sizes, "--season", "52", "--plot", "x.png")
-    assert Path("x.png").read_bytes()[:4] == b"\x89PNG" and mpl.get_backend() == before
-
-
-def test_seasons_together_are_promised_at_the_last_ones_delta(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    budgets = [Budget(2.0, 1e-6), Budget(1.0, 1e-7), Budget(1.0, 1e-5)]
-    ledger = Ledger("ledger.sqlite")
-    for number, budget in enumerate(budgets[:2]):
-        ledger.open_season("shop", Season(budget, 4, name=str(number + 1)), add_up=True)
-    last = ["--epsilon", "1", "--delta", "1e-5", "--weeks", "4", "--add-up", "--json"]
-    opened = json.loads(done("season", "open", "--ledger", "ledger.sqlite", "--dataset", "shop", *last))
-    found = json.loads(done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop", "--json"))
-    mu = math.sqrt(sum(budget.mu**2 for budget in budgets))
-    for told in (opened, found):
-        assert told["promised_together"] == pytest.approx({"epsilon": epsilon_of(mu, 1e-5), "delta": 1e-5})
-    text = done("season", "show", "--ledger", "ledger.sqlite", "--dataset", "shop")
-    assert text.count("part of mu^2") == 3 and "All 3 seasons together" in text
-
-
-def test_a_season_is_closed_by_name_where_several_are_open(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shop = ("--ledger", "ledger.sqlite", "--dataset", "shop")
-    promise = ("--epsilon", "1", "--delta", "1e-6", "--weeks", "2", "--add-up")
-    of_ratings = call("season", "open", *shop, *promise, "--unit", "rating")
-    assert of_ratings.exit_code == 2 and "leave --unit out" in of_ratings.stderr
-    for number in range(3):
-        opened = json.loads(done("season", "open", *shop, *promise, "--json"))
-        assert (opened["name"], opened["closed"]) == (str(number + 1), False)
-    for still, words in ((3, ["--name", "2"]), (2, ["--name", "3"]), (1, []), (0, None)):
-        if still != 1:
-            refused = call("season", "close", *shop)
-            said = f'Data set "shop" has {still} open seasons; pass --name.'
-            assert refused.exit_code == 2 and said in " ".join(refused.stderr.split())
-        if words is not None:
-            closed = json.loads(done("season", "close", *shop, *words, "--json"))
-            assert closed["closed"] and closed["name"] == (words or ["1"])[-1]
-            assert Path(closed["ledger"]).name == "ledger.sqlite"
-
-
-def test_a_closed_data_set_has_nothing_left_to_say(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shop = ("--ledger", "ledger.sqlite", "--dataset", "shop")
-    done("ledger", "open", *shop, "--epsilon", "1", "--delta", "1e-6")
-    assert "; nothing of it is spent." in " ".join(done("ledger", "show", *shop).split())
-    done("ledger", "close", *shop)
-    said = " ".join(done("ledger", "show", *shop).split())
-    assert "and it is closed" in said and "nothing of it is spent" not in said

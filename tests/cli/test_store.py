@@ -36,16 +36,6 @@ def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
     assert charges(run) == 0
 
 
-def test_where_no_row_can_be_used_prepare_points_to_check(run, files, tmp_path):
-    none = tmp_path / "none.csv"
-    none.write_text("user,item,rating\nu1,no such item,3\n")
-    result = run("prepare", none, *files.domain, "--out", tmp_path / "none.store")
-    assert result.exit_code == 0
-    assert (
-        "0 ratings of 0 users (no row can be used: hushrec check shows what became of them)" in result.stdout
-    )
-
-
 def test_a_store_knows_what_was_declared(run, files, stored):
     line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--data-is-public", "--out"]
     for name, more in (("a.hush", ["--rating-range", "1", "5"]), ("b.hush", files.domain)):
@@ -95,57 +85,6 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
     assert refused.exit_code == 2 and "seed 0" in refused.stderr and "--seed 1" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["check", "STORE"], "is a store"),
-        (["train", "STORE", "--columns", "user=u"], "columns and format are for tables"),
-        (["train", "STORE", "--implicit"], "--implicit is for a model of likes"),
-        (["train", "STORE", "--rating-range", "1", "4", "--catalogue", "ITEMS"], "another catalogue"),
-        (["train", "STORE", "--rating-range", "1", "4"], "another catalogue, rating range or cap"),
-        (["train", "STORE", "--catalogue", "OTHER ITEMS"], "another catalogue, rating range or cap"),
-        (["train", "STORE", "--max-ratings-per-user", "7"], "another catalogue, rating range or cap"),
-        (["train", "elsewhere"], "--catalogue is missing"),
-        (["prepare", "RATINGS", "--out", "STORE", "DOMAIN"], "there already"),
-        (["prepare", "RATINGS", "--out", "no/where", "DOMAIN"], "Cannot write"),
-        (["prepare", "RATINGS", "--out", "s", "--partitions", "0", "DOMAIN"], "--partitions"),
-        (["prepare", "RATINGS", "--out", "s", "--partitions", "10000", "DOMAIN"], "--partitions"),
-        (["prepare", "RATINGS", "--out", "s"], "--catalogue is missing"),
-        (["prepare", "RATINGS", "--out", "s", "--item-features", "f.csv", "DOMAIN"], "item features"),
-        (["prepare", "nowhere.csv", "--out", "s", "DOMAIN"], "cannot be read"),
-        (["prepare", "--out", "s", "DOMAIN"], "PATHS"),
-        (["train", "CUT"], "part-00001.arrow"),
-        (["evaluate", "MODEL", "CUT", "CUT"], "part-00001.arrow"),
-        (["train", "GONE"], "part-00001.arrow"),
-        (["train", "OTHER"], "version 7"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(run, files, stored, tmp_path, words, says):
-    if {"CUT", "GONE", "OTHER"} & set(words):
-        run("prepare", files.train, *files.domain, "--out", str(tmp_path / "cut"), "--partitions", "3")
-        if "CUT" in words:
-            (tmp_path / "cut/part-00001.arrow").write_bytes(b"cut")
-        elif "GONE" in words:
-            (tmp_path / "cut/part-00001.arrow").unlink()
-        else:
-            manifest = tmp_path / "cut/manifest.json"
-            manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
-    named = {"STORE": stored, "RATINGS": files.ratings, "ITEMS": files.catalogue, "MODEL": files.model}
-    (tmp_path / "items.txt").write_text("one\nother\n")
-    named |= dict.fromkeys(("CUT", "GONE", "OTHER"), str(tmp_path / "cut"))
-    named["OTHER ITEMS"] = str(tmp_path / "items.txt")
-    line = [named.get(word, word) for word in words if word != "DOMAIN"]
-    line += files.domain if "DOMAIN" in words else []
-    if line[0] == "train":
-        line += ["--model", "item-bias", "--epsilon", "5", "--delta", "1e-6", "--out", "model.hush"]
-    before = sorted(os.listdir(stored))
-    result = run(*line)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
-    assert says in result.stderr
-    assert charges(run) == 0 and os.listdir() == [] and sorted(os.listdir(stored)) == before
-
-
 def change_one_rating(path):
     """In the file as it lies: it is read as before, only the digest tells of it."""
     with pa.memory_map(path) as file:
@@ -176,10 +115,3 @@ def test_a_store_with_one_rating_changed_is_not_read(run, files, stored, words):
     result = run(*(named.get(word, word) for word in words))
     assert result.exit_code == 2 and "'part-00001.arrow'" in result.stderr, result.stdout
     assert os.listdir() == [] and result.stdout == ""
-
-
-def test_a_store_with_one_rating_changed_would_be_read(run, files, stored):
-    """The test above is of the digest alone."""
-    before = hushrec.Store(stored).partitions()[1].ratings().matrix
-    change_one_rating(os.path.join(stored, "part-00001.arrow"))
-    assert (hushrec.Store(stored).partitions()[1].ratings().matrix != before).nnz == 1

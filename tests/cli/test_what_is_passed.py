@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Budget, Domain, InputError, Ratings, training
+from hushrec import Accountant, Budget, Domain, Ratings, training
 from hushrec.batch import PRIVATE_TABLE
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
@@ -135,52 +135,3 @@ def test_predict(files, run):
         (wanted,) = model.predict(history, [item])
         assert row["prediction"] == pytest.approx(float(wanted))
         assert row["note"] == ("" if known else NEWCOMER)
-
-
-def test_no_ratings_are_predicted_by_a_model_of_likes(files, run):
-    rows = Ratings.read(files.train, Domain(files.items, (1, 5)))
-    hushrec.Popular().fit(rows, Accountant(Budget(5, 1e-6))).save("likes.hush")
-    (run.folder / "pairs.csv").write_text("user,item\nu,i\n")
-    line = ["predict", "likes.hush", files.train, "pairs.csv", "--out", "p.private.csv"]
-    refused = run(*line)
-    assert refused.exit_code == 2 and "popular ranks items and predicts no ratings" in refused.stderr
-    for name in (files.model, files.train, "pairs.csv"):
-        refused = run("predict", files.model, files.train, "pairs.csv", "--out", name, "--force")
-        assert refused.exit_code == 2 and not os.path.exists("p.private.csv")
-    assert run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv").stderr.startswith("Note: ")
-    refused = run("predict", files.model, files.train, "pairs.csv", "--out", "p.csv")
-    assert refused.exit_code == 2 and "--force" in refused.stderr
-
-
-def test_a_split_is_the_same_each_time_and_replaces_nothing_unasked(files, run):
-    """Of seed 0 where none is given."""
-    domain = Domain(files.items, (1, 5))
-    line = ["split", files.ratings, *files.domain, "--out-dir", "parts", "--test-share", "0.2"]
-    told = json.loads(run(*line, "--json").stdout)
-    paths = [os.path.join("parts", f"{name}.parquet") for name in ("train", "test")]
-    assert told == {"files": paths}
-    for path, part in zip(paths, split_ratings(Ratings.read(files.ratings, domain), (0.8, 0.2), seed=0)):
-        assert same_rows(Ratings.read(path, domain), part)
-    refused = run(*line)
-    assert refused.exit_code == 2 and "is there already" in refused.stderr
-    words = run(*line, "--force").stdout
-    assert f"Wrote {paths[0]}, {paths[1]}; they are private, like {files.ratings}." in " ".join(words.split())
-    for way in (["--test-share", "0"], ["--test-share", "1"], ["--test-users", "1"], ["--leave-out", "0"]):
-        refused = run(*line[:-4], "--out-dir", "others", *way)
-        assert refused.exit_code == 2 and way[0] in refused.stderr and "fraction" not in refused.stderr
-    assert not os.path.exists("others")
-
-
-def test_a_budget_in_the_ledger_is_the_one_that_was_declared(run):
-    line = ["ledger", "open", "--dataset", "shop", "--epsilon", "5", "--delta", "1e-6"]
-    assert run(*line, "--failure", "1e-7", "--relation", "replace").exit_code == 0
-    budget = Budget(5, 1e-6, relation="replace", failure=1e-7)
-    book = hushrec.Ledger(run.ledger)
-    Accountant(budget, ledger=book, dataset="shop").part()
-    with pytest.raises(InputError, match="dataset|data set"):
-        book.summary("default")
-    assert book.summary("shop").charges == 0
-    found = json.loads(run("ledger", "show", "--dataset", "shop", "--json").stdout)
-    assert (found["charges"], found["delta"], found["history"]) == (0, 1e-6, [])
-    told = run("ledger", "open", "--dataset", "other", "--epsilon", "2", "--delta", "1e-5").stdout
-    assert f'Data set "other" has the budget {Budget(2, 1e-5)}.' in told and str(run.ledger) in told
