@@ -27,36 +27,6 @@ def public(parts):
     return compare(*parts, ["item-bias"], [1, 5], delta=1e-6, settings=ALS, data_is_public=True)
 
 
-def test_baselines_and_reference_are_added(public):
-    cells = [(row["model"], row["epsilon"]) for row in public.rows]
-    assert cells == [
-        ("item-bias", 1),
-        ("item-bias", 5),
-        ("global-mean", 1),
-        ("global-mean", 5),
-        ("als", math.inf),
-    ]
-    assert public.main_metric == "rmse" and public.total_epsilon == 0
-    assert public.stamp.startswith("NOT PRIVATE")
-
-
-def test_runs_are_charged_and_added_up(parts, tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    result = compare(*parts, ["item-bias"], [1, 2], delta=1e-6, draws=2, ledger=ledger)
-    assert len(result.rows) == 8
-    assert ledger.summary("default", 1e-6).epsilon == pytest.approx(result.total_epsilon)
-    assert f"epsilon = {result.total_epsilon:g} at delta = 1e-06" in result.stamp
-    assert "(unit: user, relation: add-remove)" in result.stamp
-    summary = result.summary("rmse")
-    assert [cell["draws"] for cell in summary] == [2] * 4
-    for cell in summary:
-        values = [
-            r["rmse"] for r in result.rows if (r["model"], r["epsilon"]) == (cell["model"], cell["epsilon"])
-        ]
-        assert (cell["low"], cell["high"]) == (min(values), max(values))
-        assert cell["value"] == pytest.approx(sum(values) / 2)
-
-
 def test_nothing_is_spent_where_not_all_runs_fit(parts, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("default", Budget(2.0, 1e-6))
@@ -108,30 +78,6 @@ def test_likes_are_judged_by_lists_against_references_of_likes(liked):
     assert len({str(line.get_linestyle()) for line in axes.lines}) >= 2
 
 
-def test_models_of_ratings_are_refused_on_likes(liked):
-    with pytest.raises(InputError, match="private-als predicts ratings, and likes have none; compare models"):
-        compare(*liked, ["popular", "private-als"], [1], delta=1e-6, on_run=pytest.fail)
-
-
-@pytest.mark.parametrize(
-    ("models", "epsilons", "more"),
-    [
-        ([], [1], {}),
-        (["als"], [1], {}),
-        (["item-bias"], [math.inf], {}),
-        (["item-bias"], [math.nan], {}),
-        (["item-bias"], [1], {"draws": 0}),
-        (["item-bias"], [1], {"settings": {"private-als": {"rank": 3}}}),
-        (["item-bias"], [1], {"settings": {"item-bias": {"rank": 3}}}),
-        (["item-bias"], [1], {"settings": {"ease": {"regularization": 3.0}}}),
-        (["ease"], [1], {}),
-    ],
-)
-def test_wrong_grids_are_refused_before_the_first_run(parts, models, epsilons, more):
-    with pytest.raises(InputError):
-        compare(*parts, models, epsilons, delta=1e-6, on_run=pytest.fail, **more)
-
-
 def test_files(public, tmp_path):
     paths = public.write(tmp_path)
     table = pq.read_table(paths["parquet"])
@@ -152,20 +98,6 @@ def test_files(public, tmp_path):
         "delta = 1e-06",
     ):
         assert word in words
-
-
-def test_plot_shows_every_model_once(public):
-    axes = privacy_utility_plot(public).axes[0]
-    assert axes.get_xscale() == "log"
-    labels = [text.get_text() for text in axes.texts]
-    assert sorted(labels) == ["als, no privacy", "global-mean (baseline)", "item-bias (baseline)"]
-    heights = sorted(text.xyann[1] for text in axes.texts)
-    low, high = axes.get_ylim()
-    assert all(b - a > 0.05 * (high - low) for a, b in zip(heights, heights[1:], strict=False))
-    drawn = {
-        tuple(line.get_xdata()): list(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == 2
-    }
-    assert (1.0, 5.0) in drawn
 
 
 def test_a_model_of_both_jobs_is_judged_by_both_with_a_panel_each(parts):
@@ -222,13 +154,6 @@ def test_what_is_asked_of_the_ledger_is_the_whole_of_every_run(parts, tmp_path):
             with pytest.raises(BudgetError):
                 compare(*parts, ["item-bias"], epsilons, delta=1e-6, ledger=ledger)
             assert ledger.summary("default").charges == 0
-
-
-def test_a_run_without_privacy_is_made_once(parts):
-    given = {"delta": 1e-6, "settings": ALS, "draws": 2, "data_is_public": True}
-    found = compare(*parts, ["item-bias"], [5], **given)
-    cells = [(row["model"], row["draw"]) for row in found.rows]
-    assert cells == [("item-bias", 0), ("item-bias", 1), ("global-mean", 0), ("global-mean", 1), ("als", 0)]
 
 
 def test_without_privacy_references_alone_are_trained(parts):

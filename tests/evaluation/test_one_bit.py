@@ -10,10 +10,8 @@ from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.one_bit import (
     auc,
-    average_relative_error,
     log_loss,
     sign_accuracy,
-    sign_metrics,
 )
 from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
@@ -38,19 +36,6 @@ def test_auc_counts_pairs():
 def test_log_loss(link, chance):
     wanted = -np.mean(np.where(LIKED, np.log(chance(SCORES)), np.log(1 - chance(SCORES))))
     assert log_loss(SCORES, LIKED, link) == pytest.approx(wanted)
-
-
-def test_sign_accuracy_and_relative_error():
-    assert sign_accuracy(np.array([1.0, -1.0, 0.0, 2.0]), np.array([1, 1, 0, 0])) == 0.5
-    assert average_relative_error(np.array([[1.0, 2.0]]), np.array([[1.0, 1.0]])) == 0.5
-
-
-def test_figures_and_intervals_over_users():
-    figures = sign_metrics(SCORES, LIKED, np.arange(0, 61, 6), 200, 0)
-    assert list(figures) == ["accuracy", "log_loss", "auc"]
-    assert figures["auc"].value == pytest.approx(auc(SCORES, LIKED))
-    for figure in figures.values():
-        assert figure.low < figure.value < figure.high
 
 
 def test_evaluation_of_a_model_and_of_its_matrix():

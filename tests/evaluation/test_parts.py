@@ -156,17 +156,11 @@ def from_a_jester_file(rows, folder):
     return Ratings.read(path, JOKES)
 
 
-def from_a_table(rows, folder):
-    path = folder / "ratings.parquet"
-    pq.write_table(from_a_jester_file(rows, folder).to_arrow(), path)
-    return Ratings.read(path, JOKES)
-
-
 def from_a_matrix(rows, _):
     return Ratings.from_any(sp.csr_array(rows.astype(np.float32)), JOKES)
 
 
-SOURCES = {"jester": from_a_jester_file, "table": from_a_table, "matrix": from_a_matrix}
+SOURCES = {"jester": from_a_jester_file, "matrix": from_a_matrix}
 SAMPLED = [
     DPALS(sampling="uniform", max_ratings_per_user=50, iterations=1),
     PrivateSVD(rank=2),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hushrec import Accountant, Budget, InputError, ItemBias, Ratings, evaluate, realistic, split_ratings
+from hushrec import Accountant, Budget, ItemBias, Ratings, evaluate, realistic, split_ratings
 
 ROWS = realistic(200, 40, 3000, seed=0)
 TRAIN, TEST = split_ratings(ROWS, (0.7, 0.3), seed=0)
@@ -29,23 +29,3 @@ def test_what_the_history_has_too_is_counted_in_stores(tmp_path) -> None:
         for name, rows in zip("ab", (ROWS, TEST))
     ]
     assert evaluate(model, *stored).n_known == TEST.n_ratings
-
-
-def test_a_damaged_store_is_named(tmp_path) -> None:
-    model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
-    stored = [
-        Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=2)
-        for name, rows in zip("ab", (TRAIN, TEST))
-    ]
-    stored[1].partitions()[1].path.write_bytes(b"")
-    with pytest.raises(InputError, match="part-00001.arrow"):
-        evaluate(model, *stored)
-
-
-def test_a_private_training_holds_no_store_whole(tmp_path, monkeypatch) -> None:
-    """Partition by partition, and the model is that of the rows in memory but for its noise."""
-    store = Ratings.prepare(ROWS, tmp_path / "rows", ROWS.domain, partitions=3)
-    whole, read = type(store).ratings, []
-    monkeypatch.setattr(type(store), "ratings", lambda self: read.append(self) or whole(self))
-    model = ItemBias().fit(store, Accountant(Budget(5, 1e-6)))
-    assert not read and model.privacy.private and len(model.item_bias) == 40

@@ -11,7 +11,6 @@ from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.evaluation.tuning import tune
 from hushrec.privacy import Accountant, Budget
 from hushrec.training import train
 
@@ -60,15 +59,6 @@ def test_another_attempt_has_its_price(relation: str) -> None:
     assert told.endswith(f"at delta = 1e-05 (unit: user, relation: {relation}).")
 
 
-@pytest.mark.parametrize("name", ["private-als", "both"])
-def test_of_a_selection_no_epsilon_of_two_is_told(name: str) -> None:
-    domain = Domain(range(20), rating_range=(1, 5))
-    ratings = Ratings.from_any((np.arange(200) % 40, np.arange(200) % 20, np.full(200, 4.0)), domain)
-    model = tune(ratings, name, [{}], Accountant(Budget(1.0, 1e-6, failure=1e-6), data_is_public=True))
-    told = taste(model, model.privacy.budget).text()
-    assert told.endswith("Another attempt is charged as much again.")
-
-
 def test_what_is_said_of_models_without_directions() -> None:
     ratings, budget = with_tastes(100, DOMAIN), Budget(5.0, 1e-6)
     model, found = trained(with_tastes(60, DOMAIN), 1.0, "private-als")
@@ -80,26 +70,3 @@ def test_what_is_said_of_models_without_directions() -> None:
     assert told.directions is None and "cannot tell what it learned of tastes from noise" in told.text()
     free = Budget(math.inf, 1e-6)
     assert taste(train("als", ratings, Accountant(free)), free) == Taste(None)
-
-
-PEOPLE = "in which people's tastes differ"
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        (Taste(None), ""),
-        (Taste(1), f"the model learned 1 way {PEOPLE}; a user's list follows their own ratings."),
-        (Taste(3), f"the model learned 3 ways {PEOPLE}; a user's list follows their own ratings."),
-        (Taste(0, "Dear."), "none was learned; everybody gets nearly the same list. Whether lists become"
-         " personal depends on how much tastes differ; nothing says so before training. Dear."),
-        (Taste(None, pairs=True), "the model learned which items go together; lists follow both."),
-        (Taste(4, pairs=True), "the model learned which items go together, and at least 4 ways"
-         f" {PEOPLE}; lists follow both."),
-        (Taste(None, "Dear.", unknown=True), "this model follows each user's ratings, but cannot tell what it"
-         " learned of tastes from noise. Dear."),
-    ],
-)  # fmt: skip
-def test_what_is_told_letter_by_letter(found: Taste, text: str) -> None:
-    assert found.text() == (f"Personal taste: {text}" if text else "")
-    assert found.to_dict() == {"directions": found.directions}

@@ -54,22 +54,6 @@ def test_the_winner_is_the_better_one(monkeypatch):
     assert evaluate(model, history, held_out, resamples=0)["rmse"].value < 1.0
 
 
-def test_what_judges_a_run_was_not_trained_on(monkeypatch):
-    """Oracle: three of each user's ratings, by the split itself."""
-    ratings = RATINGS.rows(slice(0, 100), keyed=True)
-    history, held_out = leave_k_out(ratings, 3, seed=4)
-    trained, judged = [], []
-    train, score = tuning.train, tuning._score
-    monkeypatch.setattr(
-        tuning, "train", lambda *args, **given: trained.append(args[1]) or train(*args, **given)
-    )
-    monkeypatch.setattr(tuning, "_score", lambda *args: judged.append(args[1:3]) or score(*args))
-    tune(ratings, "item-bias", [{}], Accountant(BUDGET), mean_runs=1.5, seed=4)
-    for rows, wanted in [(trained[0], history), (judged[0][0], history), (judged[0][1], held_out)]:
-        assert (rows.matrix != wanted.matrix).nnz == 0 and rows.user_texts.equals(wanted.user_texts)
-    assert len(trained) == len(judged)
-
-
 @pytest.mark.parametrize("model", ["item-bias", "private-als"])
 def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
     """A7: within a run, the releases fit its budget and use it up. Killed: no share left for the score."""
@@ -95,12 +79,6 @@ def test_a_run_spends_its_budget_on_model_and_score(model, monkeypatch):
         score = inner.releases[-1]  # of a sum and a number of users, which a user moves by 1 each
         assert score.sensitivity == pytest.approx(2**0.5, rel=1e-12)
         assert score.mu**2 / inner.budget.mu**2 == pytest.approx(0.1, abs=0.002)
-
-
-def test_the_statement_has_the_notes_of_the_model():
-    domain = replace(RATINGS.domain, item_features=np.ones((60, 3)))
-    model = tune(replace(RATINGS, domain=domain), "private-als", [{}], Accountant(BUDGET), mean_runs=1.5)
-    assert "3 item features" in " ".join(model.privacy.notes)
 
 
 def neighbours(count, relation):
@@ -206,38 +184,6 @@ def test_each_run_draws_its_settings_from_the_system_with_equal_chances(monkeypa
     candidates = [{"clip": clip} for clip in (0.2, 0.3, 0.4)]
     tune(RATINGS.rows(slice(0, 50), keyed=True), "item-bias", candidates, Accountant(BUDGET), mean_runs=3)
     assert tried == [candidates[pick] for pick in picks] and sizes == [3] * len(picks)
-
-
-def test_a_catalogue_that_was_read_from_the_ratings_is_refused_before_anything_is_spent():
-    domain = Domain(["x", "y"], rating_range=(1, 5), declared=False)
-    read = Ratings.from_any((["a", "a", "b"], ["x", "y", "x"], [1.0, 5.0, 3.0]), domain)
-    accountant = Accountant(BUDGET)
-    with pytest.raises(InputError, match="declare a Domain"):
-        tune(read, "item-bias", CLIPS, accountant)
-    assert accountant.releases == ()
-
-
-@pytest.mark.parametrize(
-    ("noisy", "score"), [((12.0, 4.0), 3.0), ((3.0, 0.5), 3.0), ((3.0, -7.0), 3.0), ((-1.0, 2.0), -0.5)]
-)
-def test_the_score_is_a_mean_over_the_released_number_of_users(noisy, score, monkeypatch):
-    """Of one user at least: a number that noise made small must not decide for a model."""
-    from hushrec.algorithms import ItemBias
-
-    model = ItemBias().fit(ratings_of({}), Accountant(Budget(0.1, 1e-6), noise=SeededNoise(1)))
-    monkeypatch.setattr(Accountant, "release", lambda self, *_: np.array(noisy))
-    parts = leave_k_out(ratings_of({}), 2, seed=0)
-    assert tuning._score(model, *parts, Accountant(Budget(1, 1e-6))) == score
-
-
-def test_what_has_no_score_is_refused():
-    with pytest.raises(InputError, match="score counts users"):
-        try_all(RATINGS, "one-bit", [{}], Budget(1, 1e-6, unit="rating", relation="replace"))
-    with pytest.raises(InputError, match="predicts no ratings"):
-        try_all(RATINGS, "popular", [{}], Budget(1, 1e-6))
-    observed = replace(RATINGS, domain=replace(RATINGS.domain, declared=False))
-    with pytest.raises(InputError, match="declare a Domain"):
-        try_all(observed, "item-bias", [{}], Budget(1, 1e-6))
 
 
 @pytest.mark.parametrize("rating_range", [(1, 5), (0, 10), (0, 1), (-1, 20)])
