@@ -40,13 +40,6 @@ def test_parts_hold_what_a_batch_holds(tmp_path, monkeypatch, kind) -> None:
     assert items <= set(some) - set(not_these) and items
 
 
-def test_one_user_without_some_items() -> None:
-    best = MODEL.recommend({}, 3)
-    assert MODEL.recommend({}, 2, exclude_items=[best[0][0]]) == best[1:]
-    with pytest.raises(InputError, match="not in the model's catalogue"):
-        MODEL.recommend({}, 2, exclude_items=["nothing of ours"])
-
-
 def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
     def fails(*arguments):
         raise OSError(28, "No space left on device")
@@ -66,10 +59,6 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
     with pytest.raises(InputError, match="No space left.*free space"):
         write_lists(MODEL, ROWS, tmp_path / "lists")
     assert sorted(os.listdir(tmp_path)) == ["file", "full"] and (tmp_path / "file").read_text() == "mine"
-
-
-def test_an_empty_folder_is_used(tmp_path) -> None:
-    assert write_lists(MODEL, ROWS, tmp_path) == [tmp_path / "part-00000.parquet"]
 
 
 def test_nobody(tmp_path) -> None:
@@ -126,9 +115,8 @@ def test_a_damaged_store_is_refused_before_a_list_is_written(tmp_path, engine) -
     assert not (tmp_path / "lists").exists()
 
 
-def test_how_far_it_is_is_shown_to_whoever_asks(tmp_path, monkeypatch, capfd) -> None:
+def test_how_far_it_is_is_shown_to_whoever_asks(tmp_path, capfd) -> None:
     """The number of users is private: nothing is said unless asked for."""
-    monkeypatch.setattr(batch, "_USERS_PER_PART", 70)
     write_lists(MODEL, ROWS, tmp_path / "silent")
     assert "".join(capfd.readouterr()) == ""
     write_lists(MODEL, ROWS, tmp_path / "told", progress=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from dataclasses import make_dataclass
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ import pytest
 import hushrec
 from hushrec import Accountant, Billboard, Budget, InputError, ItemBias, ModelFileError, realistic
 from hushrec.algorithms import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
-from hushrec.data import Domain
-from hushrec.modelfile import encode, read
+from hushrec.modelfile import read
 from hushrec.privacy import Season, SeasonAccountant
 
 RATINGS = realistic(200, 30, 3000, seed=0)
@@ -108,52 +106,6 @@ def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) ->
             Billboard.load(tmp_path / "m.hush", memory_map=mapped)
 
 
-@pytest.mark.parametrize("learned", [[-1, 3], [3, 3], [5, 4], [0, 30], [29, 30]])
-def test_learned_items_are_ascending_places_of_the_catalogue(learned: list[int]) -> None:
-    def stored(places: list[int]) -> bytes:
-        header = read(ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6))).to_bytes()).header
-        arrays = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": np.eye(2)}
-        arrays = {f"serve/{name}": array for name, array in arrays.items()}
-        arrays["serve/learned_items"] = np.array(places)
-        own = read(ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6))).to_bytes()).arrays
-        arrays |= {f"catalogue/{name}": array for name, array in own.section("catalogue").items()}
-        return b"".join(encode({key: header[key] for key in ("sections", "domain", "privacy")}, arrays))
-
-    for good in ([0, 29], [0, 1], [28, 29]):
-        assert Billboard.from_bytes(stored(good)).arrays["learned_items"].tolist() == good
-    with pytest.raises(ModelFileError, match="the learned items do not fit the catalogue"):
-        Billboard.from_bytes(stored(learned))
-
-
-def test_one_byte_a_factor_only_where_that_is_asked_for(weekly, tmp_path) -> None:
-    weekly.save(tmp_path / "m.hush")
-    weekly.save(tmp_path / "small.hush", int8=True)
-    names = {kind: set(read(tmp_path / f"{kind}.hush").arrays) for kind in ("m", "small")}
-    for section in ("serve", "lists"):
-        assert f"{section}/item_factors" in names["m"] - names["small"]
-        assert f"{section}/item_factors_int8" in names["small"] - names["m"]
-    assert weekly.to_bytes(int8=True) == (tmp_path / "small.hush").read_bytes()
-    assert (tmp_path / "m.hush").read_bytes() == weekly.to_bytes()
-
-
-@pytest.mark.parametrize("path", [5, None, ["m.hush"]])
-def test_a_path_is_text_or_a_path(path, weekly) -> None:
-    for call in (weekly.save, Billboard.load, hushrec.load):
-        with pytest.raises(InputError, match="path"):
-            call(path)
-
-
-def test_a_notebook_shows_settings_and_promise_and_no_markup_of_ids(weekly) -> None:
-    shown = weekly._repr_html_()
-    assert shown.startswith("<p><b>both, 30 items; ") and "lists_share = " in shown
-    assert shown.endswith(weekly.privacy._repr_html_())
-    assert repr(weekly).startswith("Billboard(") and repr(weekly.domain) in repr(weekly)
-    nasty = make_dataclass("Nasty", [("a", str)], namespace={"name": "<script>", "scores": "ratings"})("<b>")
-    arrays = dict(weekly.arrays)
-    board = Billboard(estimator=nasty, domain=weekly.domain, arrays=arrays, privacy=weekly.privacy)
-    assert "<script>" not in board._repr_html_() and "a = &lt;b&gt;" in board._repr_html_()
-
-
 @pytest.mark.parametrize(
     ("epsilon", "changes", "refused"),
     [
@@ -176,14 +128,3 @@ def test_items_are_compared_where_taste_is_told_from_noise(epsilon, changes, ref
     found = board.similar_items(ITEMS[4])
     assert len(found) == 10 and found == board.similar_items(ITEMS[4], 10)
     assert found == super(Billboard, board).similar_items(ITEMS[4])
-
-
-def test_a_next_week_takes_nothing_but_what_is_asked_for(weekly, capfd) -> None:
-    """Every rating counts, items that the catalogue lacks are an error, and nothing is printed."""
-    accountant = SeasonAccountant.following(weekly.privacy)
-    fewer = Domain(ITEMS[:29], rating_range=RATINGS.domain.rating_range)
-    rows = hushrec.Ratings.from_any((["u"], [ITEMS[0]], [3.0]), fewer)
-    with pytest.raises(InputError, match="lacks|catalogue"):
-        weekly.continue_training(rows, accountant)
-    next_week = weekly.continue_training(RATINGS, accountant)
-    assert next_week.privacy.week.number == 1 and "".join(capfd.readouterr()) == ""

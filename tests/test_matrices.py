@@ -31,16 +31,6 @@ class TestDpals:
         assert np.abs(truth).max() > 3
         np.testing.assert_allclose(ratings.matrix.data, np.clip(truth, -1.5, 1.5), rtol=1e-6, atol=1e-7)
 
-    def test_users_without_ratings_have_no_row(self):
-        generated = dpals_matrix(2000, 10, observed=0.05, seed=0)
-        assert len(generated.user_factors) == generated.ratings.n_users < 2000
-        np.testing.assert_allclose(generated.ratings.matrix.data, truth_at(generated), rtol=1e-6, atol=1e-7)
-
-    def test_noise(self):
-        generated = dpals_matrix(2000, 100, noise=0.3, seed=0)
-        residual = generated.ratings.matrix.data - truth_at(generated)
-        assert abs(residual.std() - 0.3) < 0.01
-
 
 def test_jtt18():
     generated = jtt18_matrix(2000, 150, ratings_per_user=40, seed=0)

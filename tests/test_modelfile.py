@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import tracemalloc
 import uuid
 from dataclasses import replace
@@ -19,7 +18,7 @@ import safetensors
 import safetensors.numpy
 
 import hushrec
-from hushrec.algorithms import ESTIMATORS, Billboard, PrivateALS
+from hushrec.algorithms import Billboard, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.modelfile import encode, read
@@ -53,15 +52,6 @@ def test_round_trip(tmp_path) -> None:
     history = {RATINGS.domain.items[0]: 4.0, RATINGS.domain.items[3]: 1.0}
     assert loaded.recommend(history, 5) == saved.recommend(history, 5)
     assert os.listdir(tmp_path) == ["model.hush"]
-
-
-@pytest.mark.parametrize(
-    "name", ["als", "ease", "item-bias", "global-mean", "popular", "private-als", "dpals"]
-)
-def test_every_estimator_can_be_saved_also_without_privacy(name: str, tmp_path) -> None:
-    trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
-    trained.save(tmp_path / "m")
-    assert "NOT PRIVATE" in Billboard.load(tmp_path / "m").privacy.text()
 
 
 def check_damaged_files(tmp_path, mutants: int, record) -> None:
@@ -101,82 +91,6 @@ def test_every_damaged_file_is_refused(tmp_path, record_property) -> None:
 @pytest.mark.full
 def test_every_damaged_file_is_refused_at_length(tmp_path, record_property) -> None:
     check_damaged_files(tmp_path, 10_000, record_property)
-
-
-def check_hostile_files(tmp_path, mutants: int, record) -> None:
-    path = tmp_path / "model.hush"
-    model().save(path)
-    header, payload = taken_apart(path.read_bytes())
-    rng, largest, loaded = np.random.default_rng(2), 0.0, 0
-    numbers = [match.span() for match in re.finditer(rb"(?<![0-9a-f])\d+(?![0-9a-f])", header)]
-    for number in range(mutants):
-        bad = bytearray(header)
-        if number % 2:
-            begin, end = numbers[int(rng.integers(len(numbers)))]
-            bad[begin:end] = HOSTILE_NUMBERS[int(rng.integers(len(HOSTILE_NUMBERS)))]
-        else:
-            bad[int(rng.integers(len(bad)))] = int(rng.integers(32, 127))
-        content = signed(bytes(bad), payload)
-        path.write_bytes(content)
-        tracemalloc.start()
-        try:
-            Billboard.load(path, memory_map=number % 4 > 1)
-            loaded += 1
-        except ModelFileError as error:
-            assert one_sentence(error)
-        largest = max(largest, tracemalloc.get_traced_memory()[1] - 4 * len(content))
-        tracemalloc.stop()
-    record("forged files", mutants)
-    record("forged and loaded", loaded)
-    assert largest < 1 << 16  # what the objects of a small header take
-
-
-def check_hostile_arrays(tmp_path, mutants: int, record) -> None:
-    """Bytes of arrays changed, and every digest made anew."""
-    path = tmp_path / "model.hush"
-    model().save(path)
-    text, good = taken_apart(path.read_bytes())
-    header = json.loads(text)
-    digests = json.loads(header["__metadata__"]["digests"])
-    rng, loaded = np.random.default_rng(3), 0
-    for _ in range(mutants):
-        payload = bytearray(good)
-        name = list(digests)[int(rng.integers(len(digests)))]
-        begin, end = header[name]["data_offsets"]
-        payload[int(rng.integers(begin, end))] = int(rng.integers(256))
-        digests[name] = hashlib.sha256(payload[begin:end]).hexdigest()
-        header["__metadata__"]["digests"] = json.dumps(digests)
-        path.write_bytes(signed(json.dumps(header, separators=(",", ":")).encode(), bytes(payload)))
-        try:
-            Billboard.load(path)
-            loaded += 1
-        except ModelFileError as error:
-            assert one_sentence(error)
-        digests[name] = hashlib.sha256(good[begin:end]).hexdigest()
-    assert 0 < loaded < mutants
-    record("forged arrays", mutants)
-
-
-def test_forged_arrays_are_refused_or_load(tmp_path, record_property) -> None:
-    check_hostile_arrays(tmp_path, 300, record_property)
-
-
-@pytest.mark.full
-def test_forged_arrays_are_refused_or_load_at_length(tmp_path, record_property) -> None:
-    check_hostile_arrays(tmp_path, 10_000, record_property)
-
-
-HOSTILE_NUMBERS = [*b"-1 0 1e999 NaN 1.5 null [] {} true 1000000000000".split(), b"9" * 400]
-
-
-def test_forged_files_are_refused_or_load(tmp_path, record_property) -> None:
-    """Headers changed and signed anew: one kind of error, and no memory that only the header speaks of."""
-    check_hostile_files(tmp_path, 300, record_property)
-
-
-@pytest.mark.full
-def test_forged_files_are_refused_or_load_at_length(tmp_path, record_property) -> None:
-    check_hostile_files(tmp_path, 10_000, record_property)
 
 
 def taken_apart(content: bytes) -> tuple[bytes, bytes]:
@@ -267,15 +181,7 @@ def sharing(arrays: dict, stored: dict) -> None:
         arrays[str(number)] = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
 
 
-def there_and_back(arrays: dict, stored: dict) -> None:
-    """Arrays of negative size, each of which takes back the bytes of the one before."""
-    size = arrays["digest"]["data_offsets"][0]
-    for number in range(400):
-        taken, at = (-size, [size, 0]) if number % 2 == 0 else (size, [0, size])
-        arrays[str(number)] = {"dtype": "U8", "shape": [taken], "data_offsets": at}
-
-
-@pytest.mark.parametrize("change", [sharing, there_and_back])
+@pytest.mark.parametrize("change", [sharing])
 @pytest.mark.parametrize("memory_map", [False, True])
 def test_memory_is_in_proportion_to_the_file(change, memory_map: bool, tmp_path) -> None:
     path = tmp_path / "model.hush"
@@ -379,24 +285,6 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
         Billboard.load(path)
 
 
-@pytest.mark.parametrize("name", ["center", "item_bias", "item_factors"])
-def test_a_file_without_a_needed_array_is_refused(name: str, tmp_path) -> None:
-    def hide(arrays: dict, stored: dict) -> None:
-        for place in (arrays, stored["digests"]):
-            place["serve/other"] = place.pop(f"serve/{name}")
-
-    forged(hide, tmp_path / "model.hush")
-    with pytest.raises(ModelFileError, match=name):
-        Billboard.load(tmp_path / "model.hush")
-
-
-def test_bytes_behind_the_arrays_are_refused(tmp_path) -> None:
-    path = tmp_path / "model.hush"
-    forged(nothing, path, added=b"\0")
-    with pytest.raises(ModelFileError, match="belong to no array|not where"):
-        Billboard.load(path)
-
-
 # ---------------------------------------------------------------------- the layout
 
 
@@ -431,16 +319,6 @@ def test_a_foreign_safetensors_reader_loads_it(iterations: int, tmp_path) -> Non
         else:
             assert digests[name] == hashlib.sha256(content[begin:end]).hexdigest()
     assert set(digests) | {"digest"} == set(header) and len(content) == end
-
-
-@pytest.mark.parametrize("name", ["item-bias", "popular", "private-eigenrec", "ease", "one-bit-user", "als"])
-def test_the_kind_of_scores_is_stored(name: str, tmp_path) -> None:
-    trained = ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
-    trained.save(tmp_path / "m")
-    likes = dict.fromkeys(("popular", "private-eigenrec", "ease"), "likes")
-    kind = (likes | {"one-bit-user": "log-odds"}).get(name, "ratings")
-    assert read(tmp_path / "m").header["sections"]["serve"]["scores"] == kind
-    assert Billboard.load(tmp_path / "m").scores == kind
 
 
 def test_ids_come_back_as_declared(tmp_path) -> None:
@@ -497,33 +375,6 @@ def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
         damaged.recommend(history, 5)
     with pytest.raises(ModelFileError, match="item_factors"):
         Billboard.load(path)
-
-
-def test_a_model_has_one_digest(tmp_path) -> None:
-    saved, other = model(), model()
-    saved.save(tmp_path / "a")
-    Billboard.load(tmp_path / "a", memory_map=True).save(tmp_path / "b")
-    other.save(tmp_path / "c")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == saved.to_bytes()
-    digests = [read(tmp_path / name).digest for name in "abc"]
-    assert digests[0] == digests[1] != digests[2]
-    assert bytes.fromhex(digests[0]) == saved.to_bytes()[-32:]
-
-
-def test_what_a_file_cannot_hold_is_refused_by_its_name() -> None:
-    for array, kind in (
-        (np.ones(3, bool), "bool"),
-        (np.array(["a"]), "<U1"),
-        (np.ones(3, complex), "complex"),
-    ):
-        with pytest.raises(InputError, match=rf"^Array 'x' holds {kind}\d*; [a-z ]+[.]$"):
-            encode({}, {"x": array})
-    with pytest.raises(TypeError, match="^complex cannot be stored in a model file$"):
-        encode({"a": 1j}, {})
-    with pytest.raises(ValueError, match="JSON"):
-        encode({"a": math.nan}, {})
-    numbers = {"a": np.float32(0.5), "b": [np.int64(7)], "c": {"d": np.bool_(True)}}
-    assert read(b"".join(encode({"e": numbers}, {}))).header["e"] == {"a": 0.5, "b": [7], "c": {"d": True}}
 
 
 # ---------------------------------------------------------------------- version 1
@@ -596,43 +447,7 @@ def test_numbers_that_are_not_finite_are_refused_in_every_kind_of_file(name: str
             Billboard.from_bytes(content)
 
 
-def rename(header: dict) -> None:
-    header["arrays"][1]["name"] = header["arrays"][0]["name"]
-
-
-def swap(header: dict) -> None:
-    header["arrays"][:2] = header["arrays"][1::-1]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (rename, "occurs twice"),
-        (swap, "not where"),
-        (lambda header: header["arrays"].pop(), "belong to no array"),
-        (lambda header: header.update(arrays=[]), "belong to no array"),
-        (lambda header: header["domain"].update(items=header["domain"]["items"][:20]), "fit the catalogue"),
-        (lambda header: header["domain"].update(items=[{"uuid": "zz"}]), "hexadecimal"),
-        (lambda header: header["domain"].pop("items"), "catalogue"),
-        (lambda header: header.update(version=2), "format version 2"),
-        *((lambda header, n=n: header["arrays"][1].update(shape=[n]), "no shape") for n in NO_SIZES),
-    ],
-)
-def test_forged_files_of_version_1_are_refused(change, words, tmp_path) -> None:
-    path = tmp_path / "old.hush"
-    path.write_bytes(written_first(model(), change))
-    with pytest.raises(ModelFileError, match=words) as error:
-        Billboard.load(path)
-    assert one_sentence(error.value)
-
-
 # ---------------------------------------------------------------------- files
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path) -> None:
-    for path in (tmp_path / "none.hush", tmp_path):
-        with pytest.raises(ModelFileError):
-            Billboard.load(path)
 
 
 def test_nothing_half_written_is_left(tmp_path, monkeypatch) -> None:

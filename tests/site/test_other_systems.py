@@ -14,9 +14,8 @@ import pytest
 import hushrec
 import hushrec.testing as testing
 from hushrec import Accountant, Budget, ItemBias, Ledger, realistic
-from hushrec.data import preparing
 from hushrec.errors import LedgerError
-from hushrec.privacy import journal, ledger
+from hushrec.privacy import journal
 
 BUDGET = Budget(5, 1e-6)
 RATINGS = realistic(60, 12, 500, seed=0)
@@ -68,16 +67,6 @@ def windows(monkeypatch):
 
 
 @pytest.mark.usefixtures("windows")
-def test_the_simulation_refuses(tmp_path):
-    with (tmp_path / "file").open("wb"), pytest.raises(PermissionError):
-        (tmp_path / "file").unlink()
-    with (tmp_path / "file").open("wb"), pytest.raises(PermissionError):
-        (tmp_path / "file").replace(tmp_path / "other")
-    with pytest.raises(PermissionError):
-        ledger.os.open(tmp_path, os.O_RDONLY)
-
-
-@pytest.mark.usefixtures("windows")
 def test_a_training_with_ledger_and_file(tmp_path):
     for _ in range(2):
         accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite"), dataset="shop")
@@ -87,20 +76,6 @@ def test_a_training_with_ledger_and_file(tmp_path):
     assert hushrec.load(tmp_path / "model.hush").to_bytes() == model.to_bytes()
     assert len(Ledger(tmp_path / "ledger.sqlite").history("shop", 1e-6)) > 0
     assert sorted(path.name for path in tmp_path.iterdir() if "ledger" not in path.name) == ["model.hush"]
-
-
-@pytest.mark.usefixtures("windows")
-def test_two_who_make_one_ledger_at_once(tmp_path, monkeypatch):
-    """Whoever comes second finds the first one's, and takes it."""
-    path = tmp_path / "ledger.sqlite"
-    Ledger(path).open_dataset("first", BUDGET)
-    kept = path.read_bytes()
-    late = Ledger(tmp_path / "other.sqlite")
-    late.path = path
-    monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(FileExistsError()))
-    late._create()
-    assert path.read_bytes() == kept
-    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.usefixtures("windows")
@@ -117,25 +92,6 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(journal.Journal, "keep", real)
     fresh = Accountant(Budget(10, 1e-6), ledger=book, dataset="shop")
     assert ItemBias().fit(RATINGS, fresh).privacy.private
-
-
-@pytest.mark.usefixtures("windows")
-def test_no_journal_stays_open_for_a_lock_that_there_is_not(tmp_path):
-    (tmp_path / "journal").write_bytes(b"")
-    assert journal._locked(tmp_path / "journal").closed
-
-
-@pytest.mark.usefixtures("windows")
-def test_a_store(tmp_path):
-    for _ in range(2):
-        store = preparing.prepare(
-            {"user": ["ann", "bob"], "item": ["1", "2"], "rating": [5, 1]},
-            tmp_path / "store",
-            hushrec.Domain(["1", "2"], rating_range=(1, 5)),
-            force=True,
-        )
-    assert store.n_ratings == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
 def test_macos_is_asked_to_empty_the_disks_memory(tmp_path):

@@ -50,11 +50,6 @@ def test_one_address():
             assert found.startswith(address), path
 
 
-def test_templates_ask_for_a_sensitivity():
-    for path in [GITHUB / "PULL_REQUEST_TEMPLATE.md", GITHUB / "ISSUE_TEMPLATE" / "release.yml"]:
-        assert "Sensitivity" in path.read_text()
-
-
 def test_links_of_the_long_description_lead_somewhere_from_anywhere():
     text = pages.absolute((ROOT / "README.md").read_text())
     links = re.findall(r"\]\(([^)\s]+)\)", text)
