@@ -87,10 +87,14 @@ def evaluate(
         "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
         "popular (2)": _cells(beside["popular"]),
     }
+    notes = _NOTES
+    if not columns["popular (2)"]:  # a model without privacy has no budget to plan popular with
+        del columns["popular (2)"]
+        notes = _NOTES[:1]
     columns["released (1)"].update(_cells(beside["user means"]) | _cells(beside["popularity"]))
     plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
     found = {"model": billboard.estimator.name, **result.to_dict(), "beside": plain}
-    show.result(as_json, found, result.text(columns), *map("\n".join, map(show.folded, _NOTES)))
+    show.result(as_json, found, result.text(columns), *map("\n".join, map(show.folded, notes)))
 
 
 def _cells(found: Evaluation | None) -> dict[str, str]:

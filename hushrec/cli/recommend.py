@@ -140,7 +140,7 @@ def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | Non
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
     if explain and user is None:
-        raise InputError("--explain is for one user; pass --user ID.", parameter="explain")
+        raise InputError("explain is for one user; pass --user ID.", parameter="explain")
     if all_users and given != 1:
         raise InputError(
             "--all-users needs one of --out-dir DIR (one file per user), --out FILE (one file) and"

@@ -325,7 +325,10 @@ class SeasonBook(LedgerFile):
                 f" a budget of {found.season.budget}; use the ledger in which the model's season was opened."
             )
         if found.closed:
-            raise BudgetError(f"Season {called} was closed: nothing more is charged to it.")
+            raise BudgetError(
+                f"Season {called} was closed: nothing more is charged to it; hushrec season open --add-up"
+                " begins another."
+            )
         if after is not None and not self._wrote(connection, after):
             raise self._foreign(after)
         mine = self._charges_of(connection, week.dataset, week.season.name, week.run)
