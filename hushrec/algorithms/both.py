@@ -159,6 +159,7 @@ class Both(Estimator[BothUsers]):
                 f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
             )
         super().__post_init__()
+        object.__setattr__(self, "goes_on", self.ratings.goes_on and self.lists.goes_on)
         lists = cast(Any, self.lists)
         if lists.like_from != self.like_from:  # a clone keeps what it is given, as scikit-learn asks
             object.__setattr__(self, "lists", replace(lists, like_from=self.like_from))

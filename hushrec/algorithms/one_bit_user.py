@@ -74,8 +74,10 @@ class UserLevelOneBit(PrivateALS):
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
         """Rounds of private ALS on labels of -1 and +1."""
-        found = super().train(users, gate, seed)
-        return found | {name: 2 * found.serve[name] for name in ("center", "item_bias", "item_factors")}
+        return _times(2.0, super().train(users, gate, seed))
+
+    def week(self, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+        return _times(2.0, super().week(users, gate, _times(0.5, last)))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of her own labels on the released item factors."""
@@ -128,6 +130,11 @@ def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) 
     penalty = ridge.ridge(model.rank, np.float64)
     factors, offset = 2 * with_ones(model.table), 2 * (model.biases + center)
     return regress_labels(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
+
+
+def _times(factor: float, parts: Parts) -> Parts:
+    """Half log-odds as log-odds, or the other way round."""
+    return parts | {name: factor * parts.serve[name] for name in ("center", "item_bias", "item_factors")}
 
 
 def _label_domain(domain: Domain) -> Domain:

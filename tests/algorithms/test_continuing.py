@@ -367,6 +367,8 @@ def test_bad_input_spends_nothing(tmp_path):
             first.continue_training(rows, given)
     with pytest.raises(InputError, match="cannot go on"):
         GlobalMean().fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
+    with pytest.raises(InputError, match="both cannot go on"):  # one of its parts cannot
+        Both(ratings=GlobalMean()).fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
     with pytest.raises(InputError, match="global-mean cannot go on"):
         GlobalMean().fit(WEEKS[0], Accountant(BUDGET)).continue_training(WEEKS[1], accountant)
     without = Billboard(

@@ -8,8 +8,9 @@ from scipy import optimize
 
 from hushrec.algorithms import PrivateALS, UserLevelOneBit
 from hushrec.algorithms.one_bit_user import LabelUsers
-from hushrec.data import Domain, Ratings
-from hushrec.privacy import Budget
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.privacy import Budget, Season, SeasonAccountant
+from hushrec.privacy.testing import SeededNoise
 from hushrec.types import Parts
 
 
@@ -79,3 +80,14 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     found = model.train(users, None, 0).serve
     assert (found["center"], found["regularization"]) == (1.0, 7.0)
     assert found["item_bias"].tolist() == [2.0, 2.0] and found["item_factors"].tolist() == [[6.0]] * 2
+
+
+def test_a_week_without_news_leaves_log_odds_as_they_were() -> None:
+    """Killed: log-odds taken for half log-odds, so that biases are halved every week."""
+    rows, season = realistic(300, 20, 4000, seed=4), Season(Budget(40.0, 1e-6), 10_000, 0.999)
+    model = UserLevelOneBit(rank=2, iterations=1, threshold=3.5)
+    first = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(1)))
+    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    second = first.continue_training(rows, accountant)
+    assert second.arrays["center"] == pytest.approx(first.arrays["center"])
+    assert np.abs(second.item_bias).mean() == pytest.approx(np.abs(first.item_bias).mean(), rel=0.1)
