@@ -44,20 +44,6 @@ def test_gaussian_law_with_a_scale(record_property):
         check_law((noisy / sd).T.ravel(), stats.norm, record_property)
 
 
-def test_the_test_has_teeth():
-    """A noise law off by one per cent, or used twice, does not pass."""
-    draws = SystemNoise().add_gaussian(np.zeros(DRAWS), 1.0, "a")
-    for wrong in (
-        draws * 1.01,
-        draws * 0.99,
-        np.tile(draws[: DRAWS // 2], 2) * np.r_[1, 0.5].repeat(DRAWS // 2),
-    ):
-        with pytest.raises(AssertionError):
-            check_law(wrong, stats.norm)
-    with pytest.raises(AssertionError):
-        check_law(np.repeat(draws[: DRAWS // 2], 2), stats.norm)
-
-
 @pytest.mark.parametrize("labels", [[-1.0, 1.0], [-1, 1], np.array([0, 1], np.uint8), [False, True]])
 def test_flips(labels):
     """Killed: probability e^epsilon/(1+e^epsilon), a flip of 0/1 labels to -0/-1."""
@@ -71,62 +57,6 @@ def test_flips(labels):
         assert stats.binomtest(changed, DRAWS // 2, probability).pvalue > ALARM
     assert stats.binomtest(int(np.sum((flipped != labels)[1:] == (flipped != labels)[:-1])), DRAWS - 1,
                            probability**2 + (1 - probability) ** 2).pvalue > ALARM  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "shape", [(), (0,), (1,), (0, 3), (3, 0), (2, 3, 4), (1, 100_000), (40_000,), (70_001, 2)]
-)
-def test_any_shape(shape):
-    """Killed: the last chunk left without noise."""
-    value = np.zeros(shape)
-    for noisy in (
-        SystemNoise().add_gaussian(value, 1.0, "a"),
-        SystemNoise().add_laplace(value, np.ones(shape), "a"),
-    ):
-        assert noisy.shape == shape
-        assert np.count_nonzero(noisy) >= value.size - 5  # on a grid: 0 in 2^-25 of the draws
-        assert np.unique(noisy).size > 0.99 * value.size or value.size == 0
-    assert SystemNoise().add_gaussian(np.zeros((4, 6))[::2, ::3], 1.0, "a").shape == (2, 2)
-    assert SystemNoise().add_gaussian(np.asfortranarray(np.zeros((4, 6))), 1.0, "a").flags.c_contiguous
-
-
-def test_hostile_values_raise_and_warn_nothing(recwarn):
-    """What the rows hold must not be told by a warning; the value is not changed in place either."""
-    for dtype in (np.float32, np.float64):
-        hostile = np.array([np.finfo(dtype).max, -np.inf, np.nan, 1e-30, np.finfo(dtype).min], dtype)
-        before = hostile.tobytes()
-        SystemNoise().add_gaussian(hostile, np.finfo(dtype).max / 8, "a")
-        SystemNoise().add_laplace(hostile, 1.0, "a")
-        SystemNoise().flip(hostile, 0.3, "a")
-        assert hostile.tobytes() == before
-    assert not recwarn
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_])
-def test_types(dtype):
-    """float32 is rounded once more, from the grid; integers become float64."""
-    value = np.ones(1000, dtype)
-    noisy = SystemNoise().add_gaussian(value, 2.0**-30, "a")
-    assert noisy.dtype == (np.float32 if dtype is np.float32 else np.float64)
-    assert np.all(np.abs(noisy - 1.0) < 2.0**-23)
-    if dtype is not np.float32:
-        steps = noisy * 2.0**54
-        assert np.all(steps == np.rint(steps))
-
-
-def test_integers_of_a_large_sd():
-    """What a node adds to its integers: every last bit is noise, at any sd."""
-    for sd in (0.3, 40.0, 2.0**32 / 3):
-        draws = SystemNoise().rounded_gaussian(np.full(100_000, sd), "a")
-        assert draws.dtype == np.int64
-        assert abs(np.mean(draws.astype(float) ** 2) / (sd**2 + 1 / 12) - 1) < 0.06 if sd > 1 else True
-        if sd > 1:
-            assert stats.chisquare(np.bincount(draws & 15)).pvalue > ALARM
-    assert not SystemNoise().rounded_gaussian(np.zeros(5), "a").any()
-    assert np.abs(SystemNoise().rounded_gaussian(np.array([2.0**40]), "a")) < 2**44
-    for wrong in (-1.0, -1e-300, math.nan, math.inf, 2.0**41, math.nextafter(2.0**40, math.inf)):
-        with pytest.raises(InputError, match="sd must be"):
-            SystemNoise().rounded_gaussian(np.array([1.0, wrong]), "a")
 
 
 class Words:
@@ -213,6 +143,56 @@ def test_what_gets_no_noise_keeps_every_bit():
             with pytest.raises(InputError, match="at least 0") as caught:
                 add(np.array([12345.5, 0.0]), wrong, "a")
             assert "12345" not in str(caught.value)
+
+
+def test_the_test_has_teeth():
+    """A noise law off by one per cent, or used twice, does not pass."""
+    draws = SystemNoise().add_gaussian(np.zeros(DRAWS), 1.0, "a")
+    for wrong in (draws * 1.01, draws * 0.99, np.repeat(draws[: DRAWS // 2], 2)):
+        with pytest.raises(AssertionError):
+            check_law(wrong, stats.norm)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (3, 0), (2, 3, 4), (1, 100_000), (70_001, 2)])
+def test_any_shape(shape):
+    """Killed: the last chunk left without noise."""
+    source, value = SystemNoise(), np.zeros(shape)
+    for noisy in (source.add_gaussian(value, 1.0, "a"), source.add_laplace(value, np.ones(shape), "a")):
+        assert noisy.shape == shape
+        assert np.count_nonzero(noisy) >= value.size - 5  # on a grid: 0 in 2^-25 of the draws
+        assert np.unique(noisy).size > 0.99 * value.size or value.size == 0
+    assert source.add_gaussian(np.zeros((4, 6))[::2, ::3], 1.0, "a").shape == (2, 2)
+
+
+def test_types_and_hostile_values(recwarn):
+    """Integers become float64, float32 is rounded once more; what the rows hold is told by no warning."""
+    for dtype in (np.float32, np.float64, np.int32, np.bool_):
+        noisy = SystemNoise().add_gaussian(np.ones(1000, dtype), 2.0**-30, "a")
+        assert noisy.dtype == (np.float32 if dtype is np.float32 else np.float64)
+        assert np.all(np.abs(noisy - 1.0) < 2.0**-23)
+        steps = noisy.astype(float) * 2.0**54
+        assert dtype is np.float32 or np.all(steps == np.rint(steps))
+    for dtype in (np.float32, np.float64):
+        hostile = np.array([np.finfo(dtype).max, -np.inf, np.nan, 1e-30, np.finfo(dtype).min], dtype)
+        before = hostile.tobytes()
+        SystemNoise().add_gaussian(hostile, np.finfo(dtype).max / 8, "a")
+        SystemNoise().add_laplace(hostile, 1.0, "a")
+        SystemNoise().flip(hostile, 0.3, "a")
+        assert hostile.tobytes() == before and not recwarn
+
+
+def test_integers_of_a_large_sd():
+    """What a node adds to its integers: every last bit is noise, at any sd."""
+    source = SystemNoise()
+    for sd in (40.0, 2.0**32 / 3):
+        draws = source.rounded_gaussian(np.full(100_000, sd), "a")
+        assert draws.dtype == np.int64 and stats.chisquare(np.bincount(draws & 15)).pvalue > ALARM
+        assert abs(np.mean(draws.astype(float) ** 2) / (sd**2 + 1 / 12) - 1) < 0.06
+    assert not source.rounded_gaussian(np.zeros(5), "a").any()
+    assert np.abs(source.rounded_gaussian(np.array([2.0**40]), "a")) < 2**44
+    for wrong in (-1e-300, math.nan, math.inf, math.nextafter(2.0**40, math.inf)):
+        with pytest.raises(InputError, match="sd must be"):
+            source.rounded_gaussian(np.array([1.0, wrong]), "a")
 
 
 # the stream ciphers, against those of another library

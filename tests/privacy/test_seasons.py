@@ -3,12 +3,8 @@
 import hashlib
 import json
 import math
-import os
-import random
 import shutil
-import signal
 import sqlite3
-import time
 from dataclasses import replace
 from multiprocessing import get_context
 from statistics import NormalDist
@@ -202,24 +198,6 @@ def test_a_season_reserves_its_budget(path):
         ledger.charge("default", "more", outside(1e-9))
 
 
-def test_a_season_reserves_what_its_releases_may_fail_with(path):
-    """Chances of failure apart from mu squared; what a week fails with is in its season's reserve."""
-    ledger, season = Ledger(path), Season(Budget(2.0, 1e-6, failure=4e-7), 4)
-    ledger.open_dataset("default", Budget(9.0, 1e-6, failure=6e-7))
-    ledger.open_season("default", season)
-    ledger.charge("default", "fits", outside(0, failure=1e-7))
-    with pytest.raises(BudgetError, match="Chances of failure come to 7e-07"):
-        ledger.charge("default", "more", outside(0, failure=2e-7))
-    with pytest.raises(BudgetError, match="Chances of failure come to 8e-07"):
-        ledger.open_season("default", Season(Budget(1.0, 1e-6, failure=3e-7), 4, name="2"), add_up=True)
-    run = Week(season, 0, "default", "week 0")
-    ledger.charge("default", "week 0", outside(0, failure=3e-7), step=0, week=run)
-    with pytest.raises(BudgetError, match="Chances of failure come to 5e-07"):
-        ledger.charge("default", "week 0", outside(0, failure=2e-7), step=1, week=run)
-    ledger.close_season("default", "1")
-    ledger.charge("default", "freed", outside(0, failure=2e-7))
-
-
 @pytest.mark.true("D1")
 def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     """With what both cost, by hand; a run that had begun before the season was opened goes on."""
@@ -259,8 +237,17 @@ def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path)
     ledger.open_dataset("default", BUDGET)
     ledger.charge("default", "colleague", outside(0.5 * BUDGET.mu**2))
     ledger.open_season("default", Season(BUDGET.part(0.4), 4))
+    before = charges(path)
     as_schema_4(path, f"UPDATE seasons SET epsilon = {BUDGET.epsilon}, first_share = 0.4")
+    for weeks in (9, 4):  # it was changed, and put right again
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE seasons SET weeks = ?", (weeks,))
+        connection.close()
+        if weeks == 9:
+            with pytest.raises(LedgerError, match="hash chain"):
+                Ledger(path)
     ledger = Ledger(path)
+    assert ledger.season("default", "1").season == SEASON and charges(path) == before
     with pytest.raises(BudgetError, match="promised more than its budget.*season close.*--add-up"):
         week(ledger)
     with pytest.raises(BudgetError, match="what season '1' reserves"):
@@ -296,47 +283,6 @@ def test_seasons_add_up_in_words(ledger):
 
 
 # statement, damage, crashes
-
-
-def _run_weeks(path, seen, season):
-    """What a shop does, week after week; every noisy value that came back is written down."""
-    ledger, statement = Ledger(path), None
-    with open(seen, "a", buffering=1) as out:
-        while True:
-            accountant = SeasonAccountant(season, statement, ledger=ledger, skip=True)
-            for step in range(3):
-                label = f"release {step}, week {accountant.week.number}"
-                law = accountant.budget.share(season.fraction(accountant.week.number) / 3)
-                accountant.release(Bounded(np.zeros(2), counted(1.0)), law, label)
-                out.write(label + "\n")
-            statement = accountant.statement()
-
-
-@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.full)])
-def test_kills_over_weeks(tmp_path, kills):
-    """No overspending and no release that is not recorded, wherever a week is cut short."""
-    path, seen, season = tmp_path / "ledger.sqlite", tmp_path / "seen", Season(BUDGET, 100_000)
-    Ledger(path).open_season("default", season)
-    seen.touch()
-    chance = random.Random(17)
-    for _ in range(kills):
-        child = FORK.Process(target=_run_weeks, args=(path, seen, season))
-        child.start()
-        time.sleep(chance.uniform(0.005, 0.06))
-        os.kill(child.pid, signal.SIGKILL)
-        child.join()
-    rows = charges(path)
-    released = [line for line in seen.read_text().split("\n")[:-1] if line]
-    assert set(released) <= {row[0] for row in rows} and len(released) == len(set(released))
-    spent = {}
-    for label, mu, _, _, run in rows:
-        assert label.rpartition(", ")[2] == run.split(", ")[1]
-        spent[run] = spent.get(run, 0.0) + mu**2
-    for run, square in spent.items():
-        number = int(run.split(", ")[1].removeprefix("week "))
-        assert square <= season.mu(number) ** 2 * (1 + 1e-9)
-    assert math.fsum(spent.values()) <= BUDGET.mu**2 * (1 + 1e-9)
-    assert Ledger(path).season("default", "1").begun == len(spent)
 
 
 def test_a_week_is_charged_in_the_unit_and_from_the_reserve_of_its_season():
@@ -436,24 +382,6 @@ def test_a_closed_season_charges_nothing(ledger, path):
     for dataset, name in (("default", "2"), ("other", "1"), ("", "1")):
         with pytest.raises(InputError, match="has no season|no data set"):
             ledger.close_season(dataset, name)
-
-
-def test_a_ledger_of_0_2_that_was_changed_is_refused(ledger, path):
-    """And one that was not keeps its charges, their hashes and its weeks."""
-    week(ledger)
-    before = charges(path)
-    as_schema_4(path)
-    for weeks in (9, 4):
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE seasons SET weeks = ?", (weeks,))
-        connection.close()
-        if weeks == 9:
-            with pytest.raises(LedgerError, match="hash chain"):
-                Ledger(path)
-    assert Ledger(path).season("default", "1").season == SEASON and charges(path) == before
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT charge, digest FROM models").fetchall() == [(1, "")]
-    connection.close()
 
 
 def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path):

@@ -112,9 +112,3 @@ def test_the_second_costs_what_the_first_did(tmp_path) -> None:
     assert [each.noise_sd for each in second.releases] == [each.noise_sd for each in first.releases][
         : len(second.releases)
     ]
-
-
-def test_a_store_that_is_opened_again_holds_what_it_held(tmp_path) -> None:
-    world, exact = World(tmp_path), Budget(math.inf, DELTA)
-    found = [ItemBias().fit(rows, Accountant(exact)) for rows in (RATINGS, world.store, world.store)]
-    assert len({model.item_bias.tobytes() for model in found}) == 1

@@ -181,35 +181,6 @@ def test_a_run_must_be_gaussian_dp(monkeypatch):
         chosen(lambda inner: inner.select(RepeatAndSelect(0.01, 1e-9, 2.0), "again", flipped(0.001)))
 
 
-def test_the_price_covers_pure_runs_that_are_let_through():
-    """The exact delta of the worst run with three outcomes (best, second, others), at a geometric number.
-
-    One that spends run_epsilon as a pure epsilon costs 10,000 times the delta that is charged.
-    """
-    mechanism = RepeatAndSelect(5.0, 1e-6, 10.0)
-    gamma = success_rate(10.0, 1.0)
-
-    def second_wins(best, second):
-        """The best never comes, the second does; from the generating function of the number of runs."""
-        none = [gamma * rest / (1 - (1 - gamma) * rest) for rest in (1 - best, 1 - best - second)]
-        return none[0] - none[1]
-
-    def worst_delta(epsilon):
-        best, second = np.meshgrid(*2 * [np.geomspace(1e-5, 1, 1000)])
-        odds = math.exp(epsilon)
-        for_less = 1 - best - second
-        for_more = 1 - best * odds - second / odds
-        valid = (
-            (for_less >= 0) & (for_more >= 0) & (for_less <= odds * for_more) & (for_more <= odds * for_less)
-        )
-        more = second_wins(best * odds, second / odds)
-        return (second_wins(best, second) - math.exp(mechanism.epsilon) * more)[valid].max()
-
-    allowed = brentq(lambda epsilon: mu_of_pure(epsilon) - mechanism.run_mu, 0.01, 5.0)
-    assert worst_delta(allowed) <= mechanism.delta
-    assert worst_delta(5.0) > 1e4 * mechanism.delta
-
-
 def test_the_number_of_runs_comes_from_the_systems_generator(monkeypatch):
     """Killed: a loop that never ends, at the far end of the law (masses that no longer shrink)."""
     asked = []
