@@ -82,12 +82,12 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     assert found["item_bias"].tolist() == [2.0, 2.0] and found["item_factors"].tolist() == [[6.0]] * 2
 
 
-def test_a_week_without_news_leaves_log_odds_as_they_were() -> None:
-    """Killed: log-odds taken for half log-odds, so that biases are halved every week."""
-    rows, season = realistic(300, 20, 4000, seed=4), Season(Budget(40.0, 1e-6), 10_000, 0.999)
+def test_a_week_on_the_same_rows_leaves_log_odds_about_as_they_were() -> None:
+    """Killed: log-odds taken for half log-odds, so that biases shrink to half over weeks."""
+    rows, season = realistic(300, 20, 4000, seed=4), Season(Budget(40.0, 1e-6), 4, 0.5)
     model = UserLevelOneBit(rank=2, iterations=1, threshold=3.5)
     first = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(1)))
     accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
     second = first.continue_training(rows, accountant)
     assert second.arrays["center"] == pytest.approx(first.arrays["center"])
-    assert np.abs(second.item_bias).mean() == pytest.approx(np.abs(first.item_bias).mean(), rel=0.1)
+    assert np.abs(second.item_bias).mean() == pytest.approx(np.abs(first.item_bias).mean(), rel=0.15)
