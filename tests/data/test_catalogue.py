@@ -40,14 +40,6 @@ def test_ids_of_other_types_come_back_as_their_text():
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"items": ["a"]}, {"items": 3}, "x", None, {"items": [{"uuid": "zz"}]}]
-)
-def test_incomplete_declarations(broken):
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        unpack(broken, {})
-
-
-@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"declared": "yes"}, "declared"),

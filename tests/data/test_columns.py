@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from hushrec.data.columns import ROLES, SYNONYMS, columns_of, find_columns, marks_of, pick, plain_name
-from hushrec.data.times import NO_TIME
+from hushrec.data.columns import find_columns, marks_of
 from hushrec.errors import InputError
 
 USUAL = {"user": "user", "item": "item", "rating": "rating"}
@@ -18,15 +16,11 @@ NAMES = ["when", "user", "item", "rating", "time", "who"]
     ("names", "columns", "implicit", "found"),
     [
         (NAMES, None, False, USUAL),
-        (NAMES, {}, False, USUAL),
         (NAMES, {"time": False}, False, USUAL),
-        (NAMES, {"time": None}, False, USUAL),
         (NAMES, {"time": True}, False, {**USUAL, "time": "time"}),
         (NAMES, {"time": "when", "user": True}, False, {**USUAL, "time": "when"}),
-        (NAMES, {"user": "who"}, False, {**USUAL, "user": "who"}),
         (NAMES, None, True, {"user": "user", "item": "item"}),
         (NAMES, {"rating": "rating", "time": "time"}, True, {"user": "user", "item": "item", "time": "time"}),
-        (NAMES, dict.fromkeys(ROLES, True), False, {**USUAL, "time": "time"}),
         (NAMES, ("who", "item"), False, {**USUAL, "user": "who"}),
         (NAMES, ["who", "item", "when"], False, {"user": "who", "item": "item", "rating": "when"}),
         (NAMES, ("who", "item", "rating", "when"), False, {**USUAL, "user": "who", "time": "when"}),
@@ -56,8 +50,6 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
         (["user", "item"], {"rating": True}, "The table has no column for the ratings, which is looked for"
          f" under names such as rating, score, value, stars, starrating, ratingvalue{FIRST_LINE}{OF_RATINGS}",
          "implicit"),
-        (["user", "item"], {"rating": "x"}, f"The table has no column named 'x'{FIRST_LINE}{OF_RATINGS}",
-         "implicit"),
         (["user", "item", "rating"], {"user": "x"}, f"The table has no column named 'x'{FIRST_LINE};"
          " pass columns={'user': 'NAME'}.", "columns"),
         (["user", "item", "rating"], {"time": True}, "The table has no column for the times, which is looked"
@@ -68,45 +60,13 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
         (["user", "item", "rating"], {"item": "user"},
          "One column would have two roles; pass columns={'item': 'NAME'}.", "columns"),
         (["user", "item", "rating"], {"users": "user"}, SHAPE, None),
-        (["user", "item", "rating"], ("user",), SHAPE, None),
         (["user", "item", "rating"], ("user", "item", "rating", "time", "more"), SHAPE, None),
-        (["user", "item", "rating"], "user", SHAPE, None),
     ],
 )  # fmt: skip
 def test_what_is_not_found_is_said_in_one_sentence(names, columns, says, parameter) -> None:
     with pytest.raises(InputError) as refused:
         find_columns(names, columns, False)
     assert (str(refused.value), refused.value.parameter) == (says, parameter)
-
-
-def test_no_name_is_of_two_roles() -> None:
-    words = [word for role in ROLES for word in SYNONYMS[role]]
-    assert len(words) == len(set(words)) and all(plain_name(word) == word for word in words)
-    assert plain_name(" User-_.ID\t") == "userid" and plain_name(7) == "7"
-
-
-def test_columns_of_one_length_or_a_sentence() -> None:
-    found = columns_of(["a", "b"], (x for x in "xy"), [1, "2.5"], iter([5, None]), implicit=False)
-    assert (found.users, found.items, found.marks) == (["a", "b"], ["x", "y"], ())
-    assert found.ratings.tolist() == [1, 2.5] and found.ratings.dtype == np.float32
-    assert found.times is not None and found.times.tolist() == [5, NO_TIME]
-    likes = columns_of(["a", "b"], ["x", "y"], None, implicit=True)
-    assert likes.ratings.tolist() == [1, 1] and likes.ratings.dtype == np.float32 and likes.times is None
-    for lengths in ((1, 2, 2, 2), (2, 1, 2, 2), (2, 2, 1, 2), (2, 2, 2, 1)):
-        with pytest.raises(InputError, match="the same number of rows"):
-            columns_of(*([1] * length for length in lengths), implicit=False)
-    with pytest.raises(InputError, match="Ratings are missing; .*pass implicit=True") as refused:
-        columns_of(["a"], ["x"], None, implicit=False)
-    assert refused.value.parameter == "implicit"
-
-
-def test_columns_are_picked_where_they_are() -> None:
-    table = {"r": [4.0], "u": ["a"], "i": ["x"], "t": [7]}
-    asked = {"user": "u", "item": "i", "rating": "r"}
-    found = pick(list(table), table.__getitem__, asked, False)
-    assert (found.users, found.items, found.ratings.tolist(), found.times) == (["a"], ["x"], [4.0], None)
-    found = pick(list(table), table.__getitem__, {**asked, "time": "t"}, True)
-    assert found.ratings.tolist() == [1.0] and found.times is not None and found.times.tolist() == [7]
 
 
 def test_marks_are_those_that_are_known() -> None:

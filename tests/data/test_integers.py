@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hushrec.data import integers
-from hushrec.data.ids import Encoded, encode_ids, positions_of
-from hushrec.data.integers import Places, id_hashes, plain_integers
+from hushrec.data.ids import encode_ids, positions_of
+from hushrec.data.integers import Places, id_hashes
 from hushrec.data.keys import text_hashes
 
 
@@ -22,11 +21,9 @@ def numbers(kind):
 
 
 @pytest.mark.parametrize("kind", ["i1", "i4", "i8", "u4", "u8"])
-@pytest.mark.parametrize("together", [7, 1 << 15])
-def test_hashes_are_those_of_the_text(kind, together, monkeypatch):
+def test_hashes_are_those_of_the_text(kind):
     """Or a store would look for a user where she is not."""
-    monkeypatch.setattr(integers, "_TOGETHER", together)
-    given = numbers(kind)
+    given = np.resize(numbers(kind), 1 << 15 | 7)  # more than are hashed together
     for part in (given, given[given >= 0], given[np.abs(given.astype(float)) < 1e7]):
         users, hashes = id_hashes(pa.chunked_array([pa.array(part)]))
         assert isinstance(users, np.ndarray) and (users == part).all()
@@ -47,11 +44,3 @@ def test_places_are_those_of_the_text(catalogue):
     columns += [pa.chunked_array([pa.array([8.0, float("nan"), -3.0])])]
     for column in columns:
         np.testing.assert_array_equal(places.of(column), positions_of(encode_ids(column), texts))
-
-
-def test_a_column_with_a_hole_or_of_another_type_is_no_plain_one():
-    for column in ([1, None], [1.0], ["1"], [True]):
-        assert plain_integers(pa.chunked_array([column])) is None
-    users, hashes = id_hashes(pa.chunked_array([[1, None]]))
-    assert isinstance(users, Encoded) and users.codes.tolist() == [0, -1] and len(hashes) == 2
-    assert plain_integers([1, 2]) is None, "its type was guessed from its cells"

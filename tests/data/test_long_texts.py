@@ -1,7 +1,6 @@
 """One user's long texts are no ids, ratings or times, and stop nobody's run, however long they are."""
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +20,6 @@ CELLS = {
 TABLE = pa.table(CELLS)
 AS_TYPE = {
     "arrow": pa.string(),
-    "large": pa.large_string(),
     "view": pa.string_view(),
     "binary": pa.binary(),
     "dictionary": pa.dictionary(pa.int16(), pa.string()),
@@ -33,9 +31,7 @@ def _typed(kind):
 
 
 @pytest.mark.true("A2")
-@pytest.mark.parametrize(
-    "form", [*AS_TYPE, *(f"{kind}.parquet" for kind in AS_TYPE), "t.csv", "lists", "pandas", "polars"]
-)
+@pytest.mark.parametrize("form", [*AS_TYPE, "arrow.parquet", "binary.parquet", "t.csv", "lists", "polars"])
 def test_the_longest_texts_of_every_form(form, tmp_path):
     name, _, ending = form.partition(".")
     source = path = str(tmp_path / form)
@@ -44,17 +40,13 @@ def test_the_longest_texts_of_every_form(form, tmp_path):
     elif ending:
         TABLE.to_pandas().to_csv(path, index=False)
     else:
-        source = {"lists": CELLS, "pandas": pd.DataFrame(CELLS), "polars": pl.DataFrame(CELLS)}.get(form)
+        source = {"lists": CELLS, "polars": pl.DataFrame(CELLS)}.get(form)
         source = _typed(form) if source is None else source
     read = Ratings.from_any(source, DOMAIN, columns={"time": True})
     stored = Ratings.prepare(source, tmp_path / "store", DOMAIN, columns={"time": True}).ratings()
     for found in (read, stored.for_users(read.user_texts)):
         rows = found.matrix.toarray().tolist()
-        assert dict(zip(found.user_texts.to_pylist(), rows)) == {
-            "u": [3, 0],
-            "x" * 1024: [4, 0],
-            "w": [2, 5],
-        }
+        assert dict(zip(found.user_texts.to_pylist(), rows)) == {"u": [3, 0], "x" * 1024: [4, 0], "w": [2, 5]}
         times = dict(zip(found.user_texts.to_pylist(), np.split(found.times, found.matrix.indptr[1:-1])))
         assert times["u"] == [7] and times["w"][0] < 0 and times["w"][1] == 7
     assert Ratings.check(source, DOMAIN, columns={"time": True}).usable == 4
@@ -70,15 +62,11 @@ def _two_gib_of_texts(length=720 << 20):
     return [pa.array(["1"]), *long, pa.array(["1"])]
 
 
+FULL = [pytest.param(kind, marks=pytest.mark.full) for kind in ("plain.parquet", "dict.parquet")]
+
+
 @pytest.mark.true("A2")
-@pytest.mark.parametrize(
-    "form",
-    [
-        "string",
-        "dictionary",
-        *(pytest.param(k, marks=pytest.mark.full) for k in ("plain.parquet", "dict.parquet")),
-    ],
-)
+@pytest.mark.parametrize("form", ["string", "dictionary", *FULL])
 @pytest.mark.parametrize("role", ["user", "item", "rating"])
 def test_texts_of_more_than_two_gib_of_one_user(form, role, tmp_path):
     """Each of which Arrow holds, but not all in one array."""

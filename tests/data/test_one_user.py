@@ -5,11 +5,9 @@ import uuid
 from decimal import Decimal
 
 import numpy as np
-import pytest
 from hypothesis import given, strategies as st
 
 from hushrec.data import Domain, Ratings
-from hushrec.errors import InputError
 
 ITEMS = ("a", " b", 7, "007", -3, 2.5, True, uuid.UUID(int=5), b"\xff", "\ud800", "naïve ☂", 2**60, "x" * 300)
 IDS = st.one_of(
@@ -51,8 +49,3 @@ def test_the_short_way_reads_what_the_long_one_reads(pairs, cap: int, likes: boo
 def test_the_position_of_one_id_is_its_index(item) -> None:
     domain = Domain(ITEMS, (1, 5))
     assert domain.position(item) == domain.index([item])[0]
-
-
-def test_likes_outside_of_the_range_are_refused() -> None:
-    with pytest.raises(InputError, match="rating range that holds 1"):
-        Ratings.of_user(["a"], Domain(ITEMS, (2, 5)), implicit=True)

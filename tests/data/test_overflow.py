@@ -16,22 +16,14 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
 
 IDS = [-1, 0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, -(2**63)]
+AS_INT64 = np.array(IDS)
 FORMS = {
-    "lists": lambda users, items: (users, items, [3.0] * len(users)),
-    "texts": lambda users, items: (list(map(str, users)), list(map(str, items)), [3.0] * len(users)),
-    "int64": lambda users, items: (np.array(users), np.array(items), np.full(len(users), 3.0)),
-    "pandas": lambda users, items: pd.DataFrame({"user": users, "item": items, "rating": 3.0}),
-    "polars": lambda users, items: pl.DataFrame(
-        {"user": users, "item": items, "rating": [3.0] * len(users)},
-        schema={"user": pl.Int64, "item": pl.Int64, "rating": pl.Float64},
-    ),
-    "arrow": lambda users, items: pa.table(
-        {
-            "user": pa.array(users, pa.int64()),
-            "item": pa.array(items, pa.int64()),
-            "rating": [3.0] * len(users),
-        }
-    ),
+    "lists": (IDS, IDS, [3.0] * len(IDS)),
+    "texts": ([*map(str, IDS)], [*map(str, IDS)], [3.0] * len(IDS)),
+    "int64": (AS_INT64, AS_INT64, np.full(len(IDS), 3.0)),
+    "pandas": pd.DataFrame({"user": IDS, "item": IDS, "rating": 3.0}),
+    "polars": pl.DataFrame({"user": AS_INT64, "item": AS_INT64, "rating": [3.0] * len(IDS)}),
+    "arrow": pa.table({"user": AS_INT64, "item": AS_INT64, "rating": [3.0] * len(IDS)}),
 }
 
 
@@ -39,23 +31,12 @@ FORMS = {
 def test_ids_do_not_wrap_around(form, record_property):
     """Each user rates the item of her own number alone; floats tell none apart from 2^53 on."""
     domain = Domain(IDS, rating_range=(1, 5))
-    ratings = Ratings.from_any(FORMS[form](IDS, IDS), domain)
+    ratings = Ratings.from_any(FORMS[form], domain)
     matrix = ratings.matrix.tocoo()
-    pairs = {
-        (str(ratings.users[row]), str(domain.items[column])) for row, column in zip(matrix.row, matrix.col)
-    }
+    pairs = {(str(ratings.users[row]), str(domain.items[item])) for row, item in zip(matrix.row, matrix.col)}
     told_apart = [number for number in IDS if abs(number) < 2**53 or form not in ("int64", "pandas")]
     assert pairs == {(str(number), str(number)) for number in told_apart}
     record_property("overflow cases", len(IDS))
-
-
-@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 10**30])
-def test_ids_beyond_64_bits(number, record_property):
-    domain = Domain([number, number + 1, number - 2**63], rating_range=(1, 5))
-    ratings = Ratings.from_any(([number, number + 1], [number, number + 1], [2.0, 5.0]), domain)
-    assert sorted(ratings.matrix.data.tolist()) == [2.0, 5.0]
-    assert {str(user) for user in ratings.users} == {str(number), str(number + 1)}
-    record_property("overflow cases", 1)
 
 
 ESTIMATORS = [DPALS, CleansedSVD, PrivateSVD, PrivateFrankWolfe, PrivateProjectedGradient]

@@ -85,10 +85,6 @@ def types(columns):
     return [column.type if isinstance(column, pa.Array) else column.dtype for column in columns]
 
 
-def of_pandas(column, dtype=None):
-    return pd.Series(column, dtype=dtype) if dtype else pd.Series(column)
-
-
 def of_numpy(column):
     array = np.array(column)
     if array.ndim != 1 or array.dtype.kind in "US":
@@ -99,10 +95,10 @@ def of_numpy(column):
 FORMS = {
     "lists": list,
     "numpy": of_numpy,
-    "pandas": of_pandas,
-    "pandas objects": lambda column: of_pandas(column, object),
-    "pandas category": lambda column: of_pandas(column).astype("category"),
-    "pandas nullable": lambda column: of_pandas(column).convert_dtypes(),
+    "pandas": pd.Series,
+    "pandas objects": lambda column: pd.Series(column, dtype=object),
+    "pandas category": lambda column: pd.Series(column).astype("category"),
+    "pandas nullable": lambda column: pd.Series(column).convert_dtypes(),
     "arrow": pa.array,
     "polars": pl.Series,
 }
@@ -120,22 +116,16 @@ KINDS = {
 }
 CELLS = [None, math.nan, SIGNALLING, 0.25, -0.0, 3j, 2**63, -(2**63), 2.0**60, pd.NaT, pd.Interval(0, 1)]
 CELLS += [np.timedelta64(5, "ns"), np.longdouble(1) / 3, np.clongdouble(3j), "mallory", pd.Period("2020-01")]
+
+
+def rows_of(users, items, ratings, most):
+    return st.lists(st.tuples(*map(st.sampled_from, (users, items, ratings))), min_size=1, max_size=most)
+
+
 honest_rows = st.sampled_from(sorted(KINDS)).flatmap(
-    lambda kind: st.lists(
-        st.tuples(st.sampled_from(KINDS[kind]), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2.5, 4, 5])),
-        min_size=1,
-        max_size=8,
-    )
+    lambda kind: rows_of(KINDS[kind], [1, 2, 3], [1, 2.5, 4, 5], 8)
 )
-hostile_rows = st.lists(
-    st.tuples(
-        st.sampled_from([*USERS, *CELLS]),
-        st.sampled_from([*ITEMS, *CELLS, 2]),
-        st.sampled_from([*RATINGS, *CELLS, 3.0]),
-    ),
-    min_size=1,
-    max_size=3,
-)
+hostile_rows = rows_of([*USERS, *CELLS], [*ITEMS, *CELLS, 2], [*RATINGS, *CELLS, 3.0], 3)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,17 +164,6 @@ def test_large_integers_are_ids_where_no_other_cell_can_change_them(column):
     assert ratings.user_index(LARGE).tolist() == list(range(len(LARGE)))
 
 
-@pytest.mark.parametrize(
-    "kind", ["int64", "float64", "object", "Int64", "Float64", "int64[pyarrow]", "category"]
-)
-def test_large_integers_are_no_ids_in_pandas_and_numpy(kind):
-    column = pd.Series([2**53 - 1, *LARGE, -(2**53) + 1]).astype(kind)
-    forms = [column] if kind.endswith("]") or kind[0] in "IFc" else [column, column.to_numpy()]
-    for form in forms:
-        ratings = Ratings.from_any((form, [1] * 7, [3] * 7), DOMAIN)
-        assert ratings.user_texts.to_pylist() == [str(2**53 - 1), str(-(2**53) + 1)]
-
-
 DIGITS = "12345678901234567890123456789012345678"
 APART = [
     (decimal.Decimal(DIGITS), decimal.Decimal(DIGITS[:-1] + "9")),
@@ -204,14 +183,10 @@ APART = [
 
 @pytest.mark.parametrize(("one", "other"), APART)
 def test_two_ids_are_two_users(tmp_path, one, other):
-    assert Ratings.from_any(([one, other], [1, 2], [3, 4]), DOMAIN).n_users == 2 - (
-        canonical_text(one) is None
-    )
+    found = Ratings.from_any(([one, other], [1, 2], [3, 4]), DOMAIN)
+    assert found.n_users == 2 - (canonical_text(one) is None)
     if isinstance(one, bytes):
-        path = tmp_path / "r.csv"
-        cells = [
-            cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell for cell in (one, other)
-        ]
+        path, cells = tmp_path / "r.csv", (one, other.encode("utf-8", "surrogatepass"))
         path.write_bytes(b"user,item,rating\n" + b"".join(b"%s,1,3\n" % cell for cell in cells))
         assert Ratings.read(path, DOMAIN).n_users == len(set(cells))
     elif isinstance(one, decimal.Decimal):
@@ -226,52 +201,12 @@ def test_ids_of_equal_text_are_of_equal_content(one, other):
         assert one == other
 
 
-TABLE = pd.DataFrame({"user": ["alice@example.org"] * 2, "item": ["i-secret"] * 2, "rating": [4.25, 4.25]})
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda: Ratings.from_any((TABLE.user, TABLE.item, None), DOMAIN),
-        lambda: Ratings.from_any(TABLE[["user", "item"]], DOMAIN),
-        lambda: Popular().fit(TABLE, Accountant(Budget(1, 1e-6))),
-        lambda: Popular().fit(TABLE.to_dict("list"), Accountant(Budget(1, 1e-6))),
-        lambda: Ratings.from_any(TABLE, DOMAIN).for_users(TABLE.user),
-        lambda: Ratings.from_any(TABLE.user, DOMAIN),
-        lambda: Ratings.from_any(
-            (TABLE.user, TABLE.item, pd.Series([datetime.timedelta(424242)] * 2)), DOMAIN
-        ),
-        lambda: Ratings.from_any((np.array([424242] * 2, "m8[D]"), TABLE.item, TABLE.rating), DOMAIN),
-    ],
-    ids=[
-        "no ratings",
-        "no column of ratings",
-        "a frame",
-        "columns",
-        "one id twice",
-        "one column",
-        "durations",
-        "durations as ids",
-    ],
-)
-def test_a_refusal_shows_no_cell(refused):
-    with pytest.raises(InputError) as error:
-        refused()
-    assert not any(cell in str(error.value) for cell in ("alice", "secret", "4.25", "424242"))
-
-
 def _bytes_of(value):
     try:
         text = value.decode() if isinstance(value, bytes) else value
         return text.strip().encode()
     except UnicodeError:
         return value if isinstance(value, bytes) else repr(value.strip()).encode()
-
-
-@pytest.mark.parametrize("cell", ["1.152921504606847e+18", "1e+16", "-2.5E+20", "9007199254740992.0"])
-def test_text_that_a_float_was_written_as(cell):
-    assert canonical_text(cell) is None
-    assert canonical_text("9007199254740991.0") == "9007199254740991"
 
 
 KINDS_OF_TIME = [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.date32(), pa.date64(), pa.duration("s")]
@@ -312,31 +247,36 @@ SECRETS = ["alice@example.org", "i-secret", "s3cret!"]
 
 
 def bad_readings(path, tmp_path):
+    frame, table = pd.read_csv(path), tmp_path / "r.parquet"
+    frame.to_parquet(table)
+    named = pd.DataFrame({"user": SECRETS, "item": SECRETS, "rating": SECRETS})
     yield lambda: Ratings.read(path, DOMAIN)
     yield lambda: Ratings.read(path, DOMAIN, implicit=True)
     yield lambda: Ratings.read(path, DOMAIN, columns={"user": "user"})
-    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "who", "item": "what"})
-    yield lambda: Ratings.from_any(pd.read_csv(path), DOMAIN)
-    yield lambda: Ratings.from_any(pl.read_csv(path), DOMAIN)
-    yield lambda: Ratings.from_any(pa.table(pd.read_csv(path)), DOMAIN)
-    table = tmp_path / "r.parquet"
-    pd.read_csv(path).to_parquet(table)
-    yield lambda: Ratings.read(table, DOMAIN)
+    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "user", "item": "user"})
+    for source in (
+        frame,
+        pl.read_csv(path),
+        pa.table(frame),
+        table,
+        named[["user", "item"]],
+        named.user,
+        [SECRETS],
+    ):
+        yield lambda source=source: Ratings.read(source, DOMAIN)
     yield lambda: Domain(Domain.read_catalogue(path), rating_range=(1, 5))
     yield lambda: Domain([1], rating_range=(1, 5), item_features=path)
-    yield lambda: Domain([1], rating_range=(1, 5), item_features=pd.read_csv(path))
+    yield lambda: Domain([1], rating_range=(1, 5), item_features=frame)
     yield lambda: Domain.observed(path)
+    yield lambda: Popular().fit(named, Accountant(Budget(1, 1e-6)))
+    yield lambda: Ratings.from_any(named, DOMAIN).for_users([*SECRETS, *SECRETS])
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        ",".join(SECRETS), ";".join(SECRETS), "::".join(SECRETS), "\t".join(SECRETS),
-        "user," + ",".join(SECRETS),
-        "user,user_id," + ",".join(SECRETS), "item," + ",".join(SECRETS), ",".join([*SECRETS, "5"]),
-        ",".join(SECRETS[:2]), "rating," + ",".join(SECRETS), "\ufffd," + ",".join(SECRETS),
-    ],
-)  # fmt: skip
+FIRST = [mark.join(SECRETS) for mark in (",", ";", "::", "\t")] + [",".join(SECRETS[:2])]
+FIRST += [name + ",".join(SECRETS) for name in ("user,", "user,user_id,", "item,", "rating,", "\ufffd,")]
+
+
+@pytest.mark.parametrize("first", FIRST)
 def test_no_cell_is_shown(tmp_path, first):
     path = tmp_path / "r.csv"
     path.write_text("\n".join([first, first, first.replace("user", "bob"), ""]))
@@ -346,30 +286,7 @@ def test_no_cell_is_shown(tmp_path, first):
             reading()
         except InputError as error:
             messages.append(str(error))
-    assert len(messages) > 5
+    assert len(messages) > 9
     for message in messages:
         assert not any(secret in message or repr(secret)[1:8] in message for secret in SECRETS)
         assert len(message.splitlines()) == 1
-
-
-@pytest.mark.parametrize("source", ["file", "list"])
-def test_no_row_is_shown_where_columns_or_the_source_are_wrong(tmp_path, source):
-    path = tmp_path / "r.csv"
-    path.write_text("user," + ",".join(SECRETS) + "\n")
-    with pytest.raises(InputError) as caught:
-        if source == "file":
-            Ratings.read(path, DOMAIN, columns={"user": "user", "item": "user"})
-        else:
-            Ratings.from_any([SECRETS], DOMAIN)
-    assert not any(secret in str(caught.value) for secret in SECRETS)
-
-
-@pytest.mark.parametrize(
-    "first", [b"alice,i1", b"alice,5", b"\xff,i1", b'"alice,i1', b"alice,i1,good", b"7,7,7"]
-)
-def test_a_file_without_header_gets_one_sentence_whatever_its_first_row(tmp_path, first):
-    path = tmp_path / "r.csv"
-    path.write_bytes(first + b"\nbob,i2\n")
-    with pytest.raises(InputError) as caught:
-        Ratings.read(path, DOMAIN)
-    assert str(caught.value).startswith("The table has no column for the users, which is looked for under")

@@ -11,13 +11,10 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import expit
 
 from hushrec.kernels import least_squares, residuals, sparse_rows, symmetric, threads
-from hushrec.kernels.one_bit import regress_labels
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, half_sweep
-from hushrec.kernels.topk import row_scores, top_k
 
 COLUMNS = 10_000
 LENGTHS = (10_000, 0, 1, 3, 4, 8, 9, 257, 1000, 10_000)
@@ -135,14 +132,10 @@ def test_rows_are_summed_and_clipped(dtype):
     matrix = long_rows(rng)
     values, center = rng.normal(1, 1, matrix[0][-1]).astype(dtype), rng.normal(size=11)
     weights = rng.integers(1, 2**28, COLUMNS) * 2.0**-28  # float32 has no room for them
-    sums, squares = (
-        sparse_rows.row_sums(matrix[0], values),
-        sparse_rows.row_squares(matrix[0], values, center),
-    )
-    counted, clipped = (
-        sparse_rows.weight_sums(*matrix[:2], weights),
-        sparse_rows.clipped_rows(matrix[0], values, 7.0),
-    )
+    sums = sparse_rows.row_sums(matrix[0], values)
+    squares = sparse_rows.row_squares(matrix[0], values, center)
+    counted = sparse_rows.weight_sums(*matrix[:2], weights)
+    clipped = sparse_rows.clipped_rows(matrix[0], values, 7.0)
     for row, columns, own in each_row((matrix[0], matrix[1], values)):
         assert sums[row] == pytest.approx(math.fsum(own), rel=1e-12)
         assert squares[row] == pytest.approx(math.fsum((own - center[row]) ** 2), rel=1e-11)
@@ -159,38 +152,3 @@ def test_gramians_of_long_rows():
     for count in (1, 3):
         with threads.limit(count):
             assert (unpacked(symmetric.outer_sums(*matrix, 1000)) == dense.T @ dense).all()
-
-
-def test_a_long_row_of_labels_is_regressed():
-    """Where the slope of its loss is zero."""
-    rng = np.random.default_rng(3)
-    indptr, indices, values = long_rows(rng)
-    ridge, factors, offset = (
-        np.array([1.0, 2.0, 0.5]),
-        rng.normal(size=(COLUMNS, 3)),
-        rng.normal(size=COLUMNS),
-    )
-    target = (values > 3).astype(float)
-    solved = regress_labels(indptr, indices, target, factors, offset, ridge, "logistic", iterations=200)
-    for row, columns, labels in each_row((indptr, indices, target)):
-        slope = expit(offset[columns] + factors[columns] @ solved[row]) - labels
-        near(factors[columns].T @ slope + ridge * solved[row], np.zeros(3), np.float32)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_lists_of_who_has_rated_much(dtype):
-    """Down to the one item that is left, and to none."""
-    rng = np.random.default_rng(4)
-    matrix = long_rows(rng, lengths=(0, 257, 1000, 9_999, 10_000))
-    users, items = rng.integers(-9, 9, (6, 5)).astype(float), rng.integers(-9, 9, (COLUMNS, 5)).astype(dtype)
-    scores = row_scores(users, items, np.zeros((6, COLUMNS)))
-    assert (scores == users @ items.T.astype(float)).all()
-    for count in (20, 300):
-        found, best = top_k(scores.astype(dtype), count, *matrix[:2])
-        for row, columns, _ in each_row(matrix):
-            left = np.setdiff1d(np.arange(COLUMNS), columns)
-            order = left[np.argsort(-scores[row, left], kind="stable")][:count]
-            assert (
-                found[row, : len(order)].tolist() == order.tolist() and (found[row, len(order) :] == -1).all()
-            )
-            assert (best[row, : len(order)] == scores[row, order]).all()

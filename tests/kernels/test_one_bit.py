@@ -23,20 +23,6 @@ def test_loss_and_slope(link, flips):
         assert slope == pytest.approx((change[0] - change[1]) / (2 * step), rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("link", CURVATURE)
-def test_tails_are_finite(link):
-    x = np.array([-40.0, 40.0])
-    loss, slope = likelihood(x, np.array([1.0, 0.0]), link)
-    assert np.isfinite(loss).all() and np.isfinite(slope).all() and (np.abs(slope) > 0.99).all()
-
-
-@pytest.mark.parametrize("link", CURVATURE)
-def test_curvature_is_the_largest(link):
-    x = np.linspace(-30, 30, 60001)
-    slopes = likelihood(x, np.ones(len(x)), link)[1]
-    assert np.diff(slopes).max() / (x[1] - x[0]) <= one_bit.CURVATURE[link] * (1 + 1e-6)
-
-
 def test_a_radius_lost_to_rounding_leaves_nothing():
     values = np.array([1e30, 1e29, 1.0])
     assert np.maximum(values - one_bit.soft_threshold_for(values, 1e-3), 0).sum() == 0
@@ -72,12 +58,3 @@ def test_the_radius_is_what_is_left_above_the_threshold():
             assert found == pytest.approx(solved, abs=1e-9) and isinstance(found, float)
         for radius in (values.sum(), 2 * values.sum()):
             assert one_bit.soft_threshold_for(values, radius) == 0.0
-
-
-def test_a_regression_takes_twelve_steps_unless_told_otherwise():
-    rng = np.random.default_rng(1)
-    factors, indptr, indices = rng.standard_normal((6, 2)), np.array([0, 4]), np.array([0, 1, 3, 5])
-    given = indptr, indices, np.array([1.0, 0, 0, 1]), factors, np.zeros(6), np.ones(2), "logistic"
-    steps = [one_bit.regress_labels(*given, iterations=count) for count in (11, 12, 13)]
-    assert len({step.tobytes() for step in steps}) == 3
-    assert one_bit.regress_labels(*given).tobytes() == steps[1].tobytes()

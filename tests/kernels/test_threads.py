@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -67,69 +64,3 @@ def test_one_blas_thread_until_the_last_is_out(first_out):
             thread.join()
         assert seen == [{1}, {1}]
         assert blas_threads() == before
-
-
-def test_libraries_are_looked_for_again_after_an_import_only(monkeypatch):
-    """Every training asks: looking for them each time was half of a small one."""
-    with threads.one_blas_thread():
-        pass
-    first = threads._blas()
-    with threads.one_blas_thread(), threads.one_blas_thread():
-        assert threads._blas() is first
-    monkeypatch.setitem(sys.modules, "a_module_with_a_library_of_its_own", sys)
-    assert threads._blas() is not first
-
-
-ALL_AT_ONCE = """
-import math, sys, threading
-import numpy as np
-from hushrec.algorithms import PrivateALS
-from hushrec.papers.dpals import DPALS
-from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe, PrivateFrankWolfe, PrivateSVD
-from hushrec.data import realistic
-from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import SeededNoise
-
-ratings = realistic(300, 200, 9000, seed=0)
-estimators = [
-    PrivateALS(rank=8, iterations=1, n_users=300),
-    DPALS(rank=4, iterations=1),
-    PrivateFrankWolfe(nuclear_norm=50.0, iterations=2),
-    CorrectiveFrankWolfe(iterations=1),
-    PrivateSVD(rank=4),
-]
-found = [None] * 9
-together = threading.Barrier(9)
-
-def train(place):
-    together.wait()
-    found[place] = [
-        estimator.fit(ratings, Accountant(Budget(5.0, 1e-6), noise=SeededNoise(1)), seed=0).arrays
-        for estimator in estimators
-    ]
-
-running = [threading.Thread(target=train, args=(place,)) for place in range(9)]
-for thread in running:
-    thread.start()
-for thread in running:
-    thread.join()
-for others in found[1:]:
-    for one, other in zip(found[0], others, strict=True):
-        for name in one:
-            assert np.array_equal(one[name], other[name]), name
-arrays = {f"{place}-{name}": array for place, one in enumerate(found[0]) for name, array in one.items()}
-np.savez(sys.argv[1], **arrays)
-"""
-
-
-@pytest.mark.full
-def test_nine_trainings_at_once_give_the_same_bits(tmp_path):
-    """Nine threads compile, load and train at the same time; then again from what is in the cache."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for run in ("compiled.npz", "loaded.npz"):
-        command = [sys.executable, "-c", ALL_AT_ONCE, str(tmp_path / run)]
-        subprocess.run(command, env=environment, check=True, timeout=600)
-    with np.load(tmp_path / "compiled.npz") as compiled, np.load(tmp_path / "loaded.npz") as loaded:
-        assert compiled.files == loaded.files
-        for name in compiled.files:
-            np.testing.assert_array_equal(compiled[name], loaded[name], err_msg=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushrec.kernels import threads, topk
+from hushrec.kernels import threads
 from hushrec.kernels.topk import row_scores, top_k
 from tests.kernels.random_csr import random_csr
 
@@ -49,65 +49,17 @@ def test_no_score_is_too_large_for_the_first_items():
     assert best.tolist() == [[-1e308, 1e308, 3.0, -np.inf]]
 
 
-def test_no_rows():
-    items, best = top_k(np.empty((0, 5), np.float32), 3)
-    assert items.shape == best.shape == (0, 3)
-
-
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError):
-        top_k(np.ones((1, 3)), -1)
-    with pytest.raises(ValueError):
-        top_k(np.ones((1, 3)), 1, np.array([0, 1]), np.array([3]))
-    with pytest.raises(ValueError):
-        top_k(np.ones((1, 3), np.int64), 1)
-    with pytest.raises(ValueError):
-        top_k(np.ones((1, 3)), 1, np.array([0, 1]), np.array([-1]))
+    one = np.ones((2, 3))
+    starts = [([0, 1], [0]), ([0, 1, 1, 1], [0]), ([-1, 0, 1], [0]), ([0, 1, 3], [0, 2]), ([0, 2, 1], [0, 2])]
+    bad = [(one, -1), (one.astype(int), 1), (one, 1, np.array([0, 1, 1]), np.array([3]))]
+    bad += [(one, 1, np.array([0, 1, 1]), np.array([-1]))]
+    for arguments in (*bad, *((one, 1, *map(np.array, each)) for each in starts)):
+        with pytest.raises(ValueError):
+            top_k(*arguments)
 
 
-def test_exclusions_that_do_not_fit_are_refused():
-    for indptr in [[0, 1], [0, 1, 1, 1], [-1, 0, 1], [0, 1, 3], [0, 2, 1]]:
-        with pytest.raises(ValueError, match="does not fit the scores"):
-            top_k(np.ones((2, 3)), 1, np.array(indptr), np.array([0, 2]))
-
-
-def test_where_one_array_of_the_exclusions_is_missing_nothing_is_excluded():
-    for half in ((np.array([0, 1]), None), (None, np.array([1]))):
-        items, best = top_k(np.array([[1.0, 3.0, 2.0]]), 2, *half)
-        assert items.tolist() == [[1, 2]] and best.tolist() == [[3.0, 2.0]]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_range_of_rows_leaves_all_others_as_they_are(count):
-    """Those of other threads, and what lies behind the last."""
-    random = np.random.default_rng(count)
-    scores, first = random.standard_normal((8, 40)), random.random(40) < 0.5
-    indptr, indices = np.arange(0, 25, 3), random.integers(0, 40, 24).astype(np.int32)
-    wanted_items, wanted_best = slow_top_k(scores, count, indptr, indices, first)
-    for start, stop in ((2, 5), (0, 1), (4, 4)):
-        items, best = np.full((8, count), -7), np.full((8, count), -7.0)
-        topk._choose_range(scores, indptr, indices, first, start, stop, items, best)
-        for found, wanted in ((items, wanted_items), (best, wanted_best)):
-            np.testing.assert_array_equal(found[start:stop], wanted[start:stop])
-            assert (np.delete(found, np.s_[start:stop], axis=0) == -7).all()
-
-
-@pytest.mark.parametrize(("width", "size"), [(1, 1), (9, 3), (9, 4), (1, 7)])
-def test_scores_of_a_range_of_rows_leave_all_others_as_they_are(width, size):
-    """Four rows are scored at a time, which are not those of the next thread."""
-    random = np.random.default_rng(size)
-    users, base = random.standard_normal((12, width)), random.standard_normal((12, 150))
-    items, found = random.standard_normal((150, width)), np.full((12, 150), -7.0)
-    topk._score_range(users, items.reshape(-1), base, 3, 3 + size, found)
-    wanted = (base + users @ items.T)[3 : 3 + size]
-    np.testing.assert_allclose(found[3 : 3 + size], wanted, atol=1e-13)
-    assert (np.delete(found, np.s_[3 : 3 + size], axis=0) == -7).all()
-    assert topk._TURNED % 16 == 0, "whole registers of float32 too"
-
-
-@pytest.mark.parametrize(
-    ("width", "dtype"), [(0, np.float32), (7, np.float64), (8, np.float32), (37, np.float32)]
-)
+@pytest.mark.parametrize(("width", "dtype"), [(0, np.float32), (7, np.float64), (37, np.float32)])
 def test_scores_of_one_row_are_those_of_the_product(width: int, dtype) -> None:
     rng = np.random.default_rng(width)
     items = rng.standard_normal((301, width)).astype(dtype)
