@@ -16,7 +16,6 @@ NAMES = ["when", "user", "item", "rating", "time", "who"]
     ("names", "columns", "implicit", "found"),
     [
         (NAMES, None, False, USUAL),
-        (NAMES, {"time": False}, False, USUAL),
         (NAMES, {"time": True}, False, {**USUAL, "time": "time"}),
         (NAMES, {"time": "when", "user": True}, False, {**USUAL, "time": "when"}),
         (NAMES, None, True, {"user": "user", "item": "item"}),
