@@ -84,12 +84,6 @@ def test_the_number_of_workers_does_not_show(store, workers):
         assert trained(MODEL, store, client) == trained(MODEL, store)
 
 
-def test_a_cluster_on_which_nobody_has_a_rating(tmp_path, client):
-    nobody = ratings_of({})
-    rows = Ratings.prepare(nobody, tmp_path / "s", nobody.domain)
-    assert trained(ItemBias(), rows, client) == trained(ItemBias(), nobody)
-
-
 def test_noise_is_drawn_by_the_driver_alone(store, client, monkeypatch):
     threads, release = set(), LocalGate.release
 
@@ -167,19 +161,6 @@ def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
     users = PartitionedUsers(ItemBias().users, store.domain, lambda question: pytest.fail("asked"))
     with pytest.raises(HushrecError, match="users compute with none such"):
         users.item_deviations(np.array([np.inf]))
-
-
-def test_a_task_that_failed_once_is_asked_again(store, client, monkeypatch):
-    failed, answer_all = [], engine.answer_all
-
-    def once(*words):
-        if not failed:
-            failed.append(True)
-            raise MemoryError
-        return answer_all(*words)
-
-    monkeypatch.setattr(engine, "answer_all", once)
-    assert trained(ItemBias(), store, client) == trained(ItemBias(), store) and failed
 
 
 def test_a_damaged_partition_is_named_before_anything_is_asked(tmp_path, client):

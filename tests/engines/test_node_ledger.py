@@ -10,7 +10,7 @@ import pytest
 
 from hushrec.algorithms import PrivateALS
 from hushrec.data import realistic
-from hushrec.engines.secure.graph import FAILURE, choose_graph
+from hushrec.engines.secure.graph import FAILURE
 from hushrec.engines.secure.messages import (
     Enrolment,
     Envelopes,
@@ -291,11 +291,3 @@ def test_an_identity_is_kept_in_a_file(tmp_path, monkeypatch):
     assert identity.signed(one.public, one.sign("a", "b"), "a", "b")
     for other in (("ab",), ("a", "b", ""), ("b", "a")):
         assert not identity.signed(one.public, one.sign("a", "b"), *other)
-
-
-def test_registered_keys_leave_nothing_to_chance():
-    """Killed: a graph for a server that draws at random."""
-    for n_nodes, dropouts, colluding in [(5, 1, 0), (50, 16, 2), (200, 66, 10), (400, 133, 20)]:
-        graph = choose_graph(n_nodes, dropouts, colluding, 20, active=True)
-        assert graph.threshold > colluding
-        assert graph.degree == n_nodes - 1 or graph.degree > dropouts + colluding

@@ -1,7 +1,6 @@
 """Messages survive the trip unchanged, and nothing else is let in."""
 
 import base64
-import hashlib
 import json
 
 import numpy as np
@@ -57,15 +56,10 @@ def array(values, dtype):
         changed(extra=1),
         {key: value for key, value in fields(UPLOAD).items() if key != "round"},
         changed(round=3),
-        changed(round="1"),
-        changed(node=""),
         changed(node="a\nb"),
-        changed(items={"type": "<i4", "shape": [2], "bytes": fields(UPLOAD)["items"]["bytes"]}),
         changed(items={"type": "<i4", "shape": [3], "bytes": "???"}),
         changed(items={"type": "<i8", "shape": [3], "bytes": ""}),
         changed(items=fields(UPLOAD)["items"] | {"bytes": fields(UPLOAD)["items"]["bytes"] + "!"}),
-        changed(items={"type": "<i4", "shape": [1] * 65, "bytes": "AAAAAA=="}),
-        changed(items={"type": "<i4", "shape": [1 << 30, 1 << 30], "bytes": ""}),
         changed(items=fields(UPLOAD)["values"]),
         changed(values=array([1.0, 2.0], None)),
         changed(values=array([1.0, np.inf, 2.0], None)),
@@ -91,13 +85,6 @@ def test_numbers_that_are_not_finite_are_refused_wherever_they_are(value, place)
         from_json(Task, json.dumps(entries).encode())
 
 
-@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"{", b"null", b"[" * 100_000, b'{"error": 3}'])
-def test_no_json_is_refused(raw):
-    with pytest.raises(InputError) as error:
-        from_json(Upload, raw)
-    assert_tells_nothing(error)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.binary(max_size=200)
@@ -119,39 +106,26 @@ def test_sizes_at_their_edges():
     for name in ("", "x" * 201, "a\tb"):
         with pytest.raises(InputError, match="1 to 200 printable characters"):
             Upload(name, 1, items, values)
-    assert from_json(Unmasking, Unmasking("a", bytes(32), {}, {}).to_json()).seed == bytes(32)
-    for size in (0, 31, 33):
-        for parts in (
-            (bytes(size), {}, {}),
-            (bytes(32), {"b": bytes(size)}, {}),
-            (bytes(32), {}, {"b": bytes(size)}),
-            (bytes(32), {"b": bytes(32), "c": bytes(size)}, {}),
-            (bytes(32), {"b": bytes(32)}, {"c": bytes(32), "d": bytes(size)}),
-        ):
+    for size in (31, 33):
+        for parts in ((bytes(size), {}, {}), (bytes(32), {"b": bytes(32)}, {"d": bytes(size)})):
             with pytest.raises(InputError, match="has 32 bytes"):
                 Unmasking("a", *parts)
     check_token("t" * 32)
-    with pytest.raises(Refusal, match="at least 32 characters") as refused:
+    with pytest.raises(Refusal, match="at least 32 characters"):
         check_token("t" * 31)
-    assert refused.value.status == 401
     for wrong in (np.zeros(3), np.zeros((3, 1), np.uint64), np.zeros(3, np.int64)):
         with pytest.raises(InputError, match="of type <u8 and has 1 dimension"):
             Sum(wrong)
-    assert len(from_json(Sum, Sum(np.zeros(0, np.uint64)).to_json()).values) == 0
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Task("ab", (np.eye(3),), 1.0, 0, True), "1 or 2 rounds"),
-        (lambda: Task("ab", (np.eye(3),) * 2, 1.0, 1, True), "1 or 2 rounds"),
         (lambda: Task("ab", (np.eye(3),), 0.0, 1, True), "noise_sd is above 0"),
         (lambda: Task("ab", (np.eye(3), np.eye(4)), 1.0, 2, True), "one row per item"),
         (lambda: Task("ab", (np.eye(3), np.zeros((3, 1))), 1.0, 2, True), "orthonormal"),
-        (lambda: Task("ab", (np.eye(3)[:, [0, 0]],), 1.0, 1, True), "orthonormal"),
         (lambda: Record(np.ones(3), np.ones((2, 3))), "one row of the public key for each"),
         (lambda: Upload("a", 0, UPLOAD.items, UPLOAD.values), "round 1 or 2"),
-        (lambda: Upload("a", 1, UPLOAD.items[:2], UPLOAD.values), "a value for each item"),
         (lambda: Neighbours("s", "f", ("a", "b"), {"a": bytes(32)}), "comes with its envelope key"),
         (lambda: Envelopes({"a": bytes(32)}, {}), "comes with a share"),
     ],
@@ -162,21 +136,3 @@ def test_messages_that_make_no_sense_are_refused(make, words):
     assert len(Record(np.ones(3), np.ones((3, 0))).values) == 3
     with pytest.raises(InputError, match=words):
         make()
-
-
-def test_the_same_message_is_the_same_bytes():
-    """In whatever order its parts were put together; numbers that JSON lacks are not sent."""
-    one, two = ({name: bytes([number]) * 32 for name, number in pairs} for pairs in (PAIRS, PAIRS[::-1]))
-    messages = [Unmasking("a", bytes(32), each, {}) for each in (one, two)]
-    assert (
-        messages[0].to_json() == messages[1].to_json()
-        and messages[0].fingerprint() == messages[1].fingerprint()
-    )
-    entries = json.loads(messages[0].to_json())
-    assert list(entries) == sorted(entries) and list(entries["seeds"]) == ["x", "y", "z"]
-    assert messages[0].fingerprint() == hashlib.sha256(messages[0].to_json()).hexdigest()
-    with pytest.raises(ValueError, match="JSON compliant"):
-        Task("ab", (np.eye(3),), float("inf"), 1, True).to_json()
-
-
-PAIRS = [("y", 1), ("x", 2), ("z", 3)]

@@ -27,7 +27,6 @@ from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
 from hushrec.server import process
-from hushrec.server.models import Models
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
 
@@ -142,63 +141,6 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
         assert server.models.exchanged == 1
         assert server.post("/v1/recommend", ratings=HERS).content != before
         assert server.post("/v1/recommend", ratings=HERS).status_code == 200
-
-
-def test_a_changed_file_is_told_by_its_time_or_its_inode_alone(tmp_path) -> None:
-    """Written into with as many bytes, or replaced by as many with the old one's time."""
-    path, contents = tmp_path / "m.hush", [trained("als", rank=2).to_bytes()]
-    contents += [contents[0][:-32] + bytes(32), contents[0][:-33] + bytes(33)]  # as long, and damaged
-    path.write_bytes(contents[0])
-    models = Models({"m": path})
-    before = path.stat()
-    path.write_bytes(contents[1])
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    models.look()
-    assert models.refused == 1
-    before = path.stat()
-    replace(path, contents[2])
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    models.look()
-    models.look()
-    assert models.refused == 2
-
-
-def test_what_answers_is_read_from_the_bytes_that_are_published(tmp_path, monkeypatch) -> None:
-    """Even if the file is exchanged while it is read."""
-    path, contents = tmp_path / "m.hush", [trained("als", rank=rank).to_bytes() for rank in (2, 3)]
-    path.write_bytes(contents[0])
-    once = Path.read_bytes
-
-    def exchanged(self: Path) -> bytes:
-        content = once(self)
-        replace(path, contents[1])
-        return content
-
-    monkeypatch.setattr(Path, "read_bytes", exchanged)
-    served = Models({"m": path})["m"]
-    assert served.content == contents[0] and served.digest == contents[0][-32:].hex()
-    assert served.billboard.to_bytes() == contents[0]
-
-
-def test_each_model_is_looked_at(files, tmp_path, caplog) -> None:
-    """And each is tried as it will be asked: also for predictions, where another part makes the lists."""
-    paths = {name: tmp_path / f"{name}.hush" for name in ("one", "two", "three")}
-    for path in paths.values():
-        shutil.copy(files["als"], path)
-    models = Models(paths)
-    assert [each.name for each in models.all()] == list(paths) and models.default == "one"
-    for name in ("two", "three"):
-        replace(paths[name], files["both"].read_bytes())
-    models.look()
-    assert models.exchanged == 2
-    assert models["two"].digest == models["three"].digest != models["one"].digest
-    said = [record.getMessage() for record in caplog.records]
-    for name in ("two", "three"):
-        assert f"Model {name} is now the one of digest {models[name].digest}." in said
-    replace(paths["two"], forged(files["both"].read_bytes(), "serve/regularization"))
-    models.look()
-    assert models.refused == 1
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.full)])
@@ -353,29 +295,6 @@ def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path, mo
     assert found.exit_code == 2 and sentence in found.output and found.output.count("\n") == 1
 
 
-def test_what_is_served_is_what_the_words_say(files, tmp_path, monkeypatch) -> None:
-    """Every limit, token and address of the command line, and what is taken where they are silent."""
-    asked: list[tuple] = []
-    monkeypatch.setattr(process, "serve", lambda *given: asked.append(given))
-    (tmp_path / "tokens").write_text("t" * 32 + "\n\n" + "u" * 33 + "\n")
-    pem = str(files["als"])  # is only passed on
-    words = ["--tokens", str(tmp_path / "tokens"), "--requests-per-second", "0.5", "--body-bytes", "77"]
-    words += ["--connections", "9", "--workers", "2", "--host", "127.0.0.2", "--port", "81", "--demo"]
-    words += ["--certificate", pem, "--certificate-key", pem]
-    for each in ([], words):
-        assert invoke("serve", f"films={files['als']}", *each).exit_code == 0
-    (bare, *silent, _), (full, *said, _) = asked
-    assert silent == ["127.0.0.1", 8000, 1] and said == ["127.0.0.2", 81, 2]
-    assert bare == process.Settings(models={"films": files["als"]}, limits=bare.limits)
-    limits = bare.limits
-    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (1 << 20, 100.0, 2000)
-    assert limits.request_seconds == 30.0
-    assert list(full.tokens) == ["t" * 32, "u" * 33] and (full.certificate, full.key) == (pem, pem)
-    assert (full.page / "index.html").exists()
-    limits = full.limits
-    assert (limits.body_bytes, limits.requests_per_second, limits.connections) == (77, 0.5, 9)
-
-
 def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     site = tmp_path / "site"
     done = invoke("export", str(files["both"]), "--web", str(site), "--json")
@@ -407,14 +326,3 @@ def test_a_model_that_nothing_protects_is_published_with_a_warning(
     ESTIMATORS["item-bias"]().fit(RATINGS, accountant).save(path)
     found = invoke("export", str(path), "--web", str(site))
     assert found.exit_code == 0 and found.output.count("NOT PRIVATE") == warned
-
-
-def test_a_smaller_file(files, tmp_path) -> None:
-    out = tmp_path / "small.hush"
-    assert invoke("export", str(files["als"]), "--int8", "--out", str(out)).exit_code == 0
-    assert out.read_bytes() == files["small"].read_bytes()
-    whole = invoke("export", str(files["als"]), "--out", str(tmp_path / "whole.hush"))
-    assert (tmp_path / "whole.hush").read_bytes() == files["als"].read_bytes()
-    assert whole.stdout.splitlines()[0] == f"Wrote {tmp_path / 'whole.hush'}"
-    for words in ((), ("--out", str(out), "--web", str(tmp_path)), ("--out", str(files["als"]))):
-        assert invoke("export", str(files["als"]), *words).exit_code == 2
