@@ -33,7 +33,6 @@ from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
-from hushrec.registry import ESTIMATORS
 
 
 def train(
@@ -89,7 +88,10 @@ def train(
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
     training.check_run(model, budget, domain, n_users, settings)
-    check_features(model, declared, budget, domain)
+    if declared.item_features is not None:
+        check_features(
+            training.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), budget, domain
+        )
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
@@ -129,12 +131,10 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
     return SeasonAccountant(season, ledger=book, dataset=charging.dataset, add_up=charging.add_up)
 
 
-def check_features(model: str, declared: Declared, budget: Budget, domain: Domain) -> None:
+def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
     """Refuse item features for a model that would not look at them: one that does says so in its notes."""
-    said = ESTIMATORS[model]().notes
-    unused = said(budget, domain) == said(budget, replace(domain, item_features=None))
-    if declared.item_features is not None and unused:
-        raise InputError(f"{model} makes no use of item features; leave --item-features out.")
+    if algorithm.notes(budget, domain) == algorithm.notes(budget, replace(domain, item_features=None)):
+        raise InputError(f"{algorithm.name} makes no use of item features; leave --item-features out.")
 
 
 def save(billboard: Billboard, target: Path) -> None:
