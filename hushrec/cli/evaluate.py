@@ -87,7 +87,7 @@ def evaluate(
         "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
         "popular (2)": _cells(beside["popular"]),
     }
-    notes = _NOTES
+    notes: tuple[str, ...] = _NOTES
     if not columns["popular (2)"]:  # a model without privacy has no budget to plan popular with
         del columns["popular (2)"]
         notes = _NOTES[:1]
