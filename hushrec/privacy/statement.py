@@ -109,9 +109,8 @@ class PrivacyStatement:
             return "NOT PRIVATE: " + "; ".join(self.reasons) + "."
         return (
             "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
-            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users are shown "
-            "themselves is computed from the released values and their own ratings, for them alone."
-            + self._broken
+            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users see "
+            "follows from released values and their own ratings, for them alone." + self._broken
         )
 
     @property

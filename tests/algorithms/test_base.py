@@ -7,7 +7,6 @@ import pytest
 
 from hushrec.algorithms import Billboard, GlobalMean, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.errors import InputError
 from hushrec.evaluation.metrics import evaluate
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving import UserState, all_scores
@@ -15,33 +14,6 @@ from hushrec.serving import UserState, all_scores
 RATINGS = realistic(200, 60, 5000, seed=0)
 MODEL = PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)
 ITEMS = RATINGS.domain.items
-
-
-def history_of(row: int) -> dict:
-    matrix = RATINGS.matrix
-    part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    return {ITEMS[item]: float(value) for item, value in zip(matrix.indices[part], matrix.data[part])}
-
-
-def test_one_user_is_served_as_in_a_batch_and_as_by_hand() -> None:
-    history = history_of(7)
-    scores = MODEL.predict(history, ITEMS)
-    state = MODEL.fold_in(Ratings.of_user(history, RATINGS.domain))
-    by_hand = (
-        MODEL.arrays["center"]
-        + state.offset[0]
-        + MODEL.item_bias
-        + MODEL.item_factors.astype(float) @ state.factors[0]
-    )
-    np.testing.assert_allclose(scores, np.clip(by_hand, 1, 5), rtol=1e-9)
-    best = MODEL.recommend(history, 10)
-    assert not {item for item, *_ in best} & set(history)
-    unseen = [(score, item) for score, item in zip(by_hand, ITEMS) if item not in history]
-    assert [item for item, *_ in best] == [item for _, item in sorted(unseen, reverse=True)[:10]]
-    table = MODEL.recommend_batch(RATINGS, 10).to_pydict()
-    rows = [index for index, user in enumerate(table["user"]) if user == RATINGS.users[7]]
-    assert [table["item"][row] for row in rows] == [item for item, *_ in best]
-    assert [table["rank"][row] for row in rows] == list(range(1, 11))
 
 
 @pytest.mark.parametrize("n_items", [7, 60, 4001])
@@ -81,50 +53,3 @@ def test_no_users_at_all() -> None:
     assert np.isfinite(model.predict({}, ITEMS)).all()
     assert MODEL.recommend_batch(nobody, 5).num_rows == 0
     assert MODEL.predict_pairs(nobody, nobody).size == 0
-
-
-def test_similar_items_by_cosine() -> None:
-    model = PrivateALS(rank=3, iterations=1).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
-    factors = model.item_factors.astype(float)
-    cosines = factors @ factors[4] / (np.linalg.norm(factors, axis=1) * np.linalg.norm(factors[4]))
-    cosines[4] = -9
-    found = model.similar_items(ITEMS[4], 3)
-    assert [item for item, _ in found] == [ITEMS[i] for i in np.argsort(-cosines)[:3]]
-    noisy = PrivateALS(rank=3, iterations=1).fit(RATINGS, Accountant(Budget(5.0, 1e-6)))
-    with pytest.raises(InputError, match="cannot tell what it learned"):
-        noisy.similar_items(ITEMS[4])
-    with pytest.raises(InputError, match="learned nothing of people's tastes"):
-        GlobalMean().fit(RATINGS, Accountant(Budget(1.0, 1e-6))).similar_items(ITEMS[0])
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: MODEL.predict({}, ["no such item"]), "no such item"),
-        (lambda: MODEL.predict({}, "i1"), "list"),
-        (lambda: MODEL.recommend({}, 0), "n=0"),
-        (lambda: MODEL.recommend(RATINGS, 5), "recommend_batch"),
-        (lambda: MODEL.similar_items("no such item"), "no such item"),
-        (lambda: PrivateALS().fit(RATINGS, Accountant(Budget(1, 1e-6)), seed=-1), "seed"),
-        (lambda: PrivateALS().fit(RATINGS, Accountant(Budget(1, 1e-6, unit="rating"))), "unit"),
-    ],
-)
-def test_wrong_calls_say_what_is_wrong(call, words: str) -> None:
-    with pytest.raises(InputError, match=words) as error:
-        call()
-    assert "\n" not in str(error.value)
-
-
-def test_another_catalogue_is_refused() -> None:
-    other = Ratings.from_any((["a"], ["x"], [3.0]), Domain(items=["x"], rating_range=(1, 5)))
-    with pytest.raises(InputError, match="catalogue"):
-        MODEL.fold_in(other)
-
-
-def test_a_billboard_cannot_be_changed_and_shows_no_rows() -> None:
-    assert isinstance(MODEL, Billboard)
-    with pytest.raises(ValueError):
-        MODEL.item_bias[0] = 1
-    with pytest.raises(TypeError):
-        MODEL.arrays["item_bias"] = np.zeros(3)
-    assert "200" not in repr(MODEL)
