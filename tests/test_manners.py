@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import hushrec
-from hushrec.algorithms import ALS, ItemBias, PrivateEigenRec
-from hushrec.data import Domain, Ratings, realistic
+from hushrec.algorithms import ItemBias, PrivateEigenRec
+from hushrec.data import realistic
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
@@ -87,22 +87,6 @@ def test_notebooks_and_terminals_show_what_is_public_and_no_more() -> None:
     measured = evaluate(MODEL, RATINGS, RATINGS)
     assert "private figure" in repr(measured) and "private figure" in str(measured)
     assert "private figure" in measured._repr_html_()
-
-
-def test_markup_in_settings_stays_text() -> None:
-    domain = Domain(["<b>x</b>", "y"], rating_range=(1, 5))
-    model = ItemBias().fit(Ratings.from_any((["a"], ["y"], [3]), domain), Accountant(BUDGET))
-    assert "<b>x" not in model._repr_html_()
-
-
-def test_a_domain_read_from_public_data_trains_where_they_are_declared_public() -> None:
-    domain = Domain.observed(RATINGS.to_arrow())
-    ratings = Ratings.from_any(RATINGS.to_arrow(), domain)
-    with pytest.raises(InputError, match="declare"):
-        ItemBias().fit(ratings, Accountant(BUDGET))
-    model = ItemBias().fit(ratings, Accountant(BUDGET, data_is_public=True))
-    assert not model.privacy.private
-    ALS(rank=2).fit(ratings, Accountant(Budget(math.inf, 1e-6)))
 
 
 def test_the_readme_passes_strict_type_checks(tmp_path) -> None:
