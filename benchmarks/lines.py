@@ -2,8 +2,8 @@
 
     python -m benchmarks.lines [--check]
 
-With ``--check``, as in ``make check``, it prints only the files and functions that are too long, or that tests
-are longer than the package, and exits 1 if there is any.
+With ``--check``, as in ``make check``, it prints only what is too long, tests longer than the package included,
+and exits 1 if anything is.
 """
 
 import ast

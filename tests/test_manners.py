@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import hushrec
-from hushrec.algorithms import ItemBias, PrivateEigenRec
+from hushrec.algorithms import ItemBias
 from hushrec.data import realistic
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
@@ -52,17 +52,6 @@ def test_what_spends_or_hides_cannot_be_copied(what, again, tmp_path) -> None:
     }[what]()
     with pytest.raises(InputError, match="cannot be pickled or copied: "):
         again(made)
-
-
-def test_parameters_as_scikit_learn_has_them() -> None:
-    model = PrivateEigenRec(rank=3)
-    assert type(model)(**model.get_params()) == model
-    changed = model.set_params(rank=5, iterations=2)
-    assert (changed.rank, changed.iterations, model.rank) == (5, 2, 3)
-    with pytest.raises(InputError, match="no setting 'ranks'"):
-        model.set_params(ranks=5)
-    with pytest.raises(InputError):
-        model.set_params(rank=-1)
 
 
 def test_a_table_of_users_and_items_is_predicted_in_its_order() -> None:
