@@ -2,8 +2,8 @@
 
     python -m benchmarks.lines [--check]
 
-With ``--check``, as in ``make check``, it prints only what is too long, tests longer than the package included,
-and exits 1 if anything is.
+With ``--check``, as in ``make check``, it prints only what is too long: a file, a function, or the tests
+beside the package. It exits 1 if anything is.
 """
 
 import ast
