@@ -19,7 +19,7 @@ SENTENCES = {
     "A3": "A run's name is a hash of agreement and session, and its chance of failure is always charged",
     "A4": "Injected noise is never booked in a ledger, a node's neither",
     "A5": "The server's counts tell strangers nothing of single requests",
-    "A6": "A catalogue too small for the model is refused before a charge",
+    "A6": "A catalogue that shrinks, however far, ends no week in an error after a charge",
     "A7": "A statement lists all that its season charged, skipped weeks too",
     "A8": "What is written is for its owner alone, and a training killed at any point can be resumed",
     "C1": "Nothing is promised before training that is not known",
