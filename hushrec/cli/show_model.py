@@ -153,7 +153,7 @@ def recommendations(
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
-    about += " The list is computed from this user's own ratings."
+    about += " The list is computed from this user's own ratings." if known else ""
     show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
 
 

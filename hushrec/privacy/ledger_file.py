@@ -79,7 +79,10 @@ class LedgerFile(Single):
         if known is None:
             names = [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
             listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
-            raise InputError(f'The ledger has no data set "{dataset}"{listed}.')
+            raise InputError(
+                f'The ledger has no data set "{dataset}"{listed}; its first training, hushrec ledger open or'
+                " hushrec season open begins it."
+            )
         return known
 
     def _open_to(

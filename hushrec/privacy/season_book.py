@@ -334,10 +334,16 @@ class SeasonBook(LedgerFile):
         mine = self._charges_of(connection, week.dataset, week.season.name, week.run)
         begun = found.begun - bool(mine)
         if begun > week.number or (made is not None and len(mine) != made):
-            raise BudgetError(
-                f"Week {week.number} of season {called} was run already; go on from the model that it wrote,"
+            lost = (
                 " or with --skip-week if it was cut short: what it charged stays charged, and the rest of its"
                 " slice is spent by nobody."
+                if week.number
+                else " with hushrec retrain, or, if it was cut short, close the season and open another one"
+                " with hushrec season open --add-up."
+            )
+            raise BudgetError(
+                f"Week {week.number} of season {called} was run already; go on from the model that it"
+                f" wrote,{lost}"
             )
         if begun < week.number:
             raise InputError(
