@@ -206,7 +206,7 @@ def test_ledger(run, files):
         wrong = run("ledger", "show", "--dataset", "shop", "--delta", delta)
         assert wrong.exit_code == 2 and "delta" in wrong.stderr and wrong.stdout == ""
     missing = run("ledger", "show", "--dataset", "other")
-    assert missing.exit_code == 2 and "it has 'shop'." in missing.stderr
+    assert missing.exit_code == 2 and "it has 'shop';" in missing.stderr
     closed = run("ledger", "close", "--dataset", "shop")
     assert closed.exit_code == 0 and "shop" in closed.stdout and f"Ledger: {run.ledger}" in closed.stdout
     text = run("ledger", "show", "--dataset", "shop").stdout
