@@ -44,9 +44,9 @@ class Billboard(Recommender):
     """A trained model: released values, the declared domain, the settings and the privacy statement.
 
     Nothing in it was computed from private rows without passing the gate, so it may be printed,
-    published and shipped to devices. It holds no user: whoever is served brings her own ratings
+    published and shipped to devices. It holds no user: whoever is served brings their own ratings
     (joint differential privacy), which is also how new users are served. What is computed for one
-    user is for her eyes only; show it to nobody else and feed it into nothing shared.
+    user is for their eyes only; show it to nobody else and feed it into nothing shared.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """What every algorithm is: frozen hyper-parameters, a plan of releases, a training through a gate.
 
 Left of the gate everything is privileged; what the gate returns is public and ends in
-the :class:`~hushrec.billboard.Billboard`, from which any user, known or new, is served by folding her own
+the :class:`~hushrec.billboard.Billboard`, from which any user, known or new, is served by folding their own
 ratings in.
 """
 
@@ -175,7 +175,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """Local step: what each user computes from the released arrays and her own rows."""
+        """Local step: what each user computes from the released arrays and their own rows."""
         raise NotImplementedError
 
     def score_parts(

@@ -20,7 +20,7 @@ from hushrec.types import Array
 _BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
 #: Sampling variance of the released sums of the factors, per residual variance.
 FACTOR_SAMPLING = 0.3
-#: Part of a user's mean squared residual that is taken for noise: the rest is what her factors will explain.
+#: Part of a user's mean squared residual that is taken for noise: their factors will explain the rest.
 _RESIDUAL_SHRINKAGE = 0.8
 #: The residual variance falls from one release to the next by no more than this factor.
 _SMALLEST_RESIDUAL = 1e-3
@@ -45,7 +45,7 @@ class Level(NamedTuple):
     n_users : float
         Declared or released, >= 1.
     spread : float
-        Standard deviation of a user's ratings about her own mean.
+        Standard deviation of a user's ratings about their own mean.
     bias_regularization : float
         Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
         this one, what is not known of it included.
@@ -186,7 +186,7 @@ class FactorSums(NamedTuple):
 
 
 def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
-    """Eigenvalues and -vectors of users' second moments, a user, and the part that no user knows of hers.
+    """Eigenvalues and -vectors of users' second moments, a user, and the part that no user knows of theirs.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
     n_users : float
     level : Level
     """
-    # a user counts with what is not known of her factors, or they would shrink from round to round
+    # a user counts with what is not known of their factors, or they would shrink from round to round
     variance = level.user_variance * float(np.clip(released[-1] / n_users, 0.0, 1.0))
     values, vectors = np.linalg.eigh(unpacked(released[:-1]))
     values = np.maximum(values, level.spread**2 * noise_sd) / n_users + variance

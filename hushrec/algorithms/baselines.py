@@ -32,7 +32,7 @@ class GlobalMean(Estimator[Users]):
 
     Privacy
     -------
-    One Gaussian release of two numbers: the sum over users of (her mean rating - middle of the range) in
+    One Gaussian release of two numbers: the sum over users of (their mean rating - middle of the range) in
     units of half the range, and the number of users. Unit: user. One user moves each by at most 1, so the
     sensitivity is sqrt(2) under add-remove and 2 under replace. DPALS (section 5.2) instead counts every
     rating and understates the cost by the cap on ratings per user; see docs/proofs/baselines.md.
@@ -66,10 +66,10 @@ class GlobalMean(Estimator[Users]):
 
 @dataclass(frozen=True, kw_only=True)
 class ItemBias(Estimator[Users]):
-    """User mean (free, each user computes her own) plus a private bias per item.
+    """User mean (free, each user computes their own) plus a private bias per item.
 
-    Each user spreads a contribution of bounded norm over the items she rated: her ratings minus her own
-    mean, every cell weighted 1/sqrt(number of her ratings), the whole scaled down to norm ``clip`` where it
+    Each user spreads a contribution of bounded norm over the items they rated: their ratings minus their own
+    mean, every cell weighted 1/sqrt(number of their ratings), the whole scaled down to norm ``clip`` where it
     is larger. Items are then shrunk by what is known of their noise.
 
     Parameters
@@ -170,8 +170,8 @@ class Popular(Estimator[Users]):
 
     Privacy
     -------
-    One Gaussian release of the item weights: each user spreads 1/sqrt(number of her ratings) over each
-    item she rated, a vector of norm 1. Unit: user. Sensitivity 1 under add-remove, sqrt(2) under replace
+    One Gaussian release of the item weights: each user spreads 1/sqrt(number of their ratings) over each
+    item they rated, a vector of norm 1. Unit: user. Sensitivity 1 under add-remove, sqrt(2) under replace
     (non-negative vectors of norm 1).
 
     Examples

@@ -2,7 +2,7 @@
 
 What predicts ratings best recommends badly, and what recommends best predicts nothing. So there is one of
 each, over shares of the budget: mu squared adds up, whatever the two release. The model of likes is trained
-on the ratings from a declared threshold up, which every user picks out of her own rows.
+on the ratings from a declared threshold up, which every user picks out of their own rows.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Both(Estimator[BothUsers]):
     Privacy
     -------
     Unit: user. Relation: the budget's. The releases are those of the two models, each over its share of mu
-    squared, which adds up to the budget's; a user's likes are chosen from her own rows by a declared
+    squared, which adds up to the budget's; a user's likes are chosen from their own rows by a declared
     threshold, so that the sensitivities are the models' own. Proof: docs/proofs/both.md.
 
     Examples

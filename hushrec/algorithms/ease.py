@@ -96,7 +96,7 @@ class EASE(Estimator[Ratings]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Her likes among the learned items are her factors; the regressions do the rest."""
+        """Their likes among the learned items are their factors; the regressions do the rest."""
         return UserState(
             np.zeros(history.n_users), own_likes(history.liked(self.like_from), arrays["learned_items"])
         )

@@ -44,7 +44,7 @@ class UserLevelOneBit(PrivateALS):
     Privacy
     -------
     Unit: user. Relation: the budget's. As private ALS: what is released is (epsilon, delta)-DP, a user's own
-    factors are computed from it and her own labels. The clips bound a user's contribution whatever its
+    factors are computed from it and their own labels. The clips bound a user's contribution whatever its
     residuals are, so the sensitivities are those of docs/proofs/private-als.md.
 
     Examples
@@ -80,7 +80,7 @@ class UserLevelOneBit(PrivateALS):
         return _times(2.0, super().week(users, gate, _times(0.5, last)))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's logistic regression of her own labels on the released item factors."""
+        """Local: a user's logistic regression of their own labels on the released item factors."""
         labels = likes(history, self.threshold)
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2

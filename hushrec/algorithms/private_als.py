@@ -4,9 +4,9 @@ It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals
 weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
 and all items share one Gramian, so that their factors are updated by residuals.
 
-User side (local): :class:`~hushrec.users.FittedUsers`, a ridge regression of her own ratings on the released
-item factors, and her bounded contribution to the item sums. Server side (global), below: the update of the
-item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
+User side (local): :class:`~hushrec.users.FittedUsers`, a ridge regression of their own ratings on the
+released item factors, and their bounded contribution to the item sums. Server side (global), below: the
+update of the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers,
 # limits of size and of floating point are no choice of a study.
 
 #: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
-#: to the next: squared spread of a user's ratings about her mean, and of the users' means. Chosen on coat,
+#: to the next: squared spread of a user's ratings about their mean, and of the users' means. Chosen on coat,
 #: ML-100K and `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
 _USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
 #: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so that
@@ -85,7 +85,7 @@ _BIAS_CLIP_DECAY = 0.85
 _BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
 #: Part of the budget for the residual variance of an iteration.
 _RESIDUAL_SHARE = 0.004
-#: Users' factors vary less in the model than declared where a user's root of her number of ratings is below
+#: Users' factors vary less in the model than declared where a user's root of their number of ratings is below
 #: this in the mean: what few ratings show of taste is mostly noise. Same study, epsilon 5 to 20.
 _MANY_RATINGS = 8.0
 #: Part of an item factor's prior variance that returns from one iteration to the next, since users move too.
@@ -118,7 +118,7 @@ class PrivateALS(Estimator[FittedUsers]):
         Number of item factors, from 0 to 900.
     features : bool
         Start the first two factors from what is released already, at no cost: the item's standardised bias
-        and log weight. Every user fits her own slopes; the iterations refine both like any factor. Needs
+        and log weight. Every user fits their own slopes; the iterations refine both like any factor. Needs
         ``rank >= 2`` and at least one bias round.
     iterations : int
         Releases of the item factors, >= 0.
@@ -127,7 +127,7 @@ class PrivateALS(Estimator[FittedUsers]):
     factor_prior : float
         Spread of item factors that the server's updates assume, > 0.
     user_variance : float
-        Prior variance of a user's factors, in units of the squared spread, > 0: her ridge is the residual
+        Prior variance of a user's factors, in units of the squared spread, > 0: their ridge is the residual
         variance over it.
     bias_clip : float or None
         Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
@@ -157,14 +157,14 @@ class PrivateALS(Estimator[FittedUsers]):
 
     Notes
     -----
-    The spread is the released standard deviation of a user's ratings about her own mean. Clips are declared
+    The spread is the released standard deviation of a user's ratings about their own mean. Clips are declared
     in units of it and of the residual variance, which is released anew before each iteration: bounds follow
     what the model leaves of the ratings, and with them the noise.
 
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
-    are computed from it and her own ratings. Every release is Gaussian and mu squared adds up to the
+    are computed from it and their own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
 
     Examples

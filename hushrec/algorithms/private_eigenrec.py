@@ -2,13 +2,13 @@
 
 EigenRec (Nikolakopoulos, Kalantzis, Gallopoulos and Garofalakis 2019), which is PureSVD (Cremonesi, Koren
 and Turrin 2010) with items scaled by a power of their popularity, ranks the items for a user by the
-projection of her own row on the leading item eigenvectors. It is matrix factorisation where all cells,
+projection of their own row on the leading item eigenvectors. It is matrix factorisation where all cells,
 liked or not, weigh the same: then all items have one Gramian, which scales out, and the item step of
 alternating least squares is one product of the users' rows and factors. That product is all that is
 released; no Gramian is.
 
-User side (local): her row without its part along popularity, at norm 1, and her factors at norm 1, whose
-outer product is her contribution.
+User side (local): their row without its part along popularity, at norm 1, and their factors at norm 1, whose
+outer product is their contribution.
 Server side (global): the left singular vectors of the noisy sum are the next item vectors. The first of all
 vectors, popularity, is known from the released item weights.
 Where a first release of the item x item matrix has more of pairs of items than of tastes, the matrix is
@@ -135,12 +135,13 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors are
-    computed from it and her own likes. Gaussian releases, whose mu squared adds up to the budget's: the item
-    weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in every
-    round the sum of the outer products of her row, without popularity, and her factors, each of norm 1 (1 and
-    2). If planned, there is the item matrix before, the sum of that row times itself (1 and sqrt(2)). Where
-    earlier releases show no taste, a round is for the item weights in part or whole, and where they show
-    pairs of items for the item matrix, at the same sensitivity and charge. No clip is chosen: nearly every
+    computed from it and their own likes. Gaussian releases, whose mu squared adds up to the budget's: the
+    item weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in
+    every round the sum of the outer products of row, without popularity, and factors, each of norm 1
+    (1 and 2). If planned, there is the item matrix before, the sum of that row times itself (1 and sqrt(2)).
+    Where earlier releases show no taste, a round is for the item weights in part or whole, and where they
+    show pairs of items for the item matrix, at the same sensitivity and charge. No clip is chosen: nearly
+    every
     user is at the bound. Proof: docs/proofs/private-eigenrec.md.
 
     Examples
@@ -283,7 +284,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return {
             "center": np.float64(0.0),
             "item_bias": np.where(supported, popularity, noisy / max(noisy.max(), noise_sd, SMALLEST_WEIGHT)),
-            "item_factors": np.float32(_USUAL_LIKES ** (power / 2)) * factors,  # which her factors hold too
+            "item_factors": np.float32(_USUAL_LIKES ** (power / 2)) * factors,  # which their factors hold too
             "history_weight": known.scale**2,
             "history_power": np.float64(power),
             "supported": supported.astype(np.uint8),
@@ -402,9 +403,9 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         return Parts(served, state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: weighted sum of her items' factors, over that of their popularity.
+        """Local: weighted sum of their items' factors, over that of their popularity.
 
-        Where many directions are known it is divided by a power of the number of her likes, too. A user
+        Where many directions are known it is divided by a power of the number of their likes, too. A user
         without a learned item has no factors, and gets the popular items.
         """
         history = history.liked(self.like_from)
@@ -463,9 +464,9 @@ class LikingUsers(Users):
         self._longer = np.maximum(longer, 1.0)
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
-        """Sum over users of (her row less its popularity, at norm 1) x (her factors, at norm 1): norm <= 1.
+        """Sum over users of (row less its popularity, at norm 1) x (factors, at norm 1): norm <= 1.
 
-        At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of her row
+        At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of their row
         and of its part along popularity, and an integer combination of them.
         """
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
@@ -488,7 +489,7 @@ class LikingUsers(Users):
         return together(parts, signed(1.0))
 
     def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
-        """Sum over users of (her row less its popularity, at norm 1) x the same: norm <= 1.
+        """Sum over users of (their row less its popularity, at norm 1) x the same: norm <= 1.
 
         Between the learned items, a packed triangle. Rows are rounded to integers in units of a step, and all
         that is computed from them is exact.
@@ -516,7 +517,7 @@ class LikingUsers(Users):
 
     @staticmethod
     def _factors(likes: sp.csr_array, vectors: Array) -> Array:
-        """Every user's factors, at norm 1: her row's products with the vectors; shape (n_users, rank)."""
+        """Every user's factors, at norm 1: their row's products with the vectors; shape (n_users, rank)."""
         with np.errstate(all="ignore"):  # as where they are scaled
             products = finite_or_zero(likes @ vectors)
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
