@@ -53,8 +53,8 @@ class Ratings:
         from, nor what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
-        removed by emptying their row, which leaves all others their numbers, and the number of rows is
-    public. splits : tuple of str
+        removed by emptying their row, which leaves all others their numbers; the number of rows is public.
+    splits : tuple of str
         Public. Purpose and seed of the splits that these ratings are a part of; the same hashes cannot split
         them again.
 
