@@ -30,7 +30,6 @@ from hushrec.algorithms.likes_taste import NOTHING, Taste
 from hushrec.algorithms.private_eigenrec import LikingUsers
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers
-from hushrec.estimator import Round, plan_of
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.evaluation.metrics import rank_scores
@@ -39,6 +38,7 @@ from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
+from hushrec.training.estimator import Round, plan_of
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)

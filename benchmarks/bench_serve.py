@@ -126,9 +126,9 @@ class Load:
 def model(n_items: int, path: Path, seed: int = 0) -> Path:
     """A model of random factors: what is measured does not depend on what was learned."""
     from hushrec.algorithms import PrivateALS
-    from hushrec.billboard import Billboard
     from hushrec.data import Domain, realistic
     from hushrec.privacy import Accountant, Budget
+    from hushrec.serving.billboard import Billboard
 
     small = PrivateALS(rank=2, iterations=1).fit(
         realistic(50, 20, 300, seed=0), Accountant(Budget(2.0, 1e-6))

@@ -25,9 +25,9 @@ from benchmarks.bench_quality import DELTA, rmse
 from benchmarks.drifting import DriftingWorld
 from benchmarks.frontier.data import available, folder
 from hushrec.algorithms import PrivateALS, PrivateEigenRec
-from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
+from hushrec.serving.billboard import Billboard
 
 WEEKS = 52
 WORLDS, REAL = ("static", "growth", "drift", "likes", "time"), {"static", "growth", "likes"}

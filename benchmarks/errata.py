@@ -14,11 +14,11 @@ import numpy as np
 
 from hushrec.algorithms import Estimator, GlobalMean
 from hushrec.audit.distinguish import distinguish
-from hushrec.estimator import Round, plan_of
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, epsilon_of, mu_of
 from hushrec.privacy.testing import SeededNoise
-from hushrec.users import Users
+from hushrec.training.estimator import Round, plan_of
+from hushrec.training.users import Users
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "papers" / "errata.md"
 START, END = "<!-- figures: python -m benchmarks.errata -->\n", "<!-- end of figures -->\n"

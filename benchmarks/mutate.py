@@ -35,7 +35,10 @@ REPORT = ROOT / "bench-output" / "mutants.jsonl"
 #: Rooms whose faults could cost privacy: their files below hushrec/, and the tests that look at them.
 ROOMS = {
     "privacy": (r"privacy/(?!testing)\w+", "tests/privacy"),
-    "users": ("users|gate|partitioned", "tests/test_users.py tests/test_gate.py tests/test_partitioned.py"),
+    "users": (
+        "training/(users|gate|partitioned)",
+        "tests/test_users.py tests/test_gate.py tests/test_partitioned.py",
+    ),
     "engines": (r"engines/.*", "tests/engines"),
     "data": (r"data/\w+", "tests/data"),
     "kernels": (r"kernels/\w+", "tests/kernels"),

@@ -30,7 +30,6 @@ import scipy.sparse
 from benchmarks.matrices import jtt18_matrix
 from hushrec.algorithms import Estimator, GlobalMean, ItemBias, Popular
 from hushrec.data import Domain, Ratings, split_ratings
-from hushrec.gate import LocalGate
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     FrankWolfe,
@@ -49,6 +48,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
 from hushrec.papers.frank_wolfe.frank_wolfe import Iterates
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, epsilon_of, mu_of
+from hushrec.training.gate import LocalGate
 
 DELTA = 1e-6
 CAP = 80  # ratings of a user, the paper's xi

@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Part, Positive
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, Round, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Bounded, Budget, Plan, positive
 from hushrec.serving import UserState
-from hushrec.users import Users
+from hushrec.training import Estimator, Gate, Round, Users, plan_of
 
 Array = NDArray[Any]
 

@@ -14,8 +14,6 @@ from .algorithms import (
     PrivateALS as PrivateALS,
     PrivateEigenRec as PrivateEigenRec,
 )
-from .batch import write_lists as write_lists
-from .billboard import Billboard as Billboard, load as load
 from .data import (
     Domain as Domain,
     Ratings as Ratings,
@@ -33,14 +31,12 @@ from .errors import (
     LedgerError as LedgerError,
     ModelFileError as ModelFileError,
 )
-from .estimator import Estimator as Estimator
 from .evaluation import (
     compare as compare,
     cross_validate as cross_validate,
     evaluate as evaluate,
 )
 from .evaluation.tuning import tune as tune
-from .gate import Gate as Gate
 from .privacy import (
     Accountant as Accountant,
     Bound as Bound,
@@ -57,5 +53,9 @@ from .privacy import (
     positive as positive,
     signed as signed,
 )
+from .serving.batch import write_lists as write_lists
+from .serving.billboard import Billboard as Billboard, load as load
+from .training.estimator import Estimator as Estimator
+from .training.gate import Gate as Gate
 
 __version__: str

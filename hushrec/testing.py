@@ -40,11 +40,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings
 from hushrec.errors import HushrecError
-from hushrec.estimator import Estimator
-from hushrec.gate import LocalGate
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
@@ -57,6 +54,9 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
+from hushrec.serving.billboard import Billboard
+from hushrec.training.estimator import Estimator
+from hushrec.training.gate import LocalGate
 
 #: A small catalogue, so that few users give every release something to do.
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec import Accountant, Budget, InputError, PrivateALS, Ratings, batch, realistic, write_lists
+from hushrec import Accountant, Budget, InputError, PrivateALS, Ratings, realistic, write_lists
 from hushrec.data import store as data_store
 from hushrec.kernels import threads
+from hushrec.serving import batch
 
 ROWS = realistic(300, 40, 4000, seed=0)
 MODEL = PrivateALS(rank=3).fit(ROWS, Accountant(Budget(5, 1e-6)))

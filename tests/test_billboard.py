@@ -12,8 +12,8 @@ import pytest
 import hushrec
 from hushrec import Accountant, Billboard, Budget, InputError, ItemBias, ModelFileError, realistic
 from hushrec.algorithms import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
-from hushrec.modelfile import read
 from hushrec.privacy import Season, SeasonAccountant
+from hushrec.serving.modelfile import read
 
 RATINGS = realistic(200, 30, 3000, seed=0)
 ITEMS = RATINGS.domain.items

@@ -6,15 +6,15 @@ import re
 import numpy as np
 import pytest
 
-from hushrec import training
 from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import BudgetError, InputError
-from hushrec.estimator import Round, plan_of
-from hushrec.partitioned import Streaming
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import public_inputs, release_user_count
+from hushrec.training import run
+from hushrec.training.estimator import Round, plan_of
+from hushrec.training.partitioned import Streaming
+from hushrec.training.run import public_inputs, release_user_count
 
 RATINGS = realistic(60, 12, 500, seed=1)
 BUDGET = Budget(3.0, 1e-6)
@@ -93,14 +93,14 @@ def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> Non
         with pytest.raises(BudgetError):
             estimator.fit(realistic(20, 10, 100, seed=0), accountant)
         with pytest.raises(BudgetError):
-            training.check(estimator, realistic(20, 10, 100, seed=0), accountant)
+            run.check(estimator, realistic(20, 10, 100, seed=0), accountant)
         assert not accountant.releases and ledger.summary("d").charges == 0
 
 
 def test_no_more_users_than_a_sum_has_room_for(monkeypatch) -> None:
-    monkeypatch.setattr("hushrec.training.LARGEST_COUNT", RATINGS.n_users)
+    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", RATINGS.n_users)
     assert fit().privacy.private
-    monkeypatch.setattr("hushrec.training.LARGEST_COUNT", RATINGS.n_users - 1)
+    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", RATINGS.n_users - 1)
     accountant = Accountant(BUDGET)
     with pytest.raises(InputError, match="up to 59 users and these are more; train on a part[.]$"):
         fit(accountant=accountant)

@@ -7,7 +7,6 @@ import pytest
 
 from hushrec.engines.secure.gate import SecureGate
 from hushrec.errors import InputError
-from hushrec.gate import LabelledGate, LocalGate
 from hushrec.privacy import (
     Accountant,
     Bound,
@@ -23,6 +22,7 @@ from hushrec.privacy import (
     together,
 )
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training.gate import LabelledGate, LocalGate
 
 BUDGET = Budget(5, 1e-6)
 

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as arrays_of
 
 import hushrec
 from hushrec.algorithms import ESTIMATORS, Billboard
-from hushrec.int8 import packed, unpacked
 from hushrec.privacy import Accountant, Budget
+from hushrec.serving.int8 import packed, unpacked
 from tests.test_modelfile import RATINGS
 
 SMALL = st.floats(-(2.0**100), 2.0**100, width=32)

@@ -21,8 +21,8 @@ import hushrec
 from hushrec.algorithms import Billboard, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
-from hushrec.modelfile import encode, read
 from hushrec.privacy import Accountant, Budget
+from hushrec.serving.modelfile import encode, read
 from tests.power_cut import Disk
 
 RATINGS = realistic(80, 30, 900, seed=0)

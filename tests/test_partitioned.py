@@ -7,15 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store, partitioned, training
+from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store
 from hushrec.data import store
 from hushrec.kernels import threads
 from hushrec.papers import DPALS
-from hushrec.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.users import Users
+from hushrec.training import partitioned, run
+from hushrec.training.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
+from hushrec.training.users import Users
 from tests.algorithms.cases import CASES, Case
 
 # ---------------------------------------------------------------------- from a store
@@ -87,11 +88,11 @@ def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) 
     rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
     with pytest.raises(InputError, match="engine"):
-        training.train("private-frank-wolfe", rows, accountant, engine=Streaming())
+        run.train("private-frank-wolfe", rows, accountant, engine=Streaming())
     path = rows.partitions()[1].path
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(InputError, match="part-00001.arrow"):
-        training.train("private-als", Store(rows.path), accountant)
+        run.train("private-als", Store(rows.path), accountant)
     assert not accountant.releases
 
 

@@ -6,8 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from hushrec import posterior
 from hushrec.data import Domain
+from hushrec.training import posterior
 from tests.algorithms.twins import likely, likely_factor, likely_weights
 
 RNG = np.random.default_rng(11)

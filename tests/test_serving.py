@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from hushrec import serving
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.serving import Recommender, UserState, cosines_with
+from hushrec.serving.lists import Recommender, UserState, cosines_with
 
 N_ITEMS, RANK, USERS = 13, 3, ("u", "v", "w", "x", "y")
 DOMAIN = Domain([f"i{place}" for place in range(N_ITEMS)], rating_range=(1, 5))
@@ -112,7 +111,7 @@ OPTIONS = [
 @pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
 def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """One user by one, in a batch, and as positions, whatever the blocks."""
-    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", block)
+    monkeypatch.setattr("hushrec.serving.lists._SCORES_PER_BLOCK", block)
     model = served(kind, scores)
     for options in OPTIONS:
         wanted = {user: best(model, history, **options) for user, history in HISTORIES.items()}
@@ -194,7 +193,7 @@ def with_arrays(model: Recommender, **arrays) -> Recommender:
 @pytest.mark.parametrize("block", [2 * N_ITEMS, 1 << 22])
 def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """Of one user, of many, of cells and of a table's rows: strangers have the released values alone."""
-    monkeypatch.setattr(serving, "_SCORES_PER_BLOCK", block)
+    monkeypatch.setattr("hushrec.serving.lists._SCORES_PER_BLOCK", block)
     model, close = served(kind, scores), {"rtol": 1e-12}
 
     def wanted(user: str, item: str) -> float:

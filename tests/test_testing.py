@@ -25,7 +25,7 @@ from hushrec.testing import (
     hostile_users,
     ratings_of,
 )
-from hushrec.users import Users
+from hushrec.training.users import Users
 
 BUDGET = Budget(3.0, 1e-5)
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Bounded
-from hushrec.users import (
+from hushrec.training.users import (
     USUAL_SPREAD,
     FittedUsers,
     Users,

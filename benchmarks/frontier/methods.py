@@ -36,7 +36,7 @@ from hushrec.papers.frank_wolfe import (
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget, Plan
-from hushrec.users import Users, user_means
+from hushrec.training.users import Users, user_means
 
 #: Largest catalogue for which the item x item matrix is decomposed at every step.
 LARGEST_COVARIANCE = 2_000

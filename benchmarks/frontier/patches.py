@@ -16,7 +16,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
 from hushrec.papers.dpals import dpals
-from hushrec.users import FittedUsers, norms
+from hushrec.training.users import FittedUsers, norms
 
 Array = NDArray[Any]
 

@@ -23,13 +23,13 @@ from hushrec.algorithms import ALS, Estimator, Gate, ItemBias, Popular, PrivateA
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.estimator import Round, plan_of
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
-from hushrec.posterior import adaptive_weights
 from hushrec.privacy import Budget, Plan, positive
+from hushrec.training.estimator import Round, plan_of
+from hushrec.training.posterior import adaptive_weights
+from hushrec.training.users import FittedUsers, Users
 from hushrec.types import Parts
-from hushrec.users import FittedUsers, Users
 
 #: Settings of Algorithm 1 that are best on MovieLens-1M at epsilon 10.
 PUBLISHED: dict[str, Any] = {"user_norm": 0.2, "sampling": "tail", "center": "user"}

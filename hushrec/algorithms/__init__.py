@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-from hushrec.billboard import Billboard as Billboard
-from hushrec.estimator import Estimator as Estimator
-from hushrec.gate import Gate as Gate
 from hushrec.registry import ESTIMATORS as ESTIMATORS
-from hushrec.serving import UserState as UserState
+from hushrec.serving.billboard import Billboard as Billboard
+from hushrec.serving.lists import UserState as UserState
+from hushrec.training.estimator import Estimator as Estimator
+from hushrec.training.gate import Gate as Gate
 
 if TYPE_CHECKING:
     from hushrec.algorithms.als import ALS as ALS

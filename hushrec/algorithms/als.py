@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Count, NotNegative, Positive, Share
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, UserState, exact_plan
-from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
 from hushrec.kernels.sweeps import Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.training.estimator import Estimator, UserState, exact_plan
+from hushrec.training.gate import Gate
+from hushrec.training.users import ridge_on_items, ridge_parts, user_means
 from hushrec.types import Array
-from hushrec.users import ridge_on_items, ridge_parts, user_means
 
 #: Part of what biases leave of the ratings that the ridge takes for noise, with very many ratings a user
 #: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on

@@ -10,7 +10,7 @@ import numpy as np
 from hushrec.algorithms.item_features import expected_from_features
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.posterior import shrinkage, wiener_gain
+from hushrec.training.posterior import shrinkage, wiener_gain
 from hushrec.types import Array
 
 # Chosen with the constants of private_als.py (docs/guides/planning.md).

@@ -13,14 +13,14 @@ import numpy as np
 
 from hushrec.checks import Clip, Positive
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, Round, UserState, plan_of
-from hushrec.gate import Gate
-from hushrec.kalman import SEEN, Tracked
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.posterior import level
 from hushrec.privacy import Budget, Plan, jointly, positive, signed, together
+from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.kalman import SEEN, Tracked
+from hushrec.training.posterior import level
+from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 from hushrec.types import Array, Parts
-from hushrec.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"

@@ -21,12 +21,12 @@ from hushrec.algorithms.private_eigenrec import PrivateEigenRec
 from hushrec.checks import Part, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState, check_planned
-from hushrec.gate import Gate, LabelledGate
 from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import ESTIMATORS, best
+from hushrec.training.estimator import Estimator, UserState, check_planned
+from hushrec.training.gate import Gate, LabelledGate
+from hushrec.training.users import Users
 from hushrec.types import Array, Parts
-from hushrec.users import Users
 
 #: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is

@@ -18,9 +18,9 @@ from scipy.linalg import LinAlgError, lapack
 
 from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Estimator, UserState, exact_plan
-from hushrec.gate import Gate
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.training.estimator import Estimator, UserState, exact_plan
+from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 #: As many items as a matrix of 8 bytes an entry has room for in a gibibyte.

@@ -18,16 +18,16 @@ from scipy.special import expit
 
 from hushrec.algorithms.private_als import PrivateALS, stored_ridge
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import UserState
-from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.one_bit import regress_labels
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import SweepSettings, with_ones
 from hushrec.privacy import Budget, Plan
+from hushrec.training.estimator import UserState
+from hushrec.training.gate import Gate
+from hushrec.training.users import FittedUsers, finite_or_zero, likes
 from hushrec.types import Array, Parts
-from hushrec.users import FittedUsers, finite_or_zero, likes
 
 
 @dataclass(frozen=True, kw_only=True)

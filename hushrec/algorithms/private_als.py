@@ -4,8 +4,8 @@ It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals
 weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
 and all items share one Gramian, so that their factors are updated by residuals.
 
-User side (local): :class:`~hushrec.users.FittedUsers`, a ridge regression of their own ratings on the
-released item factors, and their bounded contribution to the item sums. Server side (global), below: the
+User side (local): :class:`~hushrec.training.users.FittedUsers`, a ridge regression of their own ratings on
+the released item factors, and their bounded contribution to the item sums. Server side (global), below: the
 update of the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
 """
 
@@ -38,13 +38,14 @@ from hushrec.algorithms.item_features import expected_from_features, feature_sco
 from hushrec.checks import Clip, Count, Part, Positive, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels import first_use
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import SweepSettings, initial_items
-from hushrec.posterior import (
+from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
+from hushrec.training.estimator import Estimator, Round, UserState, check_planned, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.posterior import (
     adaptive_weights,
     item_weights,
     level,
@@ -56,9 +57,15 @@ from hushrec.posterior import (
     visible_part,
     wiener_gain,
 )
-from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
+from hushrec.training.users import (
+    LEVEL_BOUND,
+    SPREADS_BOUND,
+    USUAL_SPREAD,
+    FittedUsers,
+    ridge_on_items,
+    ridge_parts,
+)
 from hushrec.types import Array, Parts
-from hushrec.users import LEVEL_BOUND, SPREADS_BOUND, USUAL_SPREAD, FittedUsers, ridge_on_items, ridge_parts
 
 # Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");
 # limits of size and of floating point are no choice of a study.

@@ -43,8 +43,6 @@ from hushrec.algorithms.weekly_eigenrec import EXPECTED, Kept, week, week_of_pai
 from hushrec.checks import Count, Part, Positive, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, Round, UserState, check_planned, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import added_residuals
@@ -52,8 +50,10 @@ from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums, w
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
+from hushrec.training.estimator import Estimator, Round, UserState, check_planned, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.users import Users, finite_or_zero, norms
 from hushrec.types import Array, Parts
-from hushrec.users import Users, finite_or_zero, norms
 
 # Where they were chosen: rank, items and the gain of popularity on validation users of MovieLens-1M and -100K
 # (`python -m benchmarks.bench_implicit --constants`: Recall is flat about them); shares of the item matrix

@@ -2,7 +2,7 @@
 
 Users fit themselves to the last model once; what their residuals say of item biases and factors is released
 with the noise of a week's slice, and the server takes from it what its Kalman filters make of it
-(:mod:`hushrec.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
+(:mod:`hushrec.training.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
 """
 
 from __future__ import annotations
@@ -26,16 +26,25 @@ from hushrec.algorithms.als_rounds import (
     weighted_slopes,
 )
 from hushrec.algorithms.item_features import feature_scores
-from hushrec.estimator import Round
-from hushrec.gate import Gate
-from hushrec.kalman import DRIFTS, SEEN, Tracked, counted_again, drift, first_count, learned, no_evidence
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
-from hushrec.modelfile import Expected
-from hushrec.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.privacy import counted, jointly, positive, signed
+from hushrec.serving.modelfile import Expected
+from hushrec.training.estimator import Round
+from hushrec.training.gate import Gate
+from hushrec.training.kalman import (
+    DRIFTS,
+    SEEN,
+    Tracked,
+    counted_again,
+    drift,
+    first_count,
+    learned,
+    no_evidence,
+)
+from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
+from hushrec.training.users import FittedUsers
 from hushrec.types import Array, Parts
-from hushrec.users import FittedUsers
 
 if TYPE_CHECKING:
     from hushrec.algorithms.private_als import PrivateALS

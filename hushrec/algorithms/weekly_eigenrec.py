@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart, relative_weights
-from hushrec.estimator import Round
-from hushrec.gate import Gate
-from hushrec.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
-from hushrec.modelfile import Expected
 from hushrec.privacy import counted, positive, signed
+from hushrec.serving.modelfile import Expected
+from hushrec.training.estimator import Round
+from hushrec.training.gate import Gate
+from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
 from hushrec.types import Array, Parts
 
 if TYPE_CHECKING:

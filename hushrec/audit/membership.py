@@ -23,7 +23,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE
 from hushrec.privacy import Accountant, Budget
-from hushrec.training import check_run, train
+from hushrec.training.run import check_run, train
 from hushrec.types import Array
 
 #: Ratings of a planted user: enough to fit their taste in the control. No study chose it.

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.billboard import load
 from hushrec.cli import show, show_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.options import Json, Lists, Seed, Whole, listed
@@ -16,6 +15,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
 from hushrec.evaluation.yardsticks import OF_LISTS, measured
+from hushrec.serving.billboard import load
 
 #: Under the table.
 _NOTES = (

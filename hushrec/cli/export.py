@@ -6,12 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import output_file, output_folder, page_folder
 from hushrec.cli.options import File, Force, Json
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
+from hushrec.serving.billboard import load
+from hushrec.serving.modelfile import write_atomically
 
 
 def export(

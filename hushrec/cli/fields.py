@@ -15,10 +15,10 @@ from docstring_parser import DocstringParam, DocstringStyle, parse
 from hushrec.cli.chosen import best_of, value_of
 from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
-from hushrec.estimator import Estimator
 from hushrec.evaluation.compare import REFERENCES, USUAL
 from hushrec.privacy import Budget
-from hushrec.training import known
+from hushrec.training.estimator import Estimator
+from hushrec.training.run import known
 
 #: Integers are taken as written, 1.0 is none.
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hushrec.cli import show
 from hushrec.disk import private_file
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
+from hushrec.serving.modelfile import write_atomically
 
 #: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120

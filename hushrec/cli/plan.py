@@ -19,7 +19,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.taste import NOT_FORETOLD
 from hushrec.privacy import Season
 from hushrec.registry import best
-from hushrec.training import choose, known, needs_user_count
+from hushrec.training.run import choose, known, needs_user_count
 
 
 def plan(

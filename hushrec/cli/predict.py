@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hushrec.batch import PRIVATE_TABLE
-from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import private_table_file, write_private_table
 from hushrec.cli.options import File, Force, Json
@@ -14,6 +12,8 @@ from hushrec.cli.tables import Reading
 from hushrec.data.ids import encode_ids
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
+from hushrec.serving.batch import PRIVATE_TABLE
+from hushrec.serving.billboard import load
 
 #: What is said of a pair beside its prediction.
 NO_ITEM = "no prediction: the item is not in the model's catalogue"

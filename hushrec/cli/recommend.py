@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.batch import PRIVATE_TABLE, write_lists
-from hushrec.billboard import Billboard, load
 from hushrec.cli import show, show_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
@@ -20,6 +18,8 @@ from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_s
 from hushrec.cli.tables import Reading
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
+from hushrec.serving.batch import PRIVATE_TABLE, write_lists
+from hushrec.serving.billboard import Billboard, load
 
 
 def recommend(

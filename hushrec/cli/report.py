@@ -1,8 +1,8 @@
 """``hushrec report``."""
 
-from hushrec.billboard import load
 from hushrec.cli import show, show_model
 from hushrec.cli.options import Json
+from hushrec.serving.billboard import load
 
 
 def report(model: str, /, *, as_json: Json = False) -> None:

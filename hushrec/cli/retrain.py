@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.billboard import Billboard
 from hushrec.cli import show_model
 from hushrec.cli.files import check_room, output_file
 from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, Whole, progress_shown
@@ -17,6 +16,7 @@ from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Ledger, SeasonAccountant, default_path
+from hushrec.serving.billboard import Billboard
 
 
 def retrain(

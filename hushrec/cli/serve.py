@@ -10,11 +10,11 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.billboard import load
 from hushrec.cli import show
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
+from hushrec.serving.billboard import load
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Characters: 128 bits in hexadecimal digits.

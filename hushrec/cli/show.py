@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hushrec.privacy.statement import warning_of_publishing
 
 if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
+    from hushrec.serving.billboard import Billboard
 
 
 def text(*parts: str) -> None:

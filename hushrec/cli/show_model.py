@@ -8,14 +8,14 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from hushrec import training
-from hushrec.billboard import Billboard
 from hushrec.checks import settings_of
 from hushrec.cli import show
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.evaluation.yardsticks import planned_noise, released_noise, yardsticks
 from hushrec.kernels import first_use as compiling
-from hushrec.serving import Algorithm
+from hushrec.serving.billboard import Billboard
+from hushrec.serving.lists import Algorithm
+from hushrec.training import run
 
 #: Of the release that tells whether anybody was found.
 _COUNT = "number of users"
@@ -119,7 +119,7 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
     number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
         return
-    if released and declared is None and not training.told_from_nobody(number, released[0].noise_sd):
+    if released and declared is None and not run.told_from_nobody(number, released[0].noise_sd):
         show.note(
             f"Warning: the released number of users, {number:,}, cannot be told from 0:"
             " `hushrec check` shows what became of the rows.",

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.billboard import load
 from hushrec.cli import show, show_model
 from hushrec.cli.options import Count, Json
+from hushrec.serving.billboard import load
 
 
 def similar(

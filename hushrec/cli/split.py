@@ -17,7 +17,7 @@ from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, str
 from hushrec.data.looking import PRIVATE_LOOK
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
+from hushrec.serving.modelfile import write_atomically
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
 

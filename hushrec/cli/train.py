@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec import training
-from hushrec.billboard import Billboard
 from hushrec.cli import show_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import output_file
@@ -33,6 +31,8 @@ from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
+from hushrec.serving.billboard import Billboard
+from hushrec.training import run
 
 
 def train(
@@ -87,17 +87,17 @@ def train(
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
-    training.check_run(model, budget, domain, n_users, settings)
+    run.check_run(model, budget, domain, n_users, settings)
     if declared.item_features is not None:
         check_features(
-            training.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), budget, domain
+            run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), budget, domain
         )
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = output_file(out, inputs, force)
     rows = reading.open(ratings, domain)
     show_model.first_use()
     with cluster(scheduler, ratings) as engine:
-        billboard = training.train(
+        billboard = run.train(
             model,
             rows,
             charged(season, budget, charging, resume),

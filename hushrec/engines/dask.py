@@ -27,8 +27,8 @@ from hushrec.data.store import Partition
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
-from hushrec.partitioned import Make, Question, add, answer_all
 from hushrec.privacy.statement import library_version
+from hushrec.training.partitioned import Make, Question, add, answer_all
 from hushrec.types import Array
 
 #: What a task comes to: partial sums, or a word for what went wrong.

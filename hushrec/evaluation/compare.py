@@ -20,7 +20,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
 from hushrec.evaluation.plots import needs_matplotlib, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
-from hushrec.training import check_run, choose, train
+from hushrec.training.run import check_run, choose, train
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,8 +21,8 @@ from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
-from hushrec.partitioned import Streaming
-from hushrec.serving import Recommender
+from hushrec.serving.lists import Recommender
+from hushrec.training.partitioned import Streaming
 from hushrec.types import Array
 
 if TYPE_CHECKING:

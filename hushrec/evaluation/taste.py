@@ -15,7 +15,7 @@ from hushrec.privacy import epsilon_of
 
 if TYPE_CHECKING:
     from hushrec.privacy import Budget
-    from hushrec.serving import Recommender
+    from hushrec.serving.lists import Recommender
 
 #: Said where lists are not personal, or nobody knows yet.
 NOT_FORETOLD = (

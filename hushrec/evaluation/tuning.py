@@ -22,7 +22,7 @@ from hushrec.evaluation.metrics import user_errors
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 from hushrec.registry import ESTIMATORS
-from hushrec.training import check_run, check_users, train
+from hushrec.training.run import check_run, check_users, train
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard

@@ -15,10 +15,10 @@ import numpy as np
 from hushrec.algorithms.baselines import ItemBias, Popular
 from hushrec.data import Ratings, Store
 from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
-from hushrec.serving import Recommender
+from hushrec.serving.lists import Recommender
 
 if TYPE_CHECKING:
-    from hushrec.billboard import Billboard
+    from hushrec.serving.billboard import Billboard
 
 #: What is measured of predictions, and of lists.
 OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]

@@ -19,7 +19,7 @@ from hushrec.server.bodies import BODIES, body_of
 from hushrec.server.document import openapi, page as page_of
 from hushrec.server.metrics import Metrics
 from hushrec.server.models import Models, Served
-from hushrec.serving import own_ratings
+from hushrec.serving.lists import own_ratings
 
 _KEPT_NOWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _ASKED_AGAIN = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hushrec.billboard import Billboard
 from hushrec.errors import HushrecError, ModelFileError
-from hushrec.modelfile import read
 from hushrec.privacy.statement import warning_of_publishing
+from hushrec.serving.billboard import Billboard
+from hushrec.serving.modelfile import read
 
 log = logging.getLogger("hushrec.server")
 

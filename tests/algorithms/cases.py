@@ -38,7 +38,7 @@ from hushrec.papers.frank_wolfe import (
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import Budget
-from hushrec.users import FittedUsers
+from hushrec.training.users import FittedUsers
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from hushrec.algorithms import ALS, als
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget
-from hushrec.users import user_means
+from hushrec.training.users import user_means
 
 
 def no_privacy() -> Accountant:

@@ -8,7 +8,7 @@ import pytest
 from hushrec.algorithms import GlobalMean, ItemBias, Popular
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
-from hushrec.training import release_user_count
+from hushrec.training.run import release_user_count
 from tests.algorithms.twins import BUDGET, run, small
 
 RATINGS = small()

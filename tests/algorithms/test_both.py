@@ -8,11 +8,11 @@ import pytest
 
 from hushrec.algorithms import ALS, EASE, Both, PrivateEigenRec
 from hushrec.algorithms.both import _joined
-from hushrec.billboard import Billboard
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget
-from hushrec.training import train
+from hushrec.serving.billboard import Billboard
+from hushrec.training.run import train
 
 RATINGS = realistic(300, 40, 6000, seed=0)
 DOMAIN = RATINGS.domain

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec import modelfile
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.billboard import Billboard, load
 from hushrec.data import Domain, Ratings, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
-from hushrec.gate import LocalGate
-from hushrec.modelfile import encode, read
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import moved, rows_moved
+from hushrec.serving import modelfile
+from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.modelfile import encode, read
+from hushrec.training.gate import LocalGate
+from hushrec.training.run import moved, rows_moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)

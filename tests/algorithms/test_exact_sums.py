@@ -6,17 +6,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hushrec import users as users_module
 from hushrec.algorithms import GlobalMean
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels import fixed_point
 from hushrec.privacy import Accountant, Budget
+from hushrec.training import users as users_module
 
 
 def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch, record_property) -> None:
     """C2: an error before anything is spent, and never a wrapped sum."""
-    monkeypatch.setattr("hushrec.training.LARGEST_COUNT", 2)
+    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", 2)
     ratings = Ratings.from_any((["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0]), Domain(["x"], (1, 5)))
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match="users"):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hushrec import kalman
-from hushrec.kalman import DRIFTS, Tracked, drift, learned, no_evidence
+from hushrec.training import kalman
+from hushrec.training.kalman import DRIFTS, Tracked, drift, learned, no_evidence
 
 TRUTH = np.random.default_rng(5).normal(3.0, 1.0, 40)
 

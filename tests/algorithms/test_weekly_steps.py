@@ -20,12 +20,12 @@ from hushrec.algorithms.als_rounds import (
 )
 from hushrec.algorithms.likes_taste import Sums
 from hushrec.data import realistic
-from hushrec.kalman import Tracked, drift, learned, no_evidence
 from hushrec.kernels.packed import unpacked
-from hushrec.posterior import adaptive_weights, item_weights
 from hushrec.privacy import Budget, Season, SeasonAccountant, signed
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import moved
+from hushrec.training.kalman import Tracked, drift, learned, no_evidence
+from hushrec.training.posterior import adaptive_weights, item_weights
+from hushrec.training.run import moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, RANK = 14, 2

@@ -32,7 +32,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
 from hushrec.testing import DOMAIN, replay, transcript
-from hushrec.users import Users
+from hushrec.training.users import Users
 from tests.algorithms.cases import CASES, Case
 
 SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}

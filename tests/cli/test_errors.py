@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import hushrec.training
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 
@@ -130,14 +129,14 @@ def raises(error):
 
 
 def test_interrupting_is_one_line(files, run, monkeypatch):
-    monkeypatch.setattr(hushrec.training, "train", raises(KeyboardInterrupt()))
+    monkeypatch.setattr("hushrec.training.run.train", raises(KeyboardInterrupt()))
     result = run(*arguments(files))
     assert result.exit_code == 130
     assert result.stderr == "Error: Interrupted; what was charged before stays charged.\n"
 
 
 def test_an_unexpected_error_tells_no_rows(files, run, monkeypatch):
-    monkeypatch.setattr(hushrec.training, "train", raises(RuntimeError("user 42 rated 5")))
+    monkeypatch.setattr("hushrec.training.run.train", raises(RuntimeError("user 42 rated 5")))
     assert_refused(run(*arguments(files)), run, code=1, says="RuntimeError")
     assert "42" not in run(*arguments(files)).stderr
 
@@ -146,7 +145,7 @@ def test_a_failed_run_stays_charged(files, run, monkeypatch):
     def full(path, parts):
         raise InputError("Cannot write 'model.hush' (No space left on device); free space.")
 
-    monkeypatch.setattr("hushrec.modelfile.write_atomically", full)
+    monkeypatch.setattr("hushrec.serving.modelfile.write_atomically", full)
     result = run(*arguments(files))
     assert result.exit_code == 1 and "No space left" in result.stderr and "charged" in result.stderr
     assert not any(run.folder.iterdir())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hushrec.billboard import Billboard
 from hushrec.privacy import Ledger, SystemNoise
+from hushrec.serving.billboard import Billboard
 
 
 @pytest.mark.true("A8")

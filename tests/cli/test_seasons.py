@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.billboard import load
 from hushrec.data import realistic
 from hushrec.privacy import Budget, Ledger, epsilon_of
+from hushrec.serving.billboard import load
 from tests.command_line import invoke as call
 
 
@@ -192,7 +192,7 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
     done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger, "--dataset", "first")
     first = [*train, "--dataset", "first", "--season", "1", "--out", "x.hush"]
     with monkeypatch.context() as patch:
-        patch.setattr("hushrec.modelfile.tempfile.mkstemp", full)
+        patch.setattr("hushrec.serving.modelfile.tempfile.mkstemp", full)
         for line, mends in (
             (alone, "--resume"),
             ([*retrain, "1.hush"], "--skip-week"),

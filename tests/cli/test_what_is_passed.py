@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Budget, Domain, Ratings, training
-from hushrec.batch import PRIVATE_TABLE
+from hushrec import Accountant, Budget, Domain, Ratings
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
+from hushrec.serving.batch import PRIVATE_TABLE
+from hushrec.training.run import train
 
 PROMISE = ["--epsilon", "3", "--delta", "1e-5", "--relation", "replace", "--dataset", "shop"]
 
@@ -29,7 +30,7 @@ def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
     for seed in (0, 11):
         assert run(*line, f"{seed}.hush", "--seed", str(seed)).exit_code == 0
         public = Accountant(Budget(math.inf, 1e-6), data_is_public=True)
-        wanted = training.train("als", rows, public, settings={"rank": 3, "iterations": 2}, seed=seed)
+        wanted = train("als", rows, public, settings={"rank": 3, "iterations": 2}, seed=seed)
         with open(f"{seed}.hush", "rb") as file:
             assert file.read() == wanted.to_bytes()
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hushrec.algorithms import ItemBias
 from hushrec.data import Ratings
-from hushrec.users import Users
+from hushrec.training.users import Users
 
 #: Folder of the ways to die: each file is taken once, by whoever is asked next.
 FOLDER = "HUSHREC_TEST_DEATHS"

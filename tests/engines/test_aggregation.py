@@ -21,7 +21,7 @@ from hushrec.papers.frank_wolfe import PrivateFrankWolfe
 from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, Laplace, Plan, Release, mu_of, positive
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.users import Users
+from hushrec.training.users import Users
 from tests.algorithms.cases import CASES
 from tests.engines.nodes import Session, agreement_of, assert_equal, client, names_of, parts_of, server
 
@@ -361,7 +361,7 @@ def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
     refused(agreed(), replace(PARTS["n0"], domain=observed), "declare")
     assert agreed(epsilon=math.inf, domain=observed).plan.releases
     refused(agreed(seed=-1), PARTS["n0"], "seed=-1")
-    monkeypatch.setattr("hushrec.training.LARGEST_COUNT", 3)
+    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", 3)
     refused(agreed(), PARTS["n0"], "exact for up to 3 users")
 
 

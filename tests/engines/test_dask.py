@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from hushrec import Both, ItemBias, PrivateALS, Ratings, evaluate
-from hushrec.batch import write_lists
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
-from hushrec.gate import LocalGate
-from hushrec.partitioned import Call, PartitionedUsers, Question
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
+from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of
+from hushrec.training.gate import LocalGate
+from hushrec.training.partitioned import Call, PartitionedUsers, Question
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
 distributed = pytest.importorskip("distributed")

@@ -12,7 +12,7 @@ from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.evaluation.plots import privacy_utility_plot
 from hushrec.privacy import Accountant, Budget, Ledger
-from hushrec.training import train
+from hushrec.training.run import train
 
 ALS = {"als": {"rank": 2, "iterations": 2}}
 

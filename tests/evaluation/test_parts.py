@@ -12,7 +12,6 @@ import pytest
 import scipy.sparse as sp
 
 import benchmarks.demo
-from hushrec import training
 from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.audit.distinguish import distance
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
@@ -25,7 +24,7 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay, transcript
-from hushrec.training import release_user_count
+from hushrec.training.run import release_user_count, train
 from tests.command_line import invoke
 
 BUDGET = Budget(1, 1e-6)
@@ -112,7 +111,7 @@ def test_a_choice_of_the_callers_is_refused_in_a_private_run(choice):
     for private in (
         lambda: ItemBias().fit(chosen, accountant),
         lambda: release_user_count(chosen, accountant),
-        lambda: training.train("private-als", chosen, accountant),
+        lambda: train("private-als", chosen, accountant),
         lambda: tune(chosen, "item-bias", [{}], accountant),
         lambda: compare(chosen, chosen, ["item-bias"], [1.0], delta=1e-6),
     ):
@@ -138,7 +137,7 @@ def test_users_who_are_not_all_different_are_refused(public):
     """Killed: rows of one user under one id, made by hand."""
     twice = replace(SMALL, user_texts=SMALL.user_texts.take([0, 0]))
     accountant = Accountant(BUDGET, data_is_public=public)
-    for fit in (ItemBias().fit, release_user_count, lambda *both: training.train("private-als", *both)):
+    for fit in (ItemBias().fit, release_user_count, lambda *both: train("private-als", *both)):
         with pytest.raises(InputError, match="one row for each user") as refused:
             fit(twice, accountant)
         assert "'a'" not in str(refused.value)

@@ -11,7 +11,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import check_run, choose, train
+from hushrec.training.run import check_run, choose, train
 from tests.cli.test_store import change_one_rating
 
 BUDGET = Budget(2.0, 1e-6)

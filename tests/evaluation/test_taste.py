@@ -12,7 +12,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.privacy import Accountant, Budget
-from hushrec.training import train
+from hushrec.training.run import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
 LIKES = Domain(tuple(range(200)), likes=True)

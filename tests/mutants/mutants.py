@@ -81,11 +81,11 @@ def looked(statement: str) -> tuple[str, str]:
 
 
 BOUNDED = [  # the contribution of a user is not bounded as declared
-    bug("clip with max instead of min (DPALS, line 16 as printed)", sensitivity("dpals"), "users",
+    bug("clip with max instead of min (DPALS, line 16 as printed)", sensitivity("dpals"), "training/users",
         CLIP, "np.maximum(1.0, bound / np.maximum(norms, 1e-300))"),
-    bug("clip computed and not used", sensitivity("private-als, spectral start"), "users",
+    bug("clip computed and not used", sensitivity("private-als, spectral start"), "training/users",
         CLIP, "np.ones(len(norms))"),
-    bug("norm of the user's factors not clipped", sensitivity("dpals"), "users",
+    bug("norm of the user's factors not clipped", sensitivity("dpals"), "training/users",
         "rows * clip_factor(norms(rows), bound)[:, None]", "rows"),
     bug("ratings not clipped (Algorithm 1, line 1)", sensitivity("dpals"), "papers/dpals/dpals",
         "clip=rating_clip,", "clip=math.inf,"),
@@ -106,17 +106,17 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
         "data/building",
         "values[~((values >= low) & (values <= high))] = np.nan", "return values"),
     bug("mean of all ratings charged as one vote a user (DPALS, section 5.2)", sensitivity("global-mean"),
-        "users", "return together([self.mean_sum(), self.count()], LEVEL_BOUND)",
+        "training/users", "return together([self.mean_sum(), self.count()], LEVEL_BOUND)",
         """data, half = self._ratings.matrix.data, self.domain.half_width
         values = np.array([(data - self.domain.midpoint).sum(), float(len(data))])
         return Bounded(values, LEVEL_BOUND, weight=[1 / half, 1.0])"""),
-    bug("exact counts charged as weights of norm 1", sensitivity("popular"), "users",
+    bug("exact counts charged as weights of norm 1", sensitivity("popular"), "training/users",
         "return _item_weights(self._ratings, unit_weights(self._ratings))",
         "return _item_weights(self._ratings, np.ones(self._ratings.n_users))"),
     bug("noise off the diagonal of a Gramian too small", sensitivity("private-als, spectral start"),
         "kernels/packed", "scale = np.full(order * (order + 1) // 2, math.sqrt(2.0))",
         "scale = np.full(order * (order + 1) // 2, 2.0)"),
-    bug("ridge grows with the number of users", sensitivity("private-als"), "users",
+    bug("ridge grows with the number of users", sensitivity("private-als"), "training/users",
         "        self._ridge = ridge\n",
         """        ridge = replace(ridge, regularization=ridge.regularization * (1 + self._ratings.n_users))
         self._ridge = ridge\n"""),
@@ -192,7 +192,7 @@ NOISE = [  # the noise is not what is charged
 ]  # fmt: skip
 
 AROUND = [  # something goes around the noise
-    bug("biases released without noise", replayed("private-als"), "gate",
+    bug("biases released without noise", replayed("private-als"), "training/gate",
         "        noisy = self._accountant.release(bounded, planned.mechanism, label,",
         """        if label.startswith("item biases"):
             return bounded._values.copy()
@@ -222,7 +222,7 @@ AROUND = [  # something goes around the noise
         *published("if n_users < 3: raise ValueError('too few users')")),
     bug("catalogue and range read from the ratings allowed",
         "algorithms/test_private_als.py::test_a_domain_read_from_the_ratings_is_refused_in_a_private_run",
-        "training", "if budget.private and not (ratings.domain.declared or accountant.data_is_public):",
+        "training/run", "if budget.private and not (ratings.domain.declared or accountant.data_is_public):",
         "if False:"),
     bug("private sum shown by repr", "privacy/test_budget.py::test_a_bounded_value_shows_nothing",
         "privacy/bounded", 'return f"Bounded(<private>,', 'return f"Bounded({self._values},'),
@@ -332,7 +332,7 @@ NODES = [  # secure aggregation and partitions
         "engines/secure/server",
         "if keys and not (node in keys and signed(keys[node], enrolment.signature, *words)):", "if False:"),
     bug("partitions are told what became of an array after they were told it",
-        f"{WEEKS}::test_a_store_gives_the_week_of_the_memory[many-private-als]", "partitioned",
+        f"{WEEKS}::test_a_store_gives_the_week_of_the_memory[many-private-als]", "training/partitioned",
         "= deepcopy(call)", "= call"),
 ]  # fmt: skip
 
@@ -355,7 +355,7 @@ EXACT = [  # sums are not exact
         "papers/frank_wolfe/eigensolvers", "rows, step = self._clipped, spacing(self._bound**2)",
         "rows, step = self._clipped, 2.0**-60 * spacing(self._bound**2)"),
     bug("more users than a sum has room for",
-        f"{SUMS}::test_more_users_than_a_sum_has_room_for_are_refused", "training",
+        f"{SUMS}::test_more_users_than_a_sum_has_room_for_are_refused", "training/run",
         "if ratings.n_users > LARGEST_COUNT:", "if False:"),
 ]  # fmt: skip
 
@@ -363,7 +363,7 @@ PAPERS = [  # the algorithms of the papers and of lists
     Bug("4 L^2 declared as L^2 (Frank-Wolfe)",
         (Edit("hushrec/papers/frank_wolfe/eigensolvers.py", "positive(self.bound**2))]",
               "positive(self.bound**2 / 4))]"),
-         Edit("hushrec/users.py", "return Bounded(packed, positive(bound**2), weight",
+         Edit("hushrec/training/users.py", "return Bounded(packed, positive(bound**2), weight",
               "return Bounded(packed, positive(bound**2 / 4), weight")),
         sensitivity("private-frank-wolfe, residual clip")),
     bug("T - 1 steps charged (Frank-Wolfe)", f"{PLAN}[private-frank-wolfe, residual clip]",
@@ -410,7 +410,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         "algorithms/test_bad_settings.py::test_a_clip_whose_square_overflows_is_not_taken_for_none", "checks",
         'CLIPS = "[1e-30, 1e30]"', 'CLIPS = "(0, 1.79e308]"'),
     bug("a warning where somebody's row is clipped to zero",
-        edge("dpals, heuristics"), "users",
+        edge("dpals, heuristics"), "training/users",
         CLIP, "np.minimum(1.0, bound * CLIP_MARGIN / np.maximum(norms, 1e-300))"),
     bug("rows of the first 1,000 users clipped, not those after",
         edge("private-svd"), "papers/frank_wolfe/eigensolvers",
@@ -419,11 +419,11 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
     kept = clipped_rows(first, rows.data[: first[-1]], bound)
     return with_values(rows, np.append(kept, rows.data[first[-1] :]))"""),
     bug("a user of more than 300 ratings weighs as one of 300",
-        edge("popular"), "users",
+        edge("popular"), "training/users",
         "return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))",
         "return CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))"),
     bug("levels and factors beyond float32 fitted in float32",
-        "test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "users",
+        "test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
         "_FAR = 1e4", "_FAR = math.inf"),
     bug("ranges allowed in which sums of float32 overflow",
         "data/test_domain.py::test_a_range_that_bounds_nothing_is_refused", "data/domain",
@@ -462,7 +462,7 @@ CHOSEN = [  # which rows reach training
         "held = part_of(keys, (heldout, 1 - heldout)) == 0",
         "held = np.argsort(np.argsort(keys)) < round(heldout * len(keys))"),
     bug("ratings chosen by a rule of the caller's allowed",
-        f"{PARTS}::test_a_choice_of_the_callers_is_refused_in_a_private_run", "training",
+        f"{PARTS}::test_a_choice_of_the_callers_is_refused_in_a_private_run", "training/run",
         "if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:",
         "if False:"),
     bug("a union forgets that its ratings were chosen by a rule of the caller's",
@@ -478,7 +478,7 @@ CHOSEN = [  # which rows reach training
         "users.append(np.full(len(rated), number))",
         "users.append(np.full(len(rated), 1 + sum(len(each) > 0 for each in users)))"),
     bug("no word of it that rows are counted where they have no ids",
-        f"{PARTS}::test_the_statement_says_that_rows_are_counted[matrix]", "training",
+        f"{PARTS}::test_the_statement_says_that_rows_are_counted[matrix]", "training/run",
         " + [_PUBLIC_ROWS] * ratings.by_position", ""),
     bug("a row without ratings counted as a user", f"{PARTS}::test_a_row_without_ratings_is_no_user",
         "data/ratings", "return self.where(np.ones(self.n_ratings, dtype=bool), keyed=True)", "return self"),
@@ -522,23 +522,23 @@ CHOSEN = [  # which rows reach training
 
 SEEN = [  # the public side knows more than was released, or what is printed does
     bug("settings planned for the exact number of users", f"{PRINTED}::test_training[private-als]",
-        "training", *looked("n_users = n_users or max(1, ratings.n_users)")),
+        "training/run", *looked("n_users = n_users or max(1, ratings.n_users)")),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
         "algorithms/one_bit_user", "labels = likes(ratings, self.threshold)",
         """data = ratings.matrix.data
         object.__setattr__(self, "threshold", float(data.mean()) if len(data) else 3.0)
         labels = likes(ratings, self.threshold)"""),
     bug("the number of ratings beside the progress bar", f"{PRINTED}::test_training[item-bias]",
-        "training",
+        "training/run",
         *looked("if progress: print(f'{ratings.n_ratings:,} ratings', file=__import__('sys').stderr)")),
     bug("a printed line with the number of rows", f"{PRINTED}::test_training[item-bias]",
-        "training", *looked("print(f'{ratings.n_ratings:,} rows read')")),
-    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training",
+        "training/run", *looked("print(f'{ratings.n_ratings:,} rows read')")),
+    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training/run",
         *looked("__import__('logging').getLogger('hushrec').debug('%d users', ratings.n_users)")),
-    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training",
+    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training/run",
         *looked("if ratings.n_users < 9: __import__('warnings').warn('few users', stacklevel=2)")),
     bug("a temporary file named by the number of users", f"{PRINTED}::test_training[item-bias]",
-        "training",
+        "training/run",
         *looked("open(f'{__import__(\"tempfile\").gettempdir()}/{ratings.n_users}.tmp', 'w').close()")),
     bug("another exit code where no rating can be used", f"{PRINTED}::test_tune[named-alone-everything]",
         "cli/tables",
@@ -594,17 +594,17 @@ SEASONS = [
         "algorithms/weekly_als", "tracked.mean,\n        tracked.variance,",
         "np.array(users.item_weights()._values),\n        tracked.variance,"),
     bug("the weekly filter is fed with sums without noise",
-        f"{CONTRACT}::test_weeks[private-als]", "kalman",
+        f"{CONTRACT}::test_weeks[private-als]", "training/kalman",
         'released = gate.release("item weights", users.item_weights())',
         """exact = np.array(users.item_weights()._values)
     gate.release("item weights", users.item_weights())
     released = exact"""),
     bug("a window that ends with the data", f"{WEEKS}::test_a_window_is_declared_and_needs_times",
-        "training", "ratings = split_by_time(ratings, since)[1]",
+        "training/run", "ratings = split_by_time(ratings, since)[1]",
         """last = since if ratings.times is None else int(ratings.times.max()) - 50_000_000
         ratings = split_by_time(ratings, last)[1]"""),
     bug("sums of nobody are integers",
-        f"{CONTRACT}::test_weeks[private-als]", "users",
+        f"{CONTRACT}::test_weeks[private-als]", "training/users",
         "sums = sums.astype(np.float64)", "sums = sums * 1"),
 ]  # fmt: skip
 
@@ -614,7 +614,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "items.dtype)).factors",
         "learned = BiasedFactors(initial_items(n_items, self._learned, seed + "
         "int(users.count()._values[0]), items.dtype)).factors"),
-    bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "training",
+    bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "training/run",
         'suffix = f", week {accountant.week.number}"', 'suffix = ", week 1"'),
     bug("parts of a round weighed by shares, not by their roots (EigenRec)",
         sensitivity("private-eigenrec, sums and weights"), "algorithms/private_eigenrec",
@@ -683,12 +683,12 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "        return self._item_matrix(learned, bound)\n"
         "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
     bug("from the second week on a center that tells of the number of users",
-        f"{CONTRACT}::test_weeks[popular]", "training",
+        f"{CONTRACT}::test_weeks[popular]", "training/run",
         "    return _model(estimator, ratings, accountant, parts, notes)\n",
         "    if accountant.week.number > 1:\n"
         "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"
         "    return _model(estimator, ratings, accountant, parts, notes)\n"),
-    bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "users",
+    bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "training/users",
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),

@@ -18,11 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec import training
 from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain
 from hushrec.errors import BudgetError, InputError, LedgerError
-from hushrec.gate import LocalGate
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import (
     Accountant,
@@ -39,7 +37,9 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.journal import Journal
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.users import FittedUsers
+from hushrec.training.gate import LocalGate
+from hushrec.training.run import train
+from hushrec.training.users import FittedUsers
 from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label
 
@@ -372,10 +372,10 @@ def test_a_finished_training_is_made_again_until_it_is_saved_or_another_begins(p
     assert len(files(path)) == 2
     with pytest.raises(InputError, match="seed"):
         ItemBias().fit(rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
-    training.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path)), keep=lambda model: None)
+    train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path)), keep=lambda model: None)
     assert not files(path)
     with pytest.raises(InputError, match="was saved is closed"):
-        training.train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
+        train("item-bias", rows(), Accountant(BUDGET, ledger=Ledger(path), resume=True))
 
 
 def test_without_noise_or_ledger_nothing_is_kept_or_resumed(path):

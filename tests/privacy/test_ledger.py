@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from hushrec.errors import BudgetError, InputError, LedgerError
-from hushrec.modelfile import write_atomically
 from hushrec.privacy import (
     Accountant,
     Bounded,
@@ -39,6 +38,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
+from hushrec.serving.modelfile import write_atomically
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = get_context("fork")

@@ -17,7 +17,6 @@ from multiprocessing import get_context
 import pytest
 
 from hushrec.algorithms import ItemBias
-from hushrec.billboard import load
 from hushrec.data import realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import (
@@ -31,6 +30,7 @@ from hushrec.privacy import (
     Week,
     epsilon_of,
 )
+from hushrec.serving.billboard import load
 
 FORK = get_context("fork")
 DELTA = 2.0**-20

@@ -23,10 +23,10 @@ import pytest
 
 import hushrec
 from hushrec.algorithms import ESTIMATORS
-from hushrec.modelfile import encode, read
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
 from hushrec.server import process
+from hushrec.serving.modelfile import encode, read
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
 

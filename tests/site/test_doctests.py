@@ -24,6 +24,9 @@ def test_names_of_0_2_work_and_say_where_they_are():
         assert hushrec.mu_of is hushrec.privacy.mu_of
     with pytest.warns(DeprecationWarning, match="hushrec.DPALS is hushrec.papers.DPALS now"):
         from hushrec import DPALS  # noqa: F401
+    with pytest.warns(DeprecationWarning, match="hushrec.users is hushrec.training.users now") as said:
+        from hushrec.users import Users
+    assert Users is hushrec.training.Users and said[0].filename == __file__
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])

@@ -31,8 +31,8 @@ from hushrec.algorithms import (
     UserLevelOneBit,
 )
 from hushrec.data import realistic
-from hushrec.modelfile import read as decode
 from hushrec.papers.dpals import DPALS
+from hushrec.serving.modelfile import read as decode
 from tests.algorithms.cases import PairedEigenRec
 from tests.vectors.answers import answers, similar_to
 

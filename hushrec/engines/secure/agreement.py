@@ -17,18 +17,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from hushrec import training
-from hushrec.billboard import Billboard
 from hushrec.checks import check_numbers, settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.gate import LARGEST_MULTIPLIER, SecureGate, Total
 from hushrec.engines.secure.graph import FAILURE, Graph, choose_graph, circle
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import check, check_name
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version
+from hushrec.serving.billboard import Billboard
+from hushrec.training import run
+from hushrec.training.estimator import Estimator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ class Agreement:
                 "These ratings were read over another domain than the agreement's; read them with its"
                 " catalogue, rating range, cap and item features."
             )
-        training.check_users(ratings, Accountant(self.budget))
+        run.check_users(ratings, Accountant(self.budget))
 
     def train(self, ratings: Ratings, total: Total, *, secure: bool = True) -> Billboard:
         """Run the estimator's training with totals over all nodes in place of its own sums.
@@ -210,12 +210,12 @@ class Agreement:
         self.check(ratings)
 
         accountant = Accountant(self.promise)
-        training.check(self.estimator, ratings, accountant, self.seed)
+        run.check(self.estimator, ratings, accountant, self.seed)
         with one_blas_thread():
             users = self.estimator.users(ratings.rated())
             gate = SecureGate(self.sent, self.fewest - self.colluding, total)
             parts = self.estimator.train(users, gate, self.seed)
-        statement = self._statement(training.statement(self.estimator, ratings, accountant), secure)
+        statement = self._statement(run.statement(self.estimator, ratings, accountant), secure)
         return Billboard.of(self.estimator, self.domain, parts, statement)
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:

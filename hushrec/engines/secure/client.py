@@ -13,7 +13,6 @@ from hashlib import sha256
 
 import numpy as np
 
-from hushrec.billboard import Billboard
 from hushrec.data import Ratings
 from hushrec.engines.secure import masks
 from hushrec.engines.secure.agreement import Agreement
@@ -36,6 +35,7 @@ from hushrec.network.messages import Kind, Message, Refusal
 from hushrec.network.transport import Connection
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
+from hushrec.serving.billboard import Billboard
 from hushrec.types import Array
 
 #: HTTP code for "this release goes on without you".

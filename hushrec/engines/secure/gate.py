@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, InputError
-from hushrec.gate import PlannedGate
 from hushrec.privacy import Bounded, Plan
 from hushrec.privacy.release import SMALLEST_NOISE
+from hushrec.training.gate import PlannedGate
 from hushrec.types import Array
 
 #: ``total(index, label, integers, noise_sd, steps)``: what integers and noise add up to, as uint64.

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.billboard import Billboard
 from hushrec.data import Ratings
 from hushrec.engines.secure import masks
 from hushrec.engines.secure.agreement import Agreement
@@ -48,6 +47,7 @@ from hushrec.engines.secure.messages import (
 )
 from hushrec.errors import HushrecError, InputError
 from hushrec.network.messages import Message, Refusal, check_token, from_json
+from hushrec.serving.billboard import Billboard
 
 _WITHOUT = "This release goes on without this node."
 

@@ -23,18 +23,17 @@ from hushrec.checks import Clip, Count, NotNegative, Part, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, Round, UserState, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sweeps import SweepSettings, csr, initial_items, solve_statistics, statistics
 from hushrec.papers.dpals.projection import project_psd
-from hushrec.posterior import adaptive_weights, level, usable_weights
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
-from hushrec.types import Array
-from hushrec.users import (
+from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.posterior import adaptive_weights, level, usable_weights
+from hushrec.training.users import (
     LEVEL_BOUND,
     FittedUsers,
     clip_factor,
@@ -45,6 +44,7 @@ from hushrec.users import (
     ridge_parts,
     user_means,
 )
+from hushrec.types import Array
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05

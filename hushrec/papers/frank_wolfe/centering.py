@@ -19,13 +19,13 @@ from hushrec.algorithms.private_als import PrivateALS
 from hushrec.checks import Clip, Count, Part
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.estimator import Estimator, PrivateSide, exact_plan
-from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
 from hushrec.privacy import Budget, Plan, Release
+from hushrec.training.estimator import Estimator, PrivateSide, exact_plan
+from hushrec.training.gate import Gate
+from hushrec.training.users import FittedUsers, user_means
 from hushrec.types import Array
-from hushrec.users import FittedUsers, user_means
 
 #: What a private estimator subtracts from the rows (`CentredEstimator.center`).
 Released = Literal["user", "biases", "middle"]

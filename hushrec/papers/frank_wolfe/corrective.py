@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Clip, Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import UserState
-from hushrec.gate import Gate
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.sweeps import ridge_fit
@@ -27,6 +25,8 @@ from hushrec.papers.frank_wolfe.centering import CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import CovarianceSolver, Eigenpairs, Solver, random_block
 from hushrec.papers.frank_wolfe.frank_wolfe import PrivateSteps
 from hushrec.privacy import Budget
+from hushrec.training.estimator import UserState
+from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 

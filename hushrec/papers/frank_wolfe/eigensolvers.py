@@ -22,14 +22,14 @@ from scipy.special import ndtri
 from hushrec.checks import CLIPS, check_choice, check_numbers
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
-from hushrec.estimator import Round, plan_of
-from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows, with_values
 from hushrec.privacy import Accountant, Bound, Bounded, Budget, Plan, counted, positive
+from hushrec.training.estimator import Round, plan_of
+from hushrec.training.gate import Gate, LocalGate
+from hushrec.training.users import outer_product_sum
 from hushrec.types import Array
-from hushrec.users import outer_product_sum
 
 
 class RowUsers:

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Clip, Count, NotNegative, Positive, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import PrivateSide, UserState
-from hushrec.gate import Gate
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.papers.frank_wolfe.centering import (
     CentredEstimator,
@@ -43,6 +41,8 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
 )
 from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows, top_right_singular
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.training.estimator import PrivateSide, UserState
+from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 #: A singular value is not divided by if it is smaller (without noise the residual may vanish).

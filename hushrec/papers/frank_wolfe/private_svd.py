@@ -14,13 +14,13 @@ import numpy as np
 
 from hushrec.checks import Clip, Count, Part, Positive
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import Round, UserState, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import clipped
 from hushrec.privacy import Bounded, Budget, Plan, counted, jointly, positive, together
+from hushrec.training.estimator import Round, UserState, plan_of
+from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 

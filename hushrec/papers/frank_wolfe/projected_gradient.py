@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from hushrec.checks import Clip, Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.estimator import PrivateSide, Round, UserState, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.one_bit import soft_threshold_for
 from hushrec.kernels.packed import frobenius_scale, unpacked
@@ -36,6 +34,8 @@ from hushrec.papers.frank_wolfe.centering import (
     exact_level,
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
+from hushrec.training.estimator import PrivateSide, Round, UserState, plan_of
+from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 #: Numbers of a block of full rows that is held at a time.

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
 from hushrec.network.messages import check, check_name
 from hushrec.network.transport import Connection
 from hushrec.papers.masked.masking import draw_coefficients, masked, unmasked
 from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
+from hushrec.serving.modelfile import write_atomically
 from hushrec.types import Array
 
 

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from hushrec.checks import Count, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
-from hushrec.estimator import Estimator, Round, UserState, plan_of
-from hushrec.gate import Gate
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
+from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.users import Users, outer_product_sum, unit_weights
 from hushrec.types import Array
-from hushrec.users import Users, outer_product_sum, unit_weights
 
 #: A released weight is not taken for smaller than this. No study chose it.
 _SMALLEST_WEIGHT = 1e-6

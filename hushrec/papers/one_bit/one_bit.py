@@ -19,12 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from hushrec import training
 from hushrec.checks import Count, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.estimator import Estimator, UserState
-from hushrec.gate import Gate, LocalGate
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.one_bit import CURVATURE, likelihood, regress_labels
 from hushrec.kernels.threads import one_blas_thread
@@ -49,8 +46,11 @@ from hushrec.privacy import (
     Release,
     counted,
 )
+from hushrec.training import run
+from hushrec.training.estimator import Estimator, UserState
+from hushrec.training.gate import Gate, LocalGate
+from hushrec.training.users import Users, likes
 from hushrec.types import Array
-from hushrec.users import Users, likes
 
 Mechanism = Literal["input", "objective", "gradient", "output", "output-published", "none"]
 # Weights and sizes were chosen without privacy on the splits of docs/papers/one-bit.md; the rest is limits.
@@ -303,12 +303,12 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         -------
         Completion
         """
-        plan = training.check(self, ratings, accountant, seed)
-        with training.journaled(self, ratings.domain, accountant, plan, seed), one_blas_thread():
+        plan = run.check(self, ratings, accountant, seed)
+        with run.journaled(self, ratings.domain, accountant, plan, seed), one_blas_thread():
             gate = LocalGate(accountant, plan)
             users, items = self._released_factors(self.users(ratings), gate, seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound
-        return Completion(users, items, bound, self.link, training.statement(self, ratings, accountant))
+        return Completion(users, items, bound, self.link, run.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's regression of their own labels on the released item factors."""

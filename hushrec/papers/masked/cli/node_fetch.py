@@ -8,9 +8,9 @@ from hushrec.cli import show
 from hushrec.cli.options import Catalogue, File, Json
 from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
 from hushrec.papers.masked.messages import fingerprint
+from hushrec.serving.modelfile import write_atomically
 
 
 def node_fetch(

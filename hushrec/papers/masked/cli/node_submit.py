@@ -13,10 +13,10 @@ from hushrec.cli import show
 from hushrec.cli.options import Catalogue, File, Json, Range
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.modelfile import write_atomically
 from hushrec.papers.masked.cli.options import Key, Link
 from hushrec.papers.masked.masking import MaskingStatement
 from hushrec.papers.masked.messages import Record, fingerprint
+from hushrec.serving.modelfile import write_atomically
 
 if TYPE_CHECKING:
     from hushrec.papers.masked.client import PrivateKey

@@ -1,7 +1,7 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
 What is read and written here is a header, a plain dictionary, and named arrays: what they mean is
-:mod:`hushrec.billboard`'s to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are
+the billboard's to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are
 the digest of its header, which holds the digest of every array: a reader can trust one array after the
 other, also those of a file that is mapped and never read whole. Anyone can compute a digest, so what the
 header says is checked too: arrays share no byte, leave no hole and end where the file does. Floats that are

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.gate import Gate
-from hushrec.modelfile import Expected
+from hushrec.serving.modelfile import Expected
+from hushrec.training.gate import Gate
+from hushrec.training.users import Users
 from hushrec.types import Array
-from hushrec.users import Users
 
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
 # (docs/guides/seasons.md, "What bounds them"). No study is recorded of the others.

@@ -27,8 +27,8 @@ from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.privacy import Bounded
+from hushrec.training.users import Users
 from hushrec.types import Array
-from hushrec.users import Users
 
 #: Blocks are answered together up to so many ratings an item, and in all; of several threads each answers so
 #: many times at least. An answer costs a table of all items.

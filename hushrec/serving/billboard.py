@@ -18,11 +18,20 @@ from hushrec.checks import check_kind, settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
-from hushrec.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
-from hushrec.modelfile import BAD_HEADER, Arrays, Expected, ModelFile, encode, other_version, read, write
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
-from hushrec.serving import Algorithm, Recommender
+from hushrec.serving.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
+from hushrec.serving.lists import Algorithm, Recommender
+from hushrec.serving.modelfile import (
+    BAD_HEADER,
+    Arrays,
+    Expected,
+    ModelFile,
+    encode,
+    other_version,
+    read,
+    write,
+)
 from hushrec.types import Parts
 
 #: What the arrays hold that every model may have; an estimator says the same of its own.
@@ -51,7 +60,7 @@ class Billboard(Recommender):
     Attributes
     ----------
     estimator, domain, arrays, lists, state
-        As of a :class:`~hushrec.serving.Recommender`; the arrays are read-only.
+        As of a :class:`~hushrec.serving.lists.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
 
@@ -105,7 +114,7 @@ class Billboard(Recommender):
         return encode(*self._stored(int8=False))[-1].hex()
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """As of a :class:`~hushrec.serving.Recommender`; refused where noise may be all that items share.
+        """Return the items most like one; refused where noise may be all that items share.
 
         That is so of private models that do not say how many of their ``directions`` stand out of it.
         """

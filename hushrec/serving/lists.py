@@ -151,7 +151,7 @@ class Algorithm(Protocol):
 
     @property
     def expected(self) -> Parts | Mapping[str, Any]:
-        """What its own arrays hold (`hushrec.modelfile.Expected`)."""
+        """What its own arrays hold (`hushrec.serving.modelfile.Expected`)."""
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
         """What each user computes from the released arrays and their own rows."""

@@ -1,6 +1,6 @@
 """One training, from rows to a model: what is checked, planned, kept for a crash, released, and stated.
 
-An :class:`~hushrec.estimator.Estimator` says what an algorithm is; here it is run. :func:`fit` trains a first
+An :class:`~hushrec.Estimator` says what an algorithm is; here it is run. :func:`fit` trains a first
 model, :func:`next_week` goes on from one of a season, and :func:`train` does what ``hushrec train`` does: it
 chooses settings from public figures, releases the number of users where nobody declared it, then fits.
 """
@@ -15,14 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.billboard import Billboard
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
-from hushrec.gate import LabelledGate, LocalGate
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.partitioned import Engine, PartitionedUsers, Streaming
 from hushrec.privacy import (
     Accountant,
     Budget,
@@ -35,16 +32,19 @@ from hushrec.privacy import (
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.registry import ESTIMATORS
-from hushrec.serving import Recommender
+from hushrec.serving.billboard import Billboard
+from hushrec.serving.lists import Recommender
+from hushrec.training.gate import LabelledGate, LocalGate
+from hushrec.training.partitioned import Engine, PartitionedUsers, Streaming
+from hushrec.training.users import Users
 from hushrec.types import Array, Parts
-from hushrec.users import Users
 
 #: What every privacy statement says is assumed public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
 #: What it says besides where single ratings are protected, and where user ids are row numbers.
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
-#: An :class:`~hushrec.estimator.Estimator`, which is defined above this.
+#: An :class:`~hushrec.training.estimator.Estimator`, which is defined above this.
 Algorithm = Any
 
 

@@ -1,7 +1,7 @@
 """What every algorithm is: frozen hyper-parameters, a plan of releases, a training through a gate.
 
 Left of the gate everything is privileged; what the gate returns is public and ends in
-the :class:`~hushrec.billboard.Billboard`, from which any user, known or new, is served by folding their own
+the :class:`~hushrec.Billboard`, from which any user, known or new, is served by folding their own
 ratings in.
 """
 
@@ -15,14 +15,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec import training
-from hushrec.billboard import Billboard
 from hushrec.checks import Settings, check_kind
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
-from hushrec.gate import Gate
-from hushrec.modelfile import Expected
-from hushrec.partitioned import Engine
 from hushrec.privacy import (
     Accountant,
     Bound,
@@ -32,9 +27,14 @@ from hushrec.privacy import (
     Release,
     SeasonAccountant,
 )
-from hushrec.serving import UserState
+from hushrec.serving.billboard import Billboard
+from hushrec.serving.lists import UserState
+from hushrec.serving.modelfile import Expected
+from hushrec.training import run
+from hushrec.training.gate import Gate
+from hushrec.training.partitioned import Engine
+from hushrec.training.users import Users
 from hushrec.types import Parts
-from hushrec.users import Users
 
 #: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
@@ -128,7 +128,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
     #: True where its users remember nothing but the last call of each method that returns nothing, so that
-    #: they may lie in partitions (:mod:`hushrec.partitioned`).
+    #: they may lie in partitions (:mod:`hushrec.training.partitioned`).
     streams: ClassVar[bool] = False
     #: Follow from what a class writes: it has its own :meth:`planned`, its own :meth:`week`.
     uses_user_count: ClassVar[bool]
@@ -251,7 +251,7 @@ class Estimator(Settings, Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
-        return training.fit(self, ratings, accountant, **options)
+        return run.fit(self, ratings, accountant, **options)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared.
@@ -268,4 +268,4 @@ class Estimator(Settings, Generic[PrivateSide]):
         self, board: Billboard, ratings: Ratings | Store, accountant: SeasonAccountant, **options: Any
     ) -> Billboard:
         """Train the next week's model; :meth:`Billboard.continue_training` is the way here."""
-        return training.next_week(board, ratings, accountant, **options)
+        return run.next_week(board, ratings, accountant, **options)

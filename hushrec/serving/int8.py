@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from hushrec.errors import InputError
-from hushrec.modelfile import Arrays
+from hushrec.serving.modelfile import Arrays
 from hushrec.types import Array
 
 FACTORS, BYTES, SCALE = "item_factors", "item_factors_int8", "item_factors_scale"

@@ -20,7 +20,7 @@ from hushrec.errors import InputError
 from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
-from hushrec.serving import Recommender
+from hushrec.serving.lists import Recommender
 
 #: Inside every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"

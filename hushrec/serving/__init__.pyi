@@ -1,0 +1,1 @@
+from .lists import Explanation as Explanation, Recommended as Recommended, UserState as UserState
