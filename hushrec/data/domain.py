@@ -177,6 +177,8 @@ class Domain:
 
     def position(self, item: Any) -> int:
         """The position of one item id in the catalogue, or -1: as `index` says, but at once."""
+        if type(item) is int and item.bit_length() < 64:
+            return self._places.get(str(item), -1)
         if type(item) is str and item[:1] != NO_TEXT:  # most are canonical as they are
             place = self._places.get(item)
             if place is not None:

@@ -393,9 +393,12 @@ class Ratings:
             values only, as `split_ratings` does it; the result is ``hand_picked`` without it.
         """
         counts = np.diff(running_total(mask)[self.matrix.indptr])
-        present = np.flatnonzero(counts) if drop_empty else np.arange(self.n_users)
-        users = Encoded(present, take(self.user_values, present), take(self.user_texts, present))
-        return self._with(mask, counts[present], users, not keyed)
+        users = Encoded(np.arange(self.n_users), self.user_values, self.user_texts)
+        if drop_empty:
+            present = np.flatnonzero(counts)
+            users = Encoded(present, take(self.user_values, present), take(self.user_texts, present))
+            counts = counts[present]
+        return self._with(mask, counts, users, not keyed)
 
     def liked(self, threshold: float | None) -> Ratings:
         """The ratings from a declared threshold up, or all of them; a row for each user, also without any."""

@@ -46,5 +46,6 @@ def truncated(values: Array, step: float) -> Array:
         return values
     steps = np.asarray(values, dtype=np.float64) / step
     np.trunc(steps, out=steps)
-    steps[~np.isfinite(steps)] = 0.0
+    if not (finite := np.isfinite(steps)).all():
+        steps[~finite] = 0.0
     return np.multiply(steps, step, out=steps)

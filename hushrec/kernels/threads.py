@@ -75,7 +75,9 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
-    tasks = ranges(work) if count() > 1 else [(0, len(work))]
+    tasks = ranges(work)
+    if len(tasks) > 1 and count() == 1:
+        tasks = [(0, len(work))]
     if len(tasks) <= 1:
         for task in tasks:
             function(*task)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
+from hushrec.kernels.arrays import vector
 from hushrec.types import Array
 
 #: Items whose factors are turned at a time, a multiple of what a register holds: they fit the first cache.
@@ -98,8 +99,8 @@ def _choose_range(scores, indptr, indices, leading, start, stop, items, best):
             excluded[np.int64(indices[entry])] = False
 
 
-def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``base + users @ items.T`` in float64, without a copy of the items.
+def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArray[np.float64]:
+    """``offset[:, None] + level + users @ items.T`` in float64, without a copy of the items.
 
     The bits of a user's scores are that user's alone: BLAS rounds a row as the number of rows and its place
     among them make it, which would tell them of the other users.
@@ -109,33 +110,38 @@ def row_scores(users: Array, items: Array, base: NDArray[np.float64]) -> NDArray
     users : (n, d) array
     items : (n_items, d) array
         float32 or float64.
-    base : (n, n_items) float64 array
+    offset, level : (n,) and (n_items,) arrays
+        Of users and items.
     """
-    if users.ndim != 2 or base.shape != (len(users), len(items)) or items.shape[1:] != users.shape[1:]:
-        raise ValueError("users must be of shape (n, d), items (n_items, d) and base (n, n_items).")
-    users, base = np.ascontiguousarray(users, np.float64), np.ascontiguousarray(base, np.float64)
-    flat, found = np.ascontiguousarray(items).reshape(-1), np.empty(base.shape)
+    if users.ndim != 2 or items.shape[1:] != users.shape[1:]:
+        raise ValueError("users must be of shape (n, d) and items (n_items, d).")
+    double = np.dtype(np.float64)
+    users, flat = np.ascontiguousarray(users, double), np.ascontiguousarray(items).reshape(-1)
+    offset = vector(offset, len(users), double, 0.0, "offset")
+    level = vector(level, len(items), double, 0.0, "level")
+    found = np.empty((len(users), len(items)))
 
     def score(start: int, stop: int) -> None:
-        _score_range(users, flat, base, start, stop, found)
+        _score_range(users, flat, offset, level, start, stop, found)
 
     threads.run(score, np.full(len(users), float(len(items))))
     return found
 
 
 @simd.compiled
-def _score_range(users, items, base, start, stop, scores):
+def _score_range(users, items, offset, level, start, stop, scores):
     """Four users at a time, a register of items: each score is summed over the columns in their order."""
     n_items, width, lanes = scores.shape[1], users.shape[1], simd.lanes(scores)
-    flat, before, after = users.reshape(-1), base.reshape(-1), scores.reshape(-1)
+    flat, out = users.reshape(-1), scores.reshape(-1)
     turned = np.zeros(_TURNED * width)  # by register of items, column, item
     for begin in range(0, n_items, _TURNED):
         size = min(_TURNED, n_items - begin)
-        for item in range(size):
-            for c in range(width):
-                place = (item // lanes * width + c) * lanes + item % lanes
-                turned[place] = items[(begin + item) * width + c]
         whole = size - size % lanes
+        for item in range(0, whole, lanes):
+            own = (begin + item) * width
+            for c in range(width):
+                for lane in range(lanes):
+                    turned[item * width + c * lanes + lane] = items[own + lane * width + c]
         for first in range(start, stop, 4):
             rows = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
             at = rows[0] * width, rows[1] * width, rows[2] * width, rows[3] * width
@@ -149,13 +155,14 @@ def _score_range(users, items, base, start, stop, scores):
                     three = simd.multiply_add(simd.splat(flat, at[2] + c), column, three)
                     four = simd.multiply_add(simd.splat(flat, at[3] + c), column, four)
                 place = begin + item
-                simd.store(after, to[0] + place, simd.add(simd.load(before, to[0] + place), one))
-                simd.store(after, to[1] + place, simd.add(simd.load(before, to[1] + place), two))
-                simd.store(after, to[2] + place, simd.add(simd.load(before, to[2] + place), three))
-                simd.store(after, to[3] + place, simd.add(simd.load(before, to[3] + place), four))
+                same = simd.load(level, place)
+                simd.store(out, to[0] + place, simd.add(simd.add(simd.splat(offset, rows[0]), same), one))
+                simd.store(out, to[1] + place, simd.add(simd.add(simd.splat(offset, rows[1]), same), two))
+                simd.store(out, to[2] + place, simd.add(simd.add(simd.splat(offset, rows[2]), same), three))
+                simd.store(out, to[3] + place, simd.add(simd.add(simd.splat(offset, rows[3]), same), four))
         for row in range(start, stop):
             for item in range(begin + whole, begin + size):
                 product = 0.0
                 for c in range(width):
                     product += users[row, c] * items[item * width + c]
-                scores[row, item] = base[row, item] + product
+                scores[row, item] = (offset[row] + level[item]) + product

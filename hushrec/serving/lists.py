@@ -588,9 +588,10 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
     """The score of every item for every user, shape (n_users, n_items)."""
-    scores = state.offset[:, None] + (float(arrays["center"]) + arrays["item_bias"])
+    level = float(arrays["center"]) + arrays["item_bias"]
     if "learned_items" not in arrays:
-        return topk.row_scores(np.asarray(state.factors), arrays["item_factors"], scores)
+        return topk.row_scores(np.asarray(state.factors), arrays["item_factors"], state.offset, level)
+    scores = state.offset[:, None] + level
     scores[:, arrays["learned_items"]] += state.factors @ np.asarray(arrays["item_factors"], np.float64).T
     return scores
 
@@ -608,8 +609,7 @@ def scores_at(
         return found
     factors, places = arrays["item_factors"], columns
     if len(columns) < len(factors):  # the rows that are needed
-        used, places = np.unique(columns, return_inverse=True)
-        factors = factors[used]
+        factors, places = factors[columns], np.arange(len(columns))
     found = residuals.predict_pairs(rows, places, state.factors, np.asarray(factors, dtype=np.float64))
     return found + float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
 

@@ -63,14 +63,16 @@ def test_bad_arguments_are_refused():
 def test_scores_of_one_row_are_those_of_the_product(width: int, dtype) -> None:
     rng = np.random.default_rng(width)
     items = rng.standard_normal((301, width)).astype(dtype)
-    users, base = rng.standard_normal((5, width)), rng.standard_normal((5, 301))
+    users, offset, level = rng.standard_normal((5, width)), rng.standard_normal(5), rng.standard_normal(301)
     items.setflags(write=False)
     for these in (items, items[::-1]):
-        found = row_scores(users, these, base)
-        np.testing.assert_allclose(found, base + users @ these.astype(float).T, atol=1e-13)
+        found = row_scores(users, these, offset, level)
+        expected = offset[:, None] + level + users @ these.astype(float).T
+        np.testing.assert_allclose(found, expected, atol=1e-13)
         for row in range(5):
-            alone = row_scores(users[row : row + 1], these, base[row : row + 1])
+            alone = row_scores(users[row : row + 1], these, offset[row : row + 1], level)
             np.testing.assert_array_equal(alone[0], found[row])
-    for wrong in ((users, items, base[:-1]), (users, items, base[:, 1:]), (users[:, :0], items[:, :1], base)):
+    bad = (users[:, :0], items[:, :1], offset, level) if width else (users[0], items, offset, level)
+    for wrong in ((users, items, offset[:-1], level), (users, items, offset, level[1:]), bad):
         with pytest.raises(ValueError, match="shape"):
-            row_scores(*wrong) if width else row_scores(users[0], items, base)
+            row_scores(*wrong)

@@ -448,8 +448,8 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
     scores = np.ascontiguousarray(scores - later)\n"""),
     bug("scores of a batch by BLAS, whose last bits tell how many users it has",
         "algorithms/test_base.py::test_the_bits_of_a_list_tell_nothing_of_the_others", "kernels/topk",
-        "flat, found = np.ascontiguousarray(items).reshape(-1), np.empty(base.shape)",
-        "return base + users @ np.asarray(items, np.float64).T"),
+        "found = np.empty((len(users), len(items)))",
+        "return offset[:, None] + level + users @ np.asarray(items, np.float64).T"),
 ]  # fmt: skip
 
 CHOSEN = [  # which rows reach training
