@@ -33,7 +33,7 @@ from distributed.chaos import KillWorker
 
 from benchmarks.bench_scale import domain_of, generate
 from hushrec.algorithms import PrivateALS
-from hushrec.data import Ratings, Store
+from hushrec.data import Store
 from hushrec.data.store import Partition
 from hushrec.engines.dask import Dask
 from hushrec.kernels import threads
@@ -100,7 +100,7 @@ def generated(folder: Path, n_ratings: int) -> Store:
     place = folder / str(n_ratings)
     place.mkdir()
     generate(n_ratings, place / "rows")
-    store = Ratings.prepare(str(place / "rows"), place / "store", domain_of(n_ratings))
+    store = Store.prepare(str(place / "rows"), place / "store", domain_of(n_ratings))
     shutil.rmtree(place / "rows")
     return store
 

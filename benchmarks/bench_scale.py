@@ -45,7 +45,7 @@ from hushrec import (
     Store,
     write_lists,
 )
-from hushrec.data.store import joined
+from hushrec.data.ratings import joined
 from hushrec.kernels import threads
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.kernels.threads import one_blas_thread
@@ -95,7 +95,7 @@ def generate(rows: int, out: Path) -> None:
 
 def prepare(rows: int, folder: Path) -> dict[str, float]:
     parts = max(32, rows >> 21)
-    store = Ratings.prepare(
+    store = Store.prepare(
         str(folder / "rows"), folder / "store", domain_of(rows), partitions=parts, force=True
     )
     size = sum(part.path.stat().st_size for part in store.partitions())
@@ -257,7 +257,7 @@ def same_bytes(folder: Path) -> bool:
     whole, same = bytes_of(rows, 1), True
     same &= all(bytes_of(rows, count) == whole for count in (2, 8))
     for parts, count in ((1, 1), (2, 2), (7, 8), (64, 2)):
-        store = Ratings.prepare(rows, folder / "small", rows.domain, partitions=parts, force=True)
+        store = Store.prepare(rows, folder / "small", rows.domain, partitions=parts, force=True)
         same &= bytes_of(store, count) == whole
     return verdict(same, "bytes are equal for 1, 2, 8 threads; 1, 2, 7, 64 partitions; memory and store")
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec import Accountant, Budget, InputError, PrivateALS, Ratings, realistic, write_lists
-from hushrec.data import store as data_store
+from hushrec import Accountant, Budget, InputError, PrivateALS, Store, realistic, write_lists
+from hushrec.data import store_files
 from hushrec.kernels import threads
 from hushrec.serving import batch
 
@@ -25,8 +25,8 @@ def rows_of(table: pa.Table) -> list:
 @pytest.mark.parametrize("kind", ["ratings", "store"])
 def test_parts_hold_what_a_batch_holds(tmp_path, monkeypatch, kind) -> None:
     monkeypatch.setattr(batch, "_USERS_PER_PART", 70)
-    monkeypatch.setattr(data_store, "BLOCK_RATINGS", 200)  # several blocks a partition
-    history = ROWS if kind == "ratings" else Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=5)
+    monkeypatch.setattr(store_files, "BLOCK_RATINGS", 200)  # several blocks a partition
+    history = ROWS if kind == "ratings" else Store.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=5)
     some, not_these = list(ROWS.domain.items[:20]), list(ROWS.domain.items[3:9])
     for number, options in enumerate(
         ({}, {"n": 3, "exclude_seen": False}, {"items": some}, {"items": some, "exclude_items": not_these})
@@ -84,7 +84,7 @@ class Engine:
 
 
 def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path, monkeypatch) -> None:
-    store = Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
+    store = Store.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
     engine = Engine()
     files = write_lists(MODEL, store, tmp_path / "lists", 4, engine=engine)
     names = [f"part-0000{number}.parquet" for number in range(3)]
@@ -105,7 +105,7 @@ def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path, monkeypatch) -
 @pytest.mark.parametrize("engine", [None, Engine()])
 def test_a_damaged_store_is_refused_before_a_list_is_written(tmp_path, engine) -> None:
     """Each octet is held against what was written: a rating that was flipped is no reason for a list."""
-    store = Ratings.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
+    store = Store.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
     path = store.partitions()[2].path
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.data import Domain, Ratings, realistic
+from hushrec.data import Domain, Ratings, Store, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
@@ -109,7 +109,7 @@ def test_no_more_users_than_a_sum_has_room_for(monkeypatch) -> None:
 
 def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     """A store has no times to choose by."""
-    store = Ratings.prepare(RATINGS, tmp_path / "s", RATINGS.domain)
+    store = Store.prepare(RATINGS, tmp_path / "s", RATINGS.domain)
     first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
     accountant = SeasonAccountant.following(first.privacy)
     with pytest.raises(InputError, match="with their times; pass those, not a store[.]$"):

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from hushrec import Both, HushrecError, InputError, Popular, Ratings, Store
-from hushrec.data import store
+from hushrec import Both, HushrecError, InputError, Popular, Store
+from hushrec.data import store_files
 from hushrec.kernels import threads
 from hushrec.papers import DPALS
 from hushrec.privacy import Accountant, Budget
@@ -36,14 +36,14 @@ def a_store_gives_the_model_of_the_memory(tmp_path, case: Case, shapes) -> None:
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     whole = model_of(case, ratings)
     for partitions, count in shapes:
-        rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, force=True)
+        rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=partitions, force=True)
         with threads.limit(count):
             assert model_of(case, rows) == whole
 
 
 @pytest.mark.parametrize("name", SHORT)
 def test_a_store_gives_the_model_of_the_memory(tmp_path, monkeypatch, name: str) -> None:
-    monkeypatch.setattr(store, "BLOCK_RATINGS", 8)
+    monkeypatch.setattr(store_files, "BLOCK_RATINGS", 8)
     case = next(case for case in CASES if case.name == name)
     shapes = SHAPES if name in ("private-als", "popular") else SHAPES[2:3]
     a_store_gives_the_model_of_the_memory(tmp_path, case, shapes)
@@ -54,13 +54,13 @@ def test_a_store_gives_the_model_of_the_memory(tmp_path, monkeypatch, name: str)
 def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatch, case: Case) -> None:
     if not isinstance(case.estimator.users(ratings_of({})), Users):
         pytest.skip("a training of rows by position")
-    monkeypatch.setattr(store, "BLOCK_RATINGS", 8)
+    monkeypatch.setattr(store_files, "BLOCK_RATINGS", 8)
     a_store_gives_the_model_of_the_memory(tmp_path, case, SHAPES if case.estimator.streams else SHAPES[:1])
 
 
 def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -> None:
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
+    rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     rows.partitions()[1].path.write_bytes(b"")
     accountant = Accountant(Budget(1, 1e-6))
     with pytest.raises(InputError, match="part-00001.arrow"):
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -
 
 def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> None:
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain)
+    rows = Store.prepare(ratings, tmp_path / "s", ratings.domain)
     for estimator, data, budget in (
         (Popular(), ratings, Budget(1, 1e-6)),
         (DPALS(), rows, Budget(1, 1e-6)),
@@ -85,7 +85,7 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
 def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) -> None:
     """As `hushrec train` runs it: an engine that cannot be used, and a damaged store."""
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    rows = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
+    rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
     with pytest.raises(InputError, match="engine"):
         run.train("private-frank-wolfe", rows, accountant, engine=Streaming())
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) 
 
 def test_nobody(tmp_path) -> None:
     nobody = ratings_of({})
-    rows = Ratings.prepare(nobody, tmp_path / "s", nobody.domain)
+    rows = Store.prepare(nobody, tmp_path / "s", nobody.domain)
     found = [
         Popular().fit(each, Accountant(Budget(1, 1e-6), noise=SeededNoise(3))) for each in (nobody, rows)
     ]
@@ -140,7 +140,7 @@ def test_a_failure_of_any_thread_is_told(thread: str) -> None:
 @pytest.mark.parametrize("room", [1, 1 << 30])
 def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch, room) -> None:
     rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    store = Ratings.prepare(rows, tmp_path / "s", rows.domain, partitions=7)
+    store = Store.prepare(rows, tmp_path / "s", rows.domain, partitions=7)
     monkeypatch.setattr(partitioned, "TABLES_BYTES", room)
     at_once, most = [], []
     question = Question((), Call("item_weights", (), {}), 8 * rows.n_items)
@@ -206,7 +206,7 @@ def test_what_cannot_be_added_is_refused(answer) -> None:
 
 def test_all_stores_are_looked_at_before_any_is_worked_on(tmp_path) -> None:
     rows = ratings_of(hostile_users(np.random.default_rng(5), 9))
-    stores = [Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=2) for name in ("a", "b")]
+    stores = [Store.prepare(rows, tmp_path / name, rows.domain, partitions=2) for name in ("a", "b")]
     numbers = Streaming().each(lambda number, parts, public: (number, len(parts), public), stores, "p")
     assert numbers == [(0, 2, "p"), (1, 2, "p")]
     stores[1].partitions()[1].path.write_bytes(b"")
@@ -268,7 +268,7 @@ def test_blocks_are_answered_together_where_items_are_many(
 def test_a_byte_that_changed_is_found_before_anything_is_asked(model, tmp_path, monkeypatch) -> None:
     """Also where the file can still be read, and where a training holds the store whole."""
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    store = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
+    store = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     path = store.partitions()[1].path
     content = bytearray(path.read_bytes())
     content[-20] ^= 1

@@ -6,7 +6,7 @@ from hushrec.cli import show
 from hushrec.cli.options import Json
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings
-from hushrec.data.store import is_store
+from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 
 from hushrec.cli import show
-from hushrec.data.store import is_store
+from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:

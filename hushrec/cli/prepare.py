@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from hushrec.cli import show
 from hushrec.cli.options import Count, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Declared, Reading
-from hushrec.data import Ratings
-from hushrec.data.store import PRIVATE_STORE
+from hushrec.data import Store
+from hushrec.data.store_files import PRIVATE_STORE
 from hushrec.errors import InputError
 
 
@@ -54,7 +54,7 @@ def prepare(
     if declared.item_features is not None:
         raise InputError("A store holds no item features; pass --item-features to train.")
     domain, arguments = declared.domain(reading.implicit), reading.arguments(times=times)
-    store: Any = Ratings.prepare(
+    store: Any = Store.prepare(
         paths,
         out,
         domain,

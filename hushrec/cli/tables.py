@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
 from hushrec.data import Domain, Ratings, Store
-from hushrec.data.store import is_store
+from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 _ROLES = ("user", "item", "rating", "time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import read_columns
+from hushrec.data.times import join_times
 from hushrec.errors import InputError
 
 
@@ -26,6 +28,11 @@ class Rows(NamedTuple):
     hand_picked: bool = False
     by_position: bool = False
     splits: tuple[str, ...] = ()
+
+    @property
+    def user_column(self) -> pa.Array:
+        """The user ids as an Arrow array, as of `Ratings`."""
+        return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
 
 class _Entries(NamedTuple):
@@ -41,7 +48,7 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
     """Rows of any source; see `hushrec.data.Ratings.from_any`."""
     if implicit:
         check_implicit(domain)
-    users, items, ratings, times, marks = read_columns(source, columns, format, implicit, domain)
+    users, items, ratings, times, marks = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
     positions = positions_of(encode_ids(items), domain.item_texts)
@@ -186,6 +193,27 @@ def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int
     keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
     base[long_users] = stream_base(keys, 0, "cap")
     return smallest_per_row(running_total(counts), items, base, np.full(len(counts), cap))
+
+
+def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
+    """Put the rows of different users together, each `Rows` or `Ratings`, with every mark of any of them."""
+    if len(parts) == 1:
+        return Rows(*(getattr(parts[0], name) for name in Rows._fields))
+    matrix = csr(
+        np.concatenate([each.matrix.data for each in parts]),
+        np.concatenate([each.matrix.indices for each in parts]),
+        running_total(np.concatenate([np.diff(each.matrix.indptr) for each in parts])),
+        n_items,
+    )
+    return Rows(
+        matrix,
+        pa.concat_arrays([each.user_column for each in parts]),
+        pa.concat_arrays([each.user_texts for each in parts]),
+        join_times([each.times for each in parts], [each.matrix.nnz for each in parts]),
+        any(each.hand_picked for each in parts),
+        any(each.by_position for each in parts),
+        tuple(dict.fromkeys(split for each in parts for split in each.splits)),
+    )
 
 
 def running_total(counts: np.ndarray) -> np.ndarray:

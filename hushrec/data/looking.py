@@ -210,7 +210,7 @@ class _Read:
                 with alone.stream() as stream:
                     self._read_lines(stream, columns, implicit)
             return
-        self.table = read_columns(source, columns, format, implicit, domain)
+        self.table = read_columns(source, columns, format, implicit, domain.item_texts)
         self.numbers = np.arange(1, len(self.table.ratings) + 1)
         if alone and self.format == "parquet":
             from pyarrow import parquet

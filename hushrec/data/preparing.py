@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data import store
+from hushrec.data import store_files
 from hushrec.data.building import Rows, build, check_implicit, latest
 from hushrec.data.columns import MARKS, SPLIT, Columns
 from hushrec.data.domain import Domain, check_domain
@@ -33,7 +33,6 @@ from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.keys import check_count
-from hushrec.data.ratings import Ratings
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times
@@ -60,7 +59,7 @@ class _Options(NamedTuple):
     implicit: bool
 
 
-def prepare(
+def write_store(
     source: Any,
     out: str | os.PathLike[str],
     domain: Domain,
@@ -72,8 +71,8 @@ def prepare(
     partitions: int | None = None,
     force: bool = False,
     progress: bool = False,
-) -> store.Store:
-    """Write a store; see `hushrec.data.Ratings.prepare`."""
+) -> Path:
+    """Write a store and return its path; see `hushrec.data.Store.prepare`."""
     check_domain(domain)
     implicit = implicit or domain.likes
     if implicit:
@@ -91,7 +90,7 @@ def prepare(
         _finish(domain, folder, entries, marks)
         _check_target(target, force)  # another one may have been faster
         _put(folder, target)
-    return store.Store(target, domain)
+    return target
 
 
 # ---------------------------------------------------------------------- what is read
@@ -99,13 +98,15 @@ def prepare(
 
 def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
     """The columns of the source, some rows at a time, and about how many rows there are."""
-    if isinstance(source, Ratings):
-        return _of_ratings(source, options.domain), source.n_ratings
+    if isinstance(source, Columns):
+        return [source], len(source.ratings)
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         if filesystem is not None:
             raise InputError("filesystem is for paths; leave it out for a table in memory.")
-        found = read_columns(source, options.columns, options.format, options.implicit, options.domain)
+        found = read_columns(
+            source, options.columns, options.format, options.implicit, options.domain.item_texts
+        )
         return [found], len(found.ratings)
     files = [file for path in paths for file in files_at(os.fspath(path), filesystem)]
     if not files:
@@ -116,18 +117,6 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
     rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
     each = (read_chunks(file, options.columns, options.format, options.implicit) for file in files)
     return (chunk for chunks in each for chunk in chunks), rows
-
-
-def _of_ratings(ratings: Ratings, domain: Domain) -> list[Columns]:
-    if ratings.domain.fingerprint != domain.fingerprint:
-        raise InputError("These ratings were read over another domain; read them again over this one.")
-    counts = np.diff(ratings.matrix.indptr)
-    users = Encoded(
-        np.repeat(np.arange(len(counts), dtype=np.int32), counts), ratings.user_values, ratings.user_texts
-    )
-    items = Encoded(ratings.matrix.indices, domain.item_texts, domain.item_texts)
-    marks = (mark for mark in MARKS if getattr(ratings, mark))
-    return [Columns(users, items, ratings.matrix.data.copy(), ratings.times, (*marks, *ratings.splits))]
 
 
 def _rows_of(file: File, kind: str) -> int:
@@ -206,7 +195,7 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
     order = order[ends[0] :]
     if isinstance(users, Encoded):
         codes = pa.array(users.codes[order])
-        table = {name: column.take(codes) for name, column in store.id_columns(users).items()}
+        table = {name: column.take(codes) for name, column in store_files.id_columns(users).items()}
     else:
         table = {"user": pa.array(users[order])}
     table |= {"item": pa.array(items[order]), "rating": pa.array(chunk.ratings[order])}
@@ -230,9 +219,9 @@ def _clean(domain: Domain, folder: Path, number: int) -> dict[str, Any]:
     """Clean a partition and write it; its entry in the manifest."""
     spilled, name = folder / _spill(number), f"part-{number:05d}.arrow"
     rows = _rows_of_spill(domain, spilled)
-    batches = store.partition_batches(rows)
+    batches = store_files.partition_batches(rows)
     kind = getattr(rows.user_values, "type", None)
-    entry = _write(folder / name, store.arrow_bytes(batches))
+    entry = _write(folder / name, store_files.arrow_bytes(batches))
     spilled.unlink(missing_ok=True)
     return entry | {
         "users": rows.matrix.shape[0],
@@ -306,9 +295,9 @@ def _columns_of(table: pa.Table) -> tuple[Encoded, np.ndarray, np.ndarray, np.nd
 
 def _check_target(target: Path, force: bool) -> None:
     if target.exists():
-        if not store.is_store(target) and not (target.is_dir() and not any(target.iterdir())):
+        if not store_files.is_store(target) and not (target.is_dir() and not any(target.iterdir())):
             raise InputError(f"{str(target)!r} is there and no store; pass another name.")
-        if store.is_store(target) and not force:
+        if store_files.is_store(target) and not force:
             raise InputError(
                 f"{str(target)!r} is there already and would be replaced", parameter="force", value=True
             )
@@ -354,22 +343,22 @@ def _lock(path: Path, file: Any) -> bool:
 def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:
     """The manifest, last."""
     kinds = {kind for each in entries if (kind := each.pop("ids")) and each["users"]}
-    manifest = store.new_manifest(
+    manifest = store_files.new_manifest(
         domain,
         entries,
-        catalogue=_write(folder / store.CATALOGUE, store.catalogue_bytes(domain)),
+        catalogue=_write(folder / store_files.CATALOGUE, store_files.catalogue_bytes(domain)),
         ids=kinds.pop() if len(kinds) == 1 else "large_string",
         times="times" in marks,  # whether or not anybody has a row
         **{mark: mark in marks for mark in MARKS},
         splits=sorted(mark for mark in marks if mark.startswith(SPLIT)),
     )
-    _write(folder / store.MANIFEST, store.manifest_bytes(manifest))
+    _write(folder / store_files.MANIFEST, store_files.manifest_bytes(manifest))
     sync_folder(folder)
 
 
 def _put(folder: Path, target: Path) -> None:
     """Give the folder its name; until it has it, the lock tells the next one what a killed process left."""
-    if store.is_store(target):
+    if store_files.is_store(target):
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
         (old / _LOCK).touch()
         target.replace(old / "old")

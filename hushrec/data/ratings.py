@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.building import build, check_implicit, csr, one_row, read_rows, running_total
+from hushrec.data.building import build, check_implicit, csr, join_rows, one_row, read_rows, running_total
 from hushrec.data.columns import MARKS, MARKS_KEY
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings, given_ids, join_ids, lookup, places, take
 from hushrec.data.keys import text_keys
+from hushrec.data.store_files import all_rows, is_store
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
     from hushrec.data.looking import Look
-    from hushrec.data.store import Store
 
 
 #: The ids, given and canonical, of a user who is alone.
@@ -152,14 +154,11 @@ class Ratings:
                     "These ratings were read over another domain; read them again over this one."
                 )
             return source if source.domain is domain else replace(source, domain=domain)
-        from hushrec.data.store import Store, is_store
-
-        if isinstance(source, Store) or is_store(source):
+        folder = getattr(source, "path", source)  # of a store
+        if is_store(folder):
             if columns is not None or format is not None:
                 raise InputError("columns and format are for tables; a store knows its own, leave them out.")
-            found = Store(getattr(source, "path", source), domain)
-            found.verify()
-            return found.ratings()
+            return cls(domain, *all_rows(Path(folder).absolute(), domain))
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @classmethod
@@ -168,42 +167,16 @@ class Ratings:
         return cls.from_any(source, domain, **options)
 
     @staticmethod
-    def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
-        """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
+    def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Any:
+        """Do what `Store.prepare` does; the name of 0.2, which goes with 0.4."""
+        from hushrec.data import Store
 
-        What becomes of a row is what `from_any` makes of it, but for ids that are neither integers nor text,
-        which are kept as text. Memory is bounded; beside the store, which takes 5 to 8 bytes a rating and 4
-        more with its time, the rows lie on the same disk for a while, some 20 bytes each
-        (docs/guides/scaling.md).
-
-        Parameters
-        ----------
-        source : path, list of paths, or what else `from_any` takes
-            Also a path such as ``s3://bucket/folder``. What folders are named by, as in ``date=2024-06-30``,
-            is a column too.
-        out : path
-            The store, a folder. It comes into being whole.
-        domain : Domain
-        columns, format, implicit
-            As in `from_any`.
-        filesystem : pyarrow.fs.FileSystem, optional
-            Where the paths are.
-        partitions : int, optional
-            Into how many files the users are dealt out; 32 by default, whatever the rows are. Beyond some 100
-            million rows pass about one for each 2 million you expect: a partition is cleaned in memory.
-        force : bool
-            Replace a store that is there.
-        progress : bool
-            Show how many rows were read: private.
-
-        Raises
-        ------
-        InputError
-            As in `from_any`; or the store cannot be written, and then there is none.
-        """
-        from hushrec.data.preparing import prepare
-
-        return prepare(source, out, domain, **options)
+        warnings.warn(
+            "Ratings.prepare is Store.prepare now; the old name goes with 0.4.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Store.prepare(source, out, domain, **options)
 
     @staticmethod
     def check(
@@ -446,11 +419,18 @@ class Ratings:
         )
 
 
-def marked(ratings: Ratings, *sources: Ratings | Store) -> Ratings:
+def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     """Ratings with every mark of those that they were made of."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
+
+
+def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
+    """Return ratings of different users as one."""
+    if not parts:
+        return Ratings.from_any(([], [], []), domain)
+    return Ratings(domain, *join_rows(parts, domain.n_items))
 
 
 def _row_of_each(matrix: sp.csr_array) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +16,20 @@ from hushrec.data.ids import Encoded, encode_ids, encode_ratings
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 
-if TYPE_CHECKING:
-    from hushrec.data.domain import Domain
-
 _TOGETHER = 1 << 20  # entries of a matrix
 
 
 def read_columns(
-    source: Any, columns: Any, format: str | None, implicit: bool, domain: Domain | None = None
+    source: Any, columns: Any, format: str | None, implicit: bool, items: pa.Array | None = None
 ) -> Columns:
-    """Columns of any source; a matrix's columns are the items of the domain, or their numbers without one."""
+    """Columns of any source; a matrix's columns are the items whose texts are given, or their numbers."""
     if isinstance(source, (str, os.PathLike)):
         return read_path(os.fspath(source), columns, format, implicit)
     if format is not None:
         raise InputError("format is for files; leave it out for a table in memory.")
     users, matrix = source if isinstance(source, tuple) and len(source) == 2 else (None, source)
     if sp.issparse(matrix):
-        return _of_matrix(users, matrix, domain, implicit)
+        return _of_matrix(users, matrix, items, implicit)
     if type(source).__module__.partition(".")[0] in ("pandas", "polars"):
         frame = source.collect() if hasattr(source, "collect") else source
         if hasattr(frame, "columns"):
@@ -58,10 +55,10 @@ def _arrow_table(source: Any) -> pa.Table:
         raise InputError(f"An Arrow table is needed, not {type(source).__name__}.") from None
 
 
-def _of_matrix(users: Any, matrix: Any, domain: Domain | None, implicit: bool) -> Columns:
+def _of_matrix(users: Any, matrix: Any, texts: pa.Array | None, implicit: bool) -> Columns:
     """Stored entries are ratings, explicit zeros too; a row is the user given for it, or its number."""
     check_sparse(matrix)
-    if matrix.ndim != 2 or (domain is not None and matrix.shape[1] != domain.n_items):
+    if matrix.ndim != 2 or (texts is not None and matrix.shape[1] != len(texts)):
         raise InputError(
             "The matrix needs a row for each user and a column for each item of the catalogue, in the same"
             f" order; it has {matrix.shape[-1]} columns."
@@ -74,8 +71,8 @@ def _of_matrix(users: Any, matrix: Any, domain: Domain | None, implicit: bool) -
     for start in range(0, len(codes), _TOGETHER):  # NumPy makes places of 8 octets of them
         codes[start : start + _TOGETHER] = rows.codes[entries.row[start : start + _TOGETHER]]
     del entries
-    if domain is not None:
-        items = Encoded(items.astype(np.int32), domain.item_texts, domain.item_texts)
+    if texts is not None:
+        items = Encoded(items.astype(np.int32), texts, texts)
     ratings = np.ones(len(values), np.float32) if implicit else encode_ratings(values)
     ids = Encoded(codes, rows.values, rows.texts)
     return Columns(ids, items, ratings, marks=("by_position",) if users is None else ())

@@ -86,7 +86,7 @@ class Dask:
     >>> from distributed import Client
     >>> from hushrec.engines.dask import Dask
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> store = hushrec.Ratings.prepare(ratings, "store", ratings.domain, partitions=2)
+    >>> store = hushrec.Store.prepare(ratings, "store", ratings.domain, partitions=2)
     >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6))
     >>> with Client(processes=False, dashboard_address="127.0.0.1:0") as client:
     ...     model = hushrec.ItemBias().fit(store, accountant, engine=Dask(client))
@@ -125,7 +125,7 @@ class Dask:
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
         """As `Engine.asking`, of a store that all workers reach by its path."""
         if not isinstance(rows, Store):
-            raise InputError("Dask trains on a store; make one with Ratings.prepare or hushrec prepare.")
+            raise InputError("Dask trains on a store; make one with Store.prepare or hushrec prepare.")
         yield lambda question: self.added(partial(_answered, make), rows, question)
 
     def verify(self, rows: Store) -> None:

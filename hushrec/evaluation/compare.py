@@ -18,14 +18,14 @@ from hushrec.data.splits import k_folds
 from hushrec.disk import private_file
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
-from hushrec.evaluation.plots import needs_matplotlib, save_plot
+from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 from hushrec.training.run import check_run, choose, train
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from matplotlib.figure import Figure
 
-    from hushrec.privacy import Budget, Ledger, Release
+    from hushrec.privacy import Ledger
 
 #: What every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
@@ -188,8 +188,18 @@ class Comparison:
         known = sorted({each for each in found if each is not None})
         return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
+    def plot(self) -> Figure:
+        """Return the figure of the main metrics against epsilon, a panel each."""
+        return privacy_utility_plot(
+            {name: self.summary(name) for name in self.main_metrics},
+            k=self.k,
+            unit=f"{self.unit} ({self.relation}, delta = {self.delta:g})",
+            interval=self.interval,
+            stamp=self.stamp,
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         words = "unit relation delta k main_metric main_metrics relevant_from folds data_is_public"
         found: dict[str, Any] = {name: getattr(self, name) for name in (*words.split(), "total_epsilon")}
         found["main_metrics"] = list(self.main_metrics)
@@ -210,7 +220,7 @@ class Comparison:
         pq.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")
         for kind in ("png", "svg"):
-            save_plot(self, paths[kind])
+            save_plot(self.plot(), paths[kind], self.stamp)
         return paths
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from hushrec.errors import MissingPackageError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from hushrec.evaluation.compare import Comparison
 
 #: Colours that stay apart for colour-blind readers and in grey (Okabe and Ito); the first are the models'.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -44,13 +43,17 @@ def needs_matplotlib() -> None:
         raise MissingPackageError("A plot", "plot") from None
 
 
-def privacy_utility_plot(comparison: Comparison) -> Figure:
-    """Error against epsilon: one line a model, the baselines in grey, references without privacy dashed.
+def privacy_utility_plot(
+    metrics: Mapping[str, list[dict[str, Any]]], *, k: int, unit: str, interval: str, stamp: str
+) -> Figure:
+    """Draw metrics against epsilon: a line a model, baselines in grey, references without privacy dashed.
 
     Parameters
     ----------
-    comparison : Comparison
-        What to draw: its main metrics, one panel each.
+    metrics : mapping from name to rows
+        One panel each, with rows as of `hushrec.evaluation.Comparison.summary`.
+    k, unit, interval, stamp
+        Length of lists; words on epsilon's unit, on the shades, and on the comparison.
 
     Returns
     -------
@@ -60,24 +63,23 @@ def privacy_utility_plot(comparison: Comparison) -> Figure:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    metrics = comparison.main_metrics
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
-        notes = [note for axes, each in zip(panels, metrics) for note in _draw_panel(axes, comparison, each)]
-        panels[-1].set_xlabel(
-            f"epsilon per {comparison.unit} ({comparison.relation}, delta = {comparison.delta:g}), log scale"
-        )
-        about = " ".join([comparison.stamp, *dict.fromkeys(notes)])
+        drawn = [
+            _draw_panel(axes, cells, name, k, interval)
+            for axes, (name, cells) in zip(panels, metrics.items())
+        ]
+        panels[-1].set_xlabel(f"epsilon per {unit}, log scale")
+        about = " ".join([stamp, *dict.fromkeys(note for notes in drawn for note in notes)])
         figure.supxlabel(textwrap.fill(about, 120), fontsize=7.5, color="#444444", x=0.01, ha="left")
     return figure
 
 
-def _draw_panel(axes: Axes, comparison: Comparison, metric: str) -> list[str]:
-    """One metric against epsilon; what must be said below of shades and of models without a line."""
+def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
+    """Draw one metric against epsilon; what must be said below of shades and of models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    cells = comparison.summary(metric)
     rows = [row for row in cells if not math.isnan(row["value"])]
     epsilons = sorted({row["epsilon"] for row in cells if math.isfinite(row["epsilon"])})
     lines = _colours(cells, rows)
@@ -94,7 +96,7 @@ def _draw_panel(axes: Axes, comparison: Comparison, metric: str) -> list[str]:
     if epsilons:
         pad = 1.08 if len(epsilons) > 1 else 2.0
         axes.set_xlim(epsilons[0] / pad, epsilons[-1] * pad)
-    axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=comparison.k))
+    axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=k))
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
@@ -105,7 +107,7 @@ def _draw_panel(axes: Axes, comparison: Comparison, metric: str) -> list[str]:
     absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in drawn]
     why = "rank and predict no ratings" if metric in ("rmse", "mae") else "have nothing to be measured by"
     shaded = any(_has_interval(row) for row in rows if math.isfinite(row["epsilon"]))
-    return [f"Shaded: {comparison.interval}."] * shaded + [
+    return [f"Shaded: {interval}."] * shaded + [
         f"No line of {' and '.join(absent)} for {metric}: they {why}."
     ] * bool(absent)
 
@@ -114,12 +116,11 @@ def _has_interval(row: dict[str, Any]) -> bool:
     return bool(row["low"] < row["high"])
 
 
-def save_plot(comparison: Comparison, path: Path) -> None:
-    """Write the plot as PNG or SVG, by the path's suffix; text in an SVG stays text."""
+def save_plot(figure: Figure, path: Path, stamp: str) -> None:
+    """Write a plot as PNG or SVG, by the path's suffix; text in an SVG stays text."""
     import matplotlib as mpl
 
-    about = {"Description": comparison.stamp}
-    figure = privacy_utility_plot(comparison)
+    about = {"Description": stamp}
     with mpl.rc_context(_STYLE):
         svg = {"Date": None} if path.suffix == ".svg" else {}
         figure.savefig(path, bbox_inches="tight", metadata={**about, **svg})

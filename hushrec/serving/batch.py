@@ -85,7 +85,7 @@ def write_lists(
     nobody = Ratings.from_any(([], [], []), model.domain)
     schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
     if engine is not None and not isinstance(history, Store):
-        raise InputError("An engine works on a store; make one with Ratings.prepare or hushrec prepare.")
+        raise InputError("An engine works on a store; make one with Store.prepare or hushrec prepare.")
     parts = _parts(history)
     users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
     schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})

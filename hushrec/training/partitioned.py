@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hushrec.data import Domain, Ratings, Store
-from hushrec.data.store import joined
+from hushrec.data.ratings import joined
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.data import Domain, Ratings, realistic, split_by_time
+from hushrec.data import Domain, Ratings, Store, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
 from hushrec.privacy.testing import SeededNoise
@@ -167,7 +167,7 @@ def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
     """Killed: what users were told of a week's items changes after they were told it; a partition of nobody,
     whose sums are of another type, ends the week."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    store = Ratings.prepare(rows, tmp_path / "week-1.store", DATA.domain, partitions=3)
+    store = Store.prepare(rows, tmp_path / "week-1.store", DATA.domain, partitions=3)
     one, other = (
         first.continue_training(each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
         for each in (rows, store)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Store
 from hushrec.privacy import Ledger
 
 distributed = pytest.importorskip("distributed")
@@ -21,7 +21,7 @@ def scheduler():
 def test_train_and_evaluate_on_a_cluster(run, files, scheduler):
     domain = Domain(tuple(files.items), (1, 5))
     for name, path in (("history", files.train), ("test", files.test)):
-        Ratings.prepare(path, run.folder / name, domain, partitions=3)
+        Store.prepare(path, run.folder / name, domain, partitions=3)
     budget = ["--epsilon", "5", "--delta", "1e-6", "--model", "item-bias"]
     trained = run("train", "history", *budget, "--out", "m.hush", "--scheduler", scheduler)
     assert (trained.exit_code, trained.stderr) == (0, "")
@@ -42,7 +42,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_spent(run, files
     ask = ["train", files.train, *budget, *files.domain, "--scheduler", "tcp://127.0.0.1:9"]
     found = run(*ask)
     assert found.exit_code == 2 and "make one with hushrec prepare" in found.stderr
-    Ratings.prepare(files.train, run.folder / "s", Domain(tuple(files.items), (1, 5)))
+    Store.prepare(files.train, run.folder / "s", Domain(tuple(files.items), (1, 5)))
     from hushrec.engines.dask import Dask
 
     usual = Dask.__init__.__kwdefaults__

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 
 DOMAIN = Domain(["1", "y" * 1024], rating_range=(1, 5))
@@ -43,7 +43,7 @@ def test_the_longest_texts_of_every_form(form, tmp_path):
         source = {"lists": CELLS, "polars": pl.DataFrame(CELLS)}.get(form)
         source = _typed(form) if source is None else source
     read = Ratings.from_any(source, DOMAIN, columns={"time": True})
-    stored = Ratings.prepare(source, tmp_path / "store", DOMAIN, columns={"time": True}).ratings()
+    stored = Store.prepare(source, tmp_path / "store", DOMAIN, columns={"time": True}).ratings()
     for found in (read, stored.for_users(read.user_texts)):
         rows = found.matrix.toarray().tolist()
         assert dict(zip(found.user_texts.to_pylist(), rows)) == {"u": [3, 0], "x" * 1024: [4, 0], "w": [2, 5]}
@@ -84,6 +84,6 @@ def test_texts_of_more_than_two_gib_of_one_user(form, role, tmp_path):
     domain = Domain(["1"], rating_range=(1, 5))
     users = ["1"] if role == "user" else ["u", "v"]
     assert Ratings.from_any(source, domain).users.tolist() == users
-    stored = Ratings.prepare(source, tmp_path / "store", domain, partitions=1)
+    stored = Store.prepare(source, tmp_path / "store", domain, partitions=1)
     assert sorted(stored.ratings().users.tolist()) == users
     assert Ratings.check(source, domain).usable == len(users)

@@ -7,6 +7,7 @@ from test_sampling import some_ratings
 from hushrec.data import (
     Domain,
     Ratings,
+    Store,
     k_folds,
     leave_k_out,
     split_by_time,
@@ -136,5 +137,5 @@ def test_marks_of_several_files_are_those_of_all(tmp_path):
         pq.write_table(part.to_arrow(), tmp_path / f"{number}.parquet")
     for name, marked in (("0.parquet", False), ("1.parquet", True), ("*.parquet", True)):
         assert Ratings.read(str(tmp_path / name), plain.domain).hand_picked == marked
-        store = Ratings.prepare(str(tmp_path / name), tmp_path / "s", plain.domain, partitions=2, force=True)
+        store = Store.prepare(str(tmp_path / name), tmp_path / "s", plain.domain, partitions=2, force=True)
         assert store.hand_picked == marked and store.ratings().hand_picked == marked

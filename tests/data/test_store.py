@@ -20,7 +20,7 @@ from hypothesis import example, given, settings, strategies as st
 from pyarrow import fs
 
 from hushrec import Domain, InputError, Ratings, Store, split_ratings
-from hushrec.data import store
+from hushrec.data import store_files
 from tests.data.pieces import in_pieces
 from tests.power_cut import Disk
 
@@ -59,7 +59,7 @@ def table(n: int = 1000, seed: int = 0, **changes) -> pa.Table:
 
 @pytest.fixture
 def made(tmp_path) -> Store:
-    return Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=4)
+    return Store.prepare(table(), tmp_path / "s", DOMAIN, partitions=4)
 
 
 # ---------------------------------------------------------------------- the rows of the in-memory door
@@ -70,7 +70,7 @@ def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, rows) -> Non
     """Killed: `retrain --since` on a store is refused where nobody has a rating, so its exit code tells."""
     path = tmp_path / "ratings.tsv"
     path.write_text("user\titem\trating\ttime\n" + rows)
-    found = Ratings.prepare(path, tmp_path / "s", DOMAIN, partitions=2, **TIMED)
+    found = Store.prepare(path, tmp_path / "s", DOMAIN, partitions=2, **TIMED)
     assert_same(found, Ratings.read(path, DOMAIN, **TIMED))
     assert found.ratings().times is not None
 
@@ -79,14 +79,14 @@ def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, rows) -> Non
 def test_a_parquet_file_in_pieces(tmp_path, monkeypatch, partitions, options) -> None:
     """What is left is the manifest, the catalogue and the partitions: no row lies there twice."""
     in_pieces(monkeypatch, batch=64)
-    monkeypatch.setattr(store, "BLOCK_RATINGS", 16)
+    monkeypatch.setattr(store_files, "BLOCK_RATINGS", 16)
     pq.write_table(table(), tmp_path / "t.parquet")
-    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, partitions=partitions, **options)
+    found = Store.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, partitions=partitions, **options)
     assert len(found.partitions()) == partitions and len(found.blocks()) >= partitions
     for each in (found, Store(tmp_path / "s")):
         assert_same(each, Ratings.read(tmp_path / "t.parquet", DOMAIN, **options))
     parts = [part.path.name for part in found.partitions()]
-    assert sorted(os.listdir(found.path)) == sorted([store.MANIFEST, store.CATALOGUE, *parts])
+    assert sorted(os.listdir(found.path)) == sorted([store_files.MANIFEST, store_files.CATALOGUE, *parts])
     assert sorted(os.listdir(tmp_path)) == ["s", "t.parquet"]
 
 
@@ -100,7 +100,7 @@ def test_files_whose_ids_are_of_different_types(tmp_path, monkeypatch, kinds, he
         part = table(200, seed=number)
         users = pa.array([kind(user) for user in part["user"].to_pylist()])
         pq.write_table(part.set_column(0, "user", users), tmp_path / f"in/{number}.parquet")
-    found = Ratings.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, partitions=3, **TIMED)
+    found = Store.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, partitions=3, **TIMED)
     wanted = Ratings.read(tmp_path / "in", DOMAIN, **TIMED)
     if float in kinds:  # whose text "7.0" is the id "7"
         wanted = Ratings(DOMAIN, wanted.matrix, wanted.user_texts, wanted.user_texts, wanted.times)
@@ -129,7 +129,7 @@ def test_hostile_cells_in_any_pieces(tmp_path_factory, parts, count, folded) -> 
         pq.write_table(pa.table(arrays, ["user", "item", "rating", "time"]), folder / f"in/{number}.parquet")
     with pytest.MonkeyPatch.context() as patch:
         in_pieces(patch, batch=3, folded=folded)
-        found = Ratings.prepare(folder / "in", folder / "s", DOMAIN, partitions=count, **TIMED)
+        found = Store.prepare(folder / "in", folder / "s", DOMAIN, partitions=count, **TIMED)
     assert_same(found, Ratings.read(folder / "in", DOMAIN, **TIMED))
 
 
@@ -146,7 +146,7 @@ IDS = [
 def test_ids_of_any_type(tmp_path, users) -> None:
     rows = table(6, user=users, item=["1", "2", "A7", "é", "2", "2"])
     pq.write_table(rows, tmp_path / "t.parquet")
-    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, partitions=3)
+    found = Store.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, partitions=3)
     wanted = Ratings.read(tmp_path / "t.parquet", DOMAIN)
     if pa.types.is_integer(users.type):
         assert found.ratings().user_column.type == wanted.user_column.type
@@ -171,7 +171,7 @@ def test_any_other_source(tmp_path, kind) -> None:
         "jester": lambda: tmp_path / "jester-data-1.csv",
         "far times": lambda: (["a", "a", "b"], ["1", "2", "1"], [1, 2, 3], [-(10**12), None, 10**12]),
     }[kind]()
-    assert_same(Ratings.prepare(source, tmp_path / "s", domain, partitions=2), Ratings.read(source, domain))
+    assert_same(Store.prepare(source, tmp_path / "s", domain, partitions=2), Ratings.read(source, domain))
 
 
 @pytest.mark.parametrize("count", [1, 256, 257])
@@ -180,7 +180,7 @@ def test_any_number_of_different_ratings_comes_back(tmp_path, count) -> None:
     domain = Domain(range(600), (-1, 600))
     values = [-0.0, 0.0, *range(1, 600)][:count]
     rows = Ratings.from_any((["u"] * count + ["v"], [*range(count), 7], [*values, values[-1]]), domain)
-    assert_same(Ratings.prepare(rows, tmp_path / "s", domain, partitions=1), rows)
+    assert_same(Store.prepare(rows, tmp_path / "s", domain, partitions=1), rows)
 
 
 @pytest.mark.parametrize("span", [1, 2**32 - 2, 2**32 - 1, 2**32, 2**40])
@@ -189,7 +189,7 @@ def test_times_however_far_apart_come_back(tmp_path, span) -> None:
     for first in (0, -(10**9)):
         times = [first, first + span, None, first + span // 2]
         rows = Ratings.from_any((["u"] * 3 + ["v"], ["1", "2", "5", "1"], [4.0] * 4, times), DOMAIN)
-        assert_same(Ratings.prepare(rows, tmp_path / "s", DOMAIN, partitions=1, force=True), rows)
+        assert_same(Store.prepare(rows, tmp_path / "s", DOMAIN, partitions=1, force=True), rows)
 
 
 @pytest.mark.parametrize(("held", "workers"), [(1, 4), (30, 1), (1 << 24, 4)])
@@ -202,14 +202,14 @@ def test_the_last_of_many_rows_stays_however_they_are_dealt_out(tmp_path, monkey
     rows = pa.table({**columns, "rating": rng.choice([1.0, 2.0, 3.0, 4.0, 5.0, 9.0], 900)})
     for number in range(3):
         pq.write_table(rows.slice(300 * number, 300), tmp_path / f"{number}.parquet")
-    found = Ratings.prepare(str(tmp_path / "*.parquet"), tmp_path / "s", DOMAIN, partitions=3)
+    found = Store.prepare(str(tmp_path / "*.parquet"), tmp_path / "s", DOMAIN, partitions=3)
     assert_same(found, Ratings.from_any(rows, DOMAIN))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 30_000])
 def test_the_number_of_partitions_tells_nothing_of_the_rows(rows, tmp_path) -> None:
     columns = np.arange(rows), np.zeros(rows, int), np.full(rows, 3.0)
-    assert len(Ratings.prepare(columns, tmp_path / "s", DOMAIN).partitions()) == 32
+    assert len(Store.prepare(columns, tmp_path / "s", DOMAIN).partitions()) == 32
 
 
 # ---------------------------------------------------------------------- where tables lie
@@ -223,9 +223,9 @@ def test_folders_patterns_lists_and_addresses(tmp_path) -> None:
     wanted = Ratings.read(tmp_path / "in", DOMAIN)
     paths = [folder / f"{number}.parquet" for number in range(3)]
     for source in (tmp_path / "in", str(folder / "*.parquet"), paths, f"file://{tmp_path / 'in'}"):
-        assert_same(Ratings.prepare(source, tmp_path / "s", DOMAIN, force=True), wanted)
+        assert_same(Store.prepare(source, tmp_path / "s", DOMAIN, force=True), wanted)
     inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    assert_same(Ratings.prepare("in", tmp_path / "s", DOMAIN, force=True, filesystem=inside), wanted)
+    assert_same(Store.prepare("in", tmp_path / "s", DOMAIN, force=True, filesystem=inside), wanted)
 
 
 def test_hive_partitions(tmp_path) -> None:
@@ -237,7 +237,7 @@ def test_hive_partitions(tmp_path) -> None:
         pq.write_table(part.slice(50), folder / "p.parquet")
     wanted = Ratings.read(tmp_path / "in", DOMAIN, **TIMED)
     assert set(wanted.matrix.data) == {1.5, 2.5} and set(wanted.times) == {1717200000, 1717286400}
-    assert_same(Ratings.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, **TIMED), wanted)
+    assert_same(Store.prepare(tmp_path / "in", tmp_path / "s", DOMAIN, **TIMED), wanted)
 
 
 REFUSED = [
@@ -269,10 +269,10 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path, monkeypatch, source, opt
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
     for name in ("jester-data-1.csv", "jester-data-2.csv"):
         Path(name).write_text(",".join(["1", "3", *["99"] * 99]) + "\n")
-    Ratings.prepare(table(9), "there", DOMAIN)
+    Store.prepare(table(9), "there", DOMAIN)
     before = sorted(Path().rglob("*"))
     with pytest.raises(InputError, match=words):
-        Ratings.prepare(source, **{"out": "s", "domain": DOMAIN, **options})
+        Store.prepare(source, **{"out": "s", "domain": DOMAIN, **options})
     assert sorted(Path().rglob("*")) == before
     Store("there", DOMAIN).verify()
 
@@ -311,23 +311,23 @@ def test_a_damaged_manifest_or_catalogue(made, tmp_path) -> None:
         return copy
 
     (tmp_path / "copies").mkdir()
-    whole = (made.path / store.CATALOGUE).read_bytes()
+    whole = (made.path / store_files.CATALOGUE).read_bytes()
     for at in range(0, len(whole), 97):  # an id that became another one would still be read
         with pytest.raises(InputError, match="'catalogue.arrow' of the store .* damaged"):
-            Store(copy_with(store.CATALOGUE, flipped(whole, at)))
-    whole = (made.path / store.MANIFEST).read_bytes()
+            Store(copy_with(store_files.CATALOGUE, flipped(whole, at)))
+    whole = (made.path / store_files.MANIFEST).read_bytes()
     newer = json.dumps(json.loads(whole) | {"version": 99}).encode()
     other = whole.replace(b'"users": ', b'"users": 1')
     bad = [(other, "damaged"), (whole[:-9], "damaged"), (b"[]", "no store"), (newer, "version 99")]
     for content, words in bad:
         with pytest.raises(InputError, match=words):
-            Store(copy_with(store.MANIFEST, content))
+            Store(copy_with(store_files.MANIFEST, content))
     moved = json.dumps(dict(reversed(json.loads(whole).items()))).encode()
-    assert Store(copy_with(store.MANIFEST, moved)).n_users == made.n_users
+    assert Store(copy_with(store_files.MANIFEST, moved)).n_users == made.n_users
     older = json.loads(whole)
     assert older.pop("splits") == [] and older.pop("checksum")
-    assert Store(copy_with(store.MANIFEST, store.manifest_bytes(older))).ratings().splits == ()
-    (made.path / store.MANIFEST).unlink()
+    assert Store(copy_with(store_files.MANIFEST, store_files.manifest_bytes(older))).ratings().splits == ()
+    (made.path / store_files.MANIFEST).unlink()
     with pytest.raises(InputError, match="no store"):
         Store(made.path)
 
@@ -368,18 +368,18 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch, made, number, error) ->
     for out in (tmp_path / "new", made.path):
         at_sync(monkeypatch, number, fail)
         with pytest.raises((InputError, KeyboardInterrupt), match=words):
-            Ratings.prepare(table(), out, DOMAIN, force=True)
+            Store.prepare(table(), out, DOMAIN, force=True)
         monkeypatch.undo()
         assert os.listdir(tmp_path) == ["s"]
         assert {path: path.read_bytes() for path in made.path.iterdir()} == before
-    found = Ratings.prepare(table(10), made.path, DOMAIN, force=True)
+    found = Store.prepare(table(10), made.path, DOMAIN, force=True)
     assert_same(found, Ratings.from_any(table(10), DOMAIN))
     assert os.listdir(tmp_path) == ["s"]
 
 
 KILLED = textwrap.dedent("""
     import os, pathlib, shutil, signal, sys
-    from hushrec.data import Domain, Ratings
+    from hushrec.data import Domain, Store
     where, calls = sys.argv[3], []
     owner = {"fsync": os, "replace": pathlib.Path, "rmtree": shutil}[where]
     own = getattr(owner, where)
@@ -389,7 +389,7 @@ KILLED = textwrap.dedent("""
             os.kill(os.getpid(), signal.SIGKILL)
         return own(*given, **more)
     setattr(owner, where, killed)
-    Ratings.prepare(sys.argv[1], sys.argv[2], Domain(("1", "2"), (0.5, 5)), partitions=4, force=True)
+    Store.prepare(sys.argv[1], sys.argv[2], Domain(("1", "2"), (0.5, 5)), partitions=4, force=True)
 """)
 
 
@@ -398,23 +398,23 @@ KILLED = textwrap.dedent("""
 def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path, where) -> None:
     """Also one that was killed while it gave the folder its name, or removed the store of before."""
     if where == "rmtree":
-        Ratings.prepare(table(9), tmp_path / "s", DOMAIN)
+        Store.prepare(table(9), tmp_path / "s", DOMAIN)
     pq.write_table(table(), tmp_path / "t.parquet")
     command = [sys.executable, "-c", KILLED, str(tmp_path / "t.parquet"), str(tmp_path / "s"), where]
     assert subprocess.run(command, capture_output=True).returncode == -9
     left = [name for name in os.listdir(tmp_path) if name.startswith(".s.")]
     assert len(left) == 1 and left[0].endswith(".preparing")
-    assert where == "replace" or not store.is_store(tmp_path / left[0])
-    assert (where == "rmtree") == store.is_store(tmp_path / "s")
-    found = Ratings.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, force=True)
+    assert where == "replace" or not store_files.is_store(tmp_path / left[0])
+    assert (where == "rmtree") == store_files.is_store(tmp_path / "s")
+    found = Store.prepare(tmp_path / "t.parquet", tmp_path / "s", DOMAIN, force=True)
     assert_same(found, Ratings.read(tmp_path / "t.parquet", DOMAIN))
     assert sorted(os.listdir(tmp_path)) == ["s", "t.parquet"]
 
 
 def test_of_two_at_once_neither_harms_the_other(tmp_path, monkeypatch) -> None:
-    at_sync(monkeypatch, 1, lambda: Ratings.prepare(table(10), tmp_path / "s", DOMAIN))
+    at_sync(monkeypatch, 1, lambda: Store.prepare(table(10), tmp_path / "s", DOMAIN))
     with pytest.raises(InputError, match="there already"):
-        Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=1)
+        Store.prepare(table(), tmp_path / "s", DOMAIN, partitions=1)
     assert os.listdir(tmp_path) == ["s"]
     assert_same(Store(tmp_path / "s"), Ratings.from_any(table(10), DOMAIN))
 
@@ -428,10 +428,10 @@ def test_a_power_cut_leaves_no_store_or_a_whole_one(tmp_path, monkeypatch) -> No
     def writing(handle: int) -> None:
         fsync(handle)
         for folder in tmp_path.glob(".s.*.preparing"):
-            if (folder / store.MANIFEST).exists():
+            if (folder / store_files.MANIFEST).exists():
                 files = [
-                    store.MANIFEST,
-                    store.CATALOGUE,
+                    store_files.MANIFEST,
+                    store_files.CATALOGUE,
                     *(f"part-0000{number}.arrow" for number in range(3)),
                 ]
                 assert all(disk.on_disk(folder / name) for name in files)
@@ -439,7 +439,7 @@ def test_a_power_cut_leaves_no_store_or_a_whole_one(tmp_path, monkeypatch) -> No
 
     monkeypatch.setattr(os, "fsync", writing)
     for _ in range(2):
-        Ratings.prepare(table(), tmp_path / "s", DOMAIN, partitions=3, force=True)
+        Store.prepare(table(), tmp_path / "s", DOMAIN, partitions=3, force=True)
     assert len(set(written)) == 2
     assert disk.events[:2] == [("named", "s"), ("safe", "s")] and disk.events[-1] == ("safe", "s")
 
@@ -454,9 +454,9 @@ def test_what_killed_processes_left_is_cleared_and_what_living_ones_hold_is_not(
         (folder / "lock").write_bytes(b"")
     with (tmp_path / ".s.alive.preparing" / "lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        Ratings.prepare(table(9), tmp_path / "s", DOMAIN)
+        Store.prepare(table(9), tmp_path / "s", DOMAIN)
         assert sorted(os.listdir(tmp_path)) == [".s.alive.preparing", "s"]
-    Ratings.prepare(table(9), tmp_path / "s", DOMAIN, force=True)
+    Store.prepare(table(9), tmp_path / "s", DOMAIN, force=True)
     assert os.listdir(tmp_path) == ["s"]
 
 
@@ -479,7 +479,7 @@ def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
         (tmp_path / "part.parquet", read)
     ]
     for source, rows in cases:
-        made = Ratings.prepare(source, tmp_path / "s", DOMAIN, partitions=3, force=True)
+        made = Store.prepare(source, tmp_path / "s", DOMAIN, partitions=3, force=True)
         for found in (
             made,
             made.blocks()[0](),

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from hushrec.cli import run
-from hushrec.data.store import PRIVATE_STORE
+from hushrec.data.store_files import PRIVATE_STORE
 from hushrec.errors import InputError
 from tests.endtoend.seen import leaves_the_same
 from tests.endtoend.test_end_to_end import CASES, SOME

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec import Both, ItemBias, PrivateALS, Ratings, evaluate
+from hushrec import Both, ItemBias, PrivateALS, Store, evaluate
 from hushrec.data import realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
@@ -39,7 +39,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    return Ratings.prepare(ratings, tmp_path_factory.mktemp("store") / "s", ratings.domain, partitions=7)
+    return Store.prepare(ratings, tmp_path_factory.mktemp("store") / "s", ratings.domain, partitions=7)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):
     parts = split_ratings(ratings, (0.8, 0.2), seed=0)
     model = ItemBias().fit(parts[0], Accountant(BUDGET, noise=SeededNoise(3)))
     stores = [
-        Ratings.prepare(part, tmp_path / str(n), part.domain, partitions=5) for n, part in enumerate(parts)
+        Store.prepare(part, tmp_path / str(n), part.domain, partitions=5) for n, part in enumerate(parts)
     ]
     options = {"k": 5, "metrics": METRICS, "resamples": 20}
     whole = evaluate(model, *parts, **options)
@@ -111,7 +111,7 @@ def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):
         assert found[name].value == pytest.approx(whole[name].value, rel=1e-12)
     with pytest.raises(InputError, match="two stores"):
         evaluate(model, *parts, engine=engine.Dask(client))
-    other = Ratings.prepare(parts[1], tmp_path / "other", parts[1].domain, partitions=4)
+    other = Store.prepare(parts[1], tmp_path / "other", parts[1].domain, partitions=4)
     with pytest.raises(InputError, match="number of partitions"):
         evaluate(model, stores[0], other, engine=engine.Dask(client))
 
@@ -165,7 +165,7 @@ def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
 
 def test_a_damaged_partition_is_named_before_anything_is_asked(tmp_path, client):
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    store = Ratings.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
+    store = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     content = bytearray((tmp_path / "s" / "part-00001.arrow").read_bytes())
     content[-20] ^= 1
     (tmp_path / "s" / "part-00001.arrow").write_bytes(content)

@@ -10,7 +10,6 @@ from hushrec.data import k_folds, paired_likes, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
-from hushrec.evaluation.plots import privacy_utility_plot
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.training.run import train
 
@@ -71,7 +70,7 @@ def test_likes_are_judged_by_lists_against_references_of_likes(liked):
         settings = {**(LIKES_ALS if name == "als" else {}), **LIKES[name]}
         model = train(name, liked[0], Accountant(Budget(math.inf, 1e-6)), settings=settings)
         assert row["recall@5"] == evaluate(model, *liked, k=5)["recall@5"].value
-    axes = privacy_utility_plot(result).axes[0]
+    axes = result.plot().axes[0]
     assert "Recall@5" in axes.get_ylabel()
     labels = [text.get_text() for text in axes.texts]
     assert sorted(labels) == ["als, no privacy", "ease, no privacy", "popular (baseline)", "private-eigenrec"]
@@ -107,7 +106,7 @@ def test_a_model_of_both_jobs_is_judged_by_both_with_a_panel_each(parts):
     ]  # fmt: skip
     assert result.main_metrics == ("rmse", "recall@20") and result.relevant_from == 4
     assert "a list is to find: ratings from 4 up" in result.markdown()
-    figure = privacy_utility_plot(result)
+    figure = result.plot()
     errors, lists = figure.axes
     of_errors, of_lists = ([text.get_text() for text in axes.texts] for axes in (errors, lists))
     assert sorted(of_errors) == ["als, no privacy", "both", "global-mean (baseline)", "item-bias (baseline)"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, ItemBias
-from hushrec.data import Domain, Ratings, realistic
+from hushrec.data import Domain, Store, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation.tuning import tune
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
@@ -109,7 +109,7 @@ def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
 @pytest.mark.parametrize("name", ["private-als", "private-projected-gradient"])
 def test_a_changed_store_or_an_idle_engine_is_refused_before_the_number_of_users_is_asked(name, tmp_path):
     rows = realistic(60, 20, 600, seed=0)
-    store = Ratings.prepare(rows, tmp_path / "s", rows.domain, partitions=2)
+    store = Store.prepare(rows, tmp_path / "s", rows.domain, partitions=2)
     change_one_rating(str(store.partitions()[1].path))
     for source, engine, words in ((rows, object(), "An engine works"), (store, None, "part-00001.arrow")):
         accountant = Accountant(Budget(5, 1e-6))

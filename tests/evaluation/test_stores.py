@@ -2,7 +2,7 @@
 
 import pytest
 
-from hushrec import Accountant, Budget, ItemBias, Ratings, evaluate, realistic, split_ratings
+from hushrec import Accountant, Budget, ItemBias, Store, evaluate, realistic, split_ratings
 
 ROWS = realistic(200, 40, 3000, seed=0)
 TRAIN, TEST = split_ratings(ROWS, (0.7, 0.3), seed=0)
@@ -13,7 +13,7 @@ def test_stores_are_measured_as_ratings_are(tmp_path, left, right) -> None:
     model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
     wanted = evaluate(model, TRAIN, TEST)
     stored = [
-        rows if count is None else Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=count)
+        rows if count is None else Store.prepare(rows, tmp_path / name, rows.domain, partitions=count)
         for name, rows, count in (("train", TRAIN, left), ("test", TEST, right))
     ]
     found = evaluate(model, *stored)
@@ -25,7 +25,7 @@ def test_stores_are_measured_as_ratings_are(tmp_path, left, right) -> None:
 def test_what_the_history_has_too_is_counted_in_stores(tmp_path) -> None:
     model = ItemBias().fit(TRAIN, Accountant(Budget(5, 1e-6)))
     stored = [
-        Ratings.prepare(rows, tmp_path / name, rows.domain, partitions=3)
+        Store.prepare(rows, tmp_path / name, rows.domain, partitions=3)
         for name, rows in zip("ab", (ROWS, TEST))
     ]
     assert evaluate(model, *stored).n_known == TEST.n_ratings

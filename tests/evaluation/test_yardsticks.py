@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec import Accountant, Budget, Popular, Ratings, realistic, split_ratings
+from hushrec import Accountant, Budget, Popular, Store, realistic, split_ratings
 from hushrec.evaluation import evaluate, yardsticks
 from hushrec.evaluation.yardsticks import measured, popular_by_plan
 from hushrec.training.run import train
@@ -71,7 +71,7 @@ def test_popular_has_the_noise_of_its_plan(tmp_path) -> None:
     exact = np.asarray(
         Popular().fit(TRAIN, Accountant(Budget(math.inf, 1e-6), data_is_public=True)).item_bias
     )
-    store = Ratings.prepare(TRAIN, tmp_path / "rows", TRAIN.domain, partitions=3)
+    store = Store.prepare(TRAIN, tmp_path / "rows", TRAIN.domain, partitions=3)
     noise = [popular_by_plan(model, rows, seed=5).item_bias - exact for rows in (TRAIN, store)]
     assert noise[0] == pytest.approx(noise[1], abs=1e-9)
     assert np.std(noise[0]) == pytest.approx(1 / model.privacy.budget.mu, rel=0.35)

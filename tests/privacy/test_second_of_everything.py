@@ -12,7 +12,6 @@ from hushrec import (
     ItemBias,
     Ledger,
     PrivateALS,
-    Ratings,
     Season,
     SeasonAccountant,
     Store,
@@ -34,7 +33,7 @@ class World:
 
     def __init__(self, folder) -> None:
         self._folder = folder
-        self._store = Ratings.prepare(RATINGS, folder / "store", RATINGS.domain, partitions=2).path
+        self._store = Store.prepare(RATINGS, folder / "store", RATINGS.domain, partitions=2).path
         self.halves = Accountant(BUDGET, ledger=self.ledger, dataset="halves")
         self.models: dict[str, object] = {}
 

@@ -26,6 +26,8 @@ def test_names_of_0_2_work_and_say_where_they_are():
         from hushrec import DPALS  # noqa: F401
     with pytest.warns(DeprecationWarning, match="hushrec.users is hushrec.training.users now") as said:
         from hushrec.users import Users
+    with pytest.warns(DeprecationWarning, match="Store.prepare"), pytest.raises(hushrec.InputError):
+        hushrec.Ratings.prepare("no-such-file", "out", hushrec.Domain(["a"], rating_range=(1, 5)))
     assert Users is hushrec.training.Users and said[0].filename == __file__
 
 
