@@ -21,7 +21,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
-from hushrec.kernels.sweeps import Growth, SweepSettings, csr, half_sweep, initial_items
+from hushrec.kernels.sweeps import CSR, Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.training.estimator import Estimator, UserState, exact_plan
 from hushrec.training.gate import Gate
@@ -138,10 +138,10 @@ class ALS(Estimator[Ratings]):
         ridge = float(arrays["regularization"])
         if self.scores == "likes":
             return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
-        matrix, tables = used_columns(history.matrix, arrays["item_factors"], arrays["item_bias"])
+        rows, tables = used_columns(csr(history.matrix), arrays["item_factors"], arrays["item_bias"])
         items = BiasedFactors.joined(*tables).table.astype(np.float64)
         exponent, offset_ridge = self._growth(arrays)
-        side = _Side(matrix, offset_ridge, exponent)
+        side = _Side(rows, offset_ridge, exponent)
         return UserState.of(side.solve(float(arrays["center"]), items, ridge))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
@@ -164,8 +164,8 @@ class ALS(Estimator[Ratings]):
         center = mean_of_user_means(user_means(ratings), ratings.domain)
         start = _biases_first(ratings, center, self.bias_regularization)
         BiasedFactors(items).biases[:] = start.biases
-        by_user = _Side(ratings.matrix, start.offset_ridge, self.ridge_exponent)
-        by_item = _Side(ratings.matrix.T.tocsr(), start.bias_ridge, self.ridge_exponent)
+        by_user = _Side(csr(ratings.matrix), start.offset_ridge, self.ridge_exponent)
+        by_item = _Side(csr(ratings.matrix.T.tocsr()), start.bias_ridge, self.ridge_exponent)
         ridge, noise = self._regularization(ratings, by_item.rated, part * start.noise), start.noise
         falls = self.regularization is None
         for step in range(iterations):
@@ -227,12 +227,12 @@ class _Solved(NamedTuple):
 class _Side:
     """Users or items with their ratings, whose ridge grows as a power of how many they have."""
 
-    def __init__(self, matrix: Any, bias_regularization: float, exponent: float) -> None:
-        counts = np.diff(matrix.indptr)
+    def __init__(self, rows: CSR, bias_regularization: float, exponent: float) -> None:
+        counts = np.diff(rows[0])
         kinds = np.rint(np.log2(np.maximum(counts, 1))).astype(np.uint8)
         # one at a time: the bits of a power of an array may depend on what else is in it
         growth = [2.0 ** (exponent * size) for size in range(1 + int(kinds.max(initial=0)))]
-        self._matrix, self._growth = csr(matrix), Growth(growth, kinds)
+        self._rows, self._growth = rows, Growth(growth, kinds)
         self._bias_regularization = bias_regularization
         self.rated = int((counts > 0).sum())
         #: What a ridge for the mean number of ratings is for one rating.
@@ -241,7 +241,7 @@ class _Side:
     def solve(self, center: float, other: Array, ridge: float) -> Array:
         """Half sweep; ``ridge`` is that of a row with one rating."""
         settings = SweepSettings(regularization=ridge, bias_regularization=self._bias_regularization)
-        return half_sweep(self._matrix, center, other, settings, self._growth)
+        return half_sweep(self._rows, center, other, settings, self._growth)
 
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -22,7 +22,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.one_bit import regress_labels
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
-from hushrec.kernels.sweeps import SweepSettings, with_ones
+from hushrec.kernels.sweeps import CSR, SweepSettings, csr, with_ones
 from hushrec.privacy import Budget, Plan
 from hushrec.training.estimator import UserState
 from hushrec.training.gate import Gate
@@ -81,7 +81,7 @@ class UserLevelOneBit(PrivateALS):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's logistic regression of their own labels on the released item factors."""
-        labels = likes(history, self.threshold)
+        labels = csr(likes(history, self.threshold))
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
         users = UserState.of(_regression(labels, center, items, stored_ridge(arrays)))
@@ -107,7 +107,7 @@ class LabelUsers(FittedUsers):
         matrix = self._ratings.matrix
         labels = with_values(matrix, (matrix.data > 0).astype(np.float64))
         with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
-            self._fitted = finite_or_zero(_regression(labels, self._center, items, ridge))
+            self._fitted = finite_or_zero(_regression(csr(labels), self._center, items, ridge))
 
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """The gradient in the place of the residual."""
@@ -124,12 +124,12 @@ class LabelUsers(FittedUsers):
             self._rows = labels
 
 
-def _regression(labels: Any, center: float, items: Array, ridge: SweepSettings) -> Array:
+def _regression(labels: CSR, center: float, items: Array, ridge: SweepSettings) -> Array:
     """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
     model = BiasedFactors(np.asarray(items, dtype=np.float64))
     penalty = ridge.ridge(model.rank, np.float64)
     factors, offset = 2 * with_ones(model.table), 2 * (model.biases + center)
-    return regress_labels(labels.indptr, labels.indices, labels.data, factors, offset, penalty, "logistic")
+    return regress_labels(*labels, factors, offset, penalty, "logistic")
 
 
 def _times(factor: float, parts: Parts) -> Parts:

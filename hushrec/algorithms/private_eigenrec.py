@@ -46,7 +46,7 @@ from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.residuals import added_residuals
-from hushrec.kernels.sparse_rows import at_columns, used_columns, weight_sums, with_values
+from hushrec.kernels.sparse_rows import at_columns, entries, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, positive, signed, together
@@ -408,14 +408,19 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         Where many directions are known it is divided by a power of the number of their likes, too. A user
         without a learned item has no factors, and gets the popular items.
         """
-        history = history.liked(self.like_from)
         if "learned_items" in arrays:  # items recommend items
-            return UserState(np.zeros(history.n_users), own_likes(history, arrays["learned_items"]))
+            likes = own_likes(history.liked(self.like_from), arrays["learned_items"])
+            return UserState(np.zeros(history.n_users), likes)
+        rows = csr(history.matrix)
+        if self.like_from is not None:
+            rows = entries(rows, rows[2] >= np.float32(self.like_from))
         tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
-        likes, (items, weight, popularity) = used_columns(_likes(history), *tables)
+        (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
+        ones = np.ones(len(places), np.float32)
+        likes = sp.csr_array((ones, places, starts), shape=(history.n_users, len(items)))
         sums = likes @ (items.astype(np.float64) * weight[:, None])
-        popularity = weight_sums(likes.indptr, likes.indices, popularity * weight)
-        popularity *= np.diff(likes.indptr) ** float(arrays.get("history_power", 0.0))
+        popularity = weight_sums(starts, places, popularity * weight)
+        popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
         factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
         return UserState(np.zeros(history.n_users), factors)
 

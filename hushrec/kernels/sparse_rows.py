@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
 from hushrec.kernels.fixed_point import CLIP_MARGIN
+from hushrec.kernels.sweeps import CSR
 from hushrec.types import Array
 
 
@@ -36,19 +37,26 @@ def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
     return found
 
 
-def used_columns(rows: sp.csr_array, *tables: Array) -> tuple[sp.csr_array, list[Array]]:
+def entries(rows: CSR, kept: NDArray[np.bool_]) -> CSR:
+    """Some entries of the rows."""
+    starts, columns, values = rows
+    before = np.concatenate([[0], np.cumsum(kept)]).astype(starts.dtype)
+    return before[starts], columns[kept], values[kept]
+
+
+def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     """Rows over the columns that occur in them, and these columns' rows of each table.
 
     Few users of many items need no more. As they are where there are as many entries as columns.
     """
-    if rows.nnz >= rows.shape[1]:
+    starts, columns, values = rows
+    if len(columns) >= len(tables[0]):
         return rows, list(tables)
-    if rows.shape[0] == 1 and rows.has_canonical_format:
-        columns, places = rows.indices, np.arange(rows.nnz)
+    if len(starts) == 2 and (columns[1:] > columns[:-1]).all():
+        places = np.arange(len(columns))
     else:
-        columns, places = np.unique(rows.indices, return_inverse=True)
-    data = rows.data, places.astype(rows.indices.dtype), rows.indptr
-    return sp.csr_array(data, shape=(rows.shape[0], len(columns))), [table[columns] for table in tables]
+        columns, places = np.unique(columns, return_inverse=True)
+    return (starts, places.astype(rows[1].dtype), values), [table[columns] for table in tables]
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:

@@ -325,11 +325,11 @@ def user_means(ratings: Ratings) -> NDArray[np.float64]:
 
 def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
     """Each user's ridge regression of their own ratings on the released items."""
-    tables = [arrays["item_factors"], arrays["item_bias"]]
+    entries, tables = csr(rows), [arrays["item_factors"], arrays["item_bias"]]
     if not ridge.unobserved_weight:  # items that nobody here rated do not matter
-        rows, tables = sparse_rows.used_columns(rows, *tables)
+        entries, tables = sparse_rows.used_columns(entries, *tables)
     items = BiasedFactors.joined(*tables).table.astype(np.float64)
-    return UserState.of(half_sweep(csr(rows), float(arrays["center"]), items, ridge))
+    return UserState.of(half_sweep(entries, float(arrays["center"]), items, ridge))
 
 
 def ridge_parts(
