@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hushrec.algorithms import Billboard
-from tests.vectors.__main__ import PATH
-from tests.vectors.answers import answers, similar_to
+from tests.vectors.__main__ import PATH, RULED
+from tests.vectors.answers import answers, rules_of, similar_to
 
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 MODELS = {entry["name"]: entry for entry in VECTORS["models"]}
@@ -45,3 +45,13 @@ def test_python_computes_the_vectors(name: str) -> None:
         found = similar_to(model, expected["item"])
         np.testing.assert_allclose(found.pop("cosines", []), expected.get("cosines", []), atol=1e-7)
         assert found == {key: value for key, value in expected.items() if key != "cosines"}
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_python_rules_as_the_vectors_say(name: str) -> None:
+    model = Billboard.from_bytes(base64.b64decode(MODELS[name]["file"]))
+    expected = VECTORS["rules"][name]
+    found = json.loads(json.dumps(rules_of(model, [tuple(pair) for pair in expected["ratings"]])))
+    for mine, told in zip(found["lists"], expected["lists"], strict=True):
+        np.testing.assert_allclose(mine.pop("scores"), told.pop("scores"), atol=1e-7)
+    assert found == expected

@@ -59,7 +59,14 @@ GROUPS = {
     "serving": (
         "Trained models",
         "What training returns and a ``.hush`` file holds: released values only.",
-        ["Billboard", "load", "serving.Recommended", "serving.Explanation", "serving.UserState"],
+        [
+            "Billboard",
+            "load",
+            "serving.Recommended",
+            "serving.Explanation",
+            "serving.Attributes",
+            "serving.UserState",
+        ],
     ),
     "privacy": (
         "Budgets, ledgers and statements",

@@ -14,6 +14,7 @@ from hushrec.cli.files import (
     write_a_file_per_user,
     write_private_table,
 )
+from hushrec.cli.items import Ruled
 from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.data import Domain, Ratings, Store
@@ -38,6 +39,7 @@ def recommend(
     out: Annotated[str | None, Parameter(metavar="FILE")] = None,
     out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
     reading: Reading = Reading(),
+    ruled: Ruled = Ruled(),
     force: Force = False,
     scheduler: Scheduler | None = None,
     no_progress: NoProgress = False,
@@ -52,6 +54,7 @@ def recommend(
       hushrec recommend model.hush history.parquet --user 42 --explain
       hushrec recommend model.hush history.parquet --all-users --out-dir lists/
       hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+      hushrec recommend model.hush history.parquet --user 42 --attributes items.csv --where "price < 50"
       hushrec recommend model.hush STORE --all-users --out-parts lists.private/
 
     Parameters
@@ -87,8 +90,10 @@ def recommend(
     billboard = load(model)
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
+    options |= ruled.options(billboard.domain)
     folder = None if out_dir is None else output_folder(out_dir, force)
-    file = None if out is None else private_table_file(out, (model, history, items, exclude_items), force)
+    inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
+    file = None if out is None else private_table_file(out, inputs, force)
     found_rows = reading.open(history, billboard.domain)
     show_model.first_use()
     if out_parts is not None:
@@ -106,7 +111,7 @@ def recommend(
     if user is not None:
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
-            _explain(billboard, rows, listed)
+            _explain(billboard, rows, listed, options["attributes"])
         show_model.recommendations(user, known, listed, billboard, as_json)
         return
     if folder is not None:
@@ -124,13 +129,15 @@ def _said(billboard: Billboard, path: str, as_json: bool) -> None:
     show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text()))
 
 
-def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]]) -> None:
+def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     """Add to each item of a user's list what moved its score."""
     matrix, ids = rows.matrix, billboard.domain.items
     own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
         why = billboard.explain(own, row["item"])
-        row |= {"base": why.base, "because": [each._asdict() for each in why.because]}
+        because = [each._asdict() for each in why.because]
+        show_model.name(because, billboard.domain, titled)
+        row |= {"base": why.base, "because": because}
 
 
 def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | None) -> None:

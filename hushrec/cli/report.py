@@ -1,11 +1,12 @@
 """``hushrec report``."""
 
 from hushrec.cli import show, show_model
+from hushrec.cli.items import Titled
 from hushrec.cli.options import Json
 from hushrec.serving.billboard import load
 
 
-def report(model: str, /, *, as_json: Json = False) -> None:
+def report(model: str, /, *, titled: Titled = Titled(), as_json: Json = False) -> None:
     """Say what MODEL is and what it promises. Reads the model file and nothing else.
 
       hushrec report model.hush
@@ -19,5 +20,15 @@ def report(model: str, /, *, as_json: Json = False) -> None:
     billboard = load(model)
     first = f"Model:      {billboard.estimator.name}: {show_model.summary(billboard.estimator)}"
     found, beside = show_model.held_against(billboard)
-    plain = {**show_model.described(billboard), "held_against": found}
-    show.result(as_json, plain, first, show_model.about(billboard), *show.paragraph(beside))
+    newcomer = [{"item": each.item} for each in billboard.recommend([], 5)]
+    show_model.name(newcomer, billboard.domain, titled.read(billboard.domain))
+    begins = ", ".join(str(each.get("title") or each["item"]) for each in newcomer)
+    plain = {**show_model.described(billboard), "held_against": found, "newcomers_list": newcomer}
+    show.result(
+        as_json,
+        plain,
+        first,
+        show_model.about(billboard),
+        *show.paragraph(beside),
+        *show.paragraph(f"A newcomer's list begins with {begins}."),
+    )

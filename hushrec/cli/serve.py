@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,6 +14,7 @@ from hushrec.cli import show
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
+from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import load
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -24,6 +25,8 @@ _SHORTEST_TOKEN = 32
 def serve(
     *models: Annotated[str, Parameter(metavar="MODEL")],
     demo: bool = False,
+    attributes: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
+    titles: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
     workers: Count = 1,
     host: str = "127.0.0.1",
     port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
@@ -40,6 +43,7 @@ def serve(
     is not, and the old model goes on. Nothing of a request is logged or kept. Ends on SIGTERM or Ctrl-C.
 
       hushrec serve model.hush --demo
+      hushrec serve model.hush --attributes items.parquet
       hushrec serve films=films.hush books=books.hush --workers 2 --tokens tokens.txt
 
     Parameters
@@ -48,6 +52,11 @@ def serve(
         Model files.
     demo
         Show the page at the root: a visitor's ratings stay in the browser.
+    attributes
+        What is publicly known of the items, for rules and titles: a CSV or Parquet table with a column of
+        item ids, of the first model, or NAME=FILE. One that is replaced is taken within seconds.
+    titles
+        Titles of the items, likewise, in a column named title.
     workers
         Processes, each with the models in its memory.
     host
@@ -79,14 +88,17 @@ def serve(
     )
     settings = process.Settings(
         models=paths,
+        tables=_tables(paths, attributes, titles),
         tokens=() if tokens is None else _tokens(tokens),
         page=page_folder() if demo else None,
         limits=limits,
         certificate=certificate,
         key=certificate_key,
     )
-    for path in paths.values():
-        load(path)  # refused here, in one sentence
+    for name, path in paths.items():  # refused here, in one sentence
+        domain = load(path).domain
+        if name in settings.tables:
+            Attributes.read(settings.tables[name][0], domain, settings.tables[name][1])
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
 
     def ready(url: str) -> None:
@@ -114,6 +126,21 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
             raise InputError(f"Two models are named {name}; write NAME=FILE to tell them apart.")
         found[name] = Path(path)
     return found
+
+
+def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
+    """Files of attributes and of titles by model."""
+    found: dict[str, list[Path | None]] = {}
+    for kind, texts in enumerate(given):
+        for text in texts:
+            name, equals, path = text.partition("=")
+            name, path = (name, path) if equals else (next(iter(models)), text)
+            if name not in models:
+                raise InputError(
+                    f"There is no model {name!r}; write FILE, or NAME=FILE with one of {', '.join(models)}."
+                )
+            found.setdefault(name, [None, None])[kind] = Path(path)
+    return {name: (files[0], files[1]) for name, files in found.items()}
 
 
 def _tokens(path: str) -> list[str]:

@@ -10,9 +10,11 @@ from typing import Any
 
 from hushrec.checks import settings_of
 from hushrec.cli import show
+from hushrec.data import Domain
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.evaluation.yardsticks import planned_noise, released_noise, yardsticks
 from hushrec.kernels import first_use as compiling
+from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import Algorithm
 from hushrec.training import run
@@ -138,9 +140,8 @@ def recommendations(
     """One user's list, and what the model learned of taste."""
     domain, taste = billboard.domain, taste_of(billboard)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
-    keys = ["rank", "item", "score"] + [
-        key for key in ("rating", "base", "because") if rows and key in rows[0]
-    ]
+    there = rows[0] if rows else ("rank", "item", "score")
+    keys = [key for key in ("rank", "item", "title", "score", "rating", "base", "because") if key in there]
     items = [{key: row[key] for key in keys} for row in rows]
     what = (
         ""
@@ -148,8 +149,9 @@ def recommendations(
         else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
     )
     shown = [key for key in keys if key != "base"]
-    cells = [[_cell(each[key]) for key in shown] for each in items]
-    listed = show.table([shown, *cells], left={1, len(shown) - 1} if "because" in shown else {1})
+    cells = [[cell(each[key]) for key in shown] for each in items]
+    left = {at for at, key in enumerate(shown) if key in ("item", "title", "because")}
+    listed = show.table([shown, *cells], left=left)
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
@@ -157,12 +159,20 @@ def recommendations(
     show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """A number of a list, an item, or the items that moved a score most, with how much."""
     if isinstance(value, list):
         most = [each for each in value if each["moved"]][:_REASONS]
-        return ", ".join(f"{each['item']} {each['moved']:+.3f}" for each in most) or "none of theirs"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+        moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
+        return ", ".join(moved) or "none of theirs"
+    return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def name(entries: list[dict[str, Any]], domain: Domain, titled: Attributes | None) -> None:
+    """Add the title of each entry's item, where there is one."""
+    titles = [] if titled is None else titled.titles or []
+    for entry in entries if titles else ():
+        entry["title"] = titles[domain.position(entry["item"])]
 
 
 def first_use() -> None:

@@ -1,10 +1,11 @@
 """``hushrec similar``."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from hushrec.cli import show, show_model
+from hushrec.cli.items import Titled
 from hushrec.cli.options import Count, Json
 from hushrec.serving.billboard import load
 
@@ -15,6 +16,7 @@ def similar(
     /,
     *,
     n: Annotated[Count, Parameter(name="-n")] = 10,
+    titled: Titled = Titled(),
     as_json: Json = False,
 ) -> None:
     """Name the items that the same people like as ITEM, from MODEL alone. The list may be published.
@@ -35,13 +37,17 @@ def similar(
     """
     billboard = load(model)
     found = billboard.similar_items(item, n)
-    items = [{"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)]
-    cells = [(str(each["rank"]), str(each["item"]), f"{each['score']:.3f}") for each in items]
+    items: list[dict[str, Any]] = [
+        {"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)
+    ]
+    show_model.name(items, billboard.domain, titled.read(billboard.domain))
+    head = ["rank", "item", *(["title"] if "title" in items[0] else []), "score"]
+    cells = [[show_model.cell(each[key]) for key in head] for each in items]
     taste = show_model.taste_of(billboard)
     show.result(
         as_json,
         {"item": item, "items": items, "taste": taste.to_dict()},
         f"Liked by the same people as {item}",
-        show.table([("rank", "item", "score"), *cells], left={1}),
+        show.table([head, *cells], left=range(1, len(head) - 1)),
         *show.paragraph(taste.text()),
     )

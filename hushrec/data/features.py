@@ -20,7 +20,7 @@ from hushrec.errors import InputError
 
 #: A column named id comes before those that may be another thing's, such as artist_id.
 _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid", "id", *SYNONYMS["item"])
-_HOW = "pass a table with a column of item ids and columns of numbers, or an array with one row an item"
+_HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
 def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
@@ -49,7 +49,7 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
     if isinstance(source, np.ndarray):
         features = _from_array(source, len(texts))
     else:
-        features = _from_table(_as_table(source), texts)
+        features = _from_table(len(texts), *read_item_table(source, texts, "item features"))
     if np.isinf(features).any():
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")
     if np.isnan(features).all():
@@ -72,32 +72,51 @@ def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
         raise InputError("An array of item features must hold numbers.") from None
 
 
-def _from_table(table: pa.Table, texts: pa.Array) -> np.ndarray:
-    ids = _column_of_ids(table.column_names)
+def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Table, np.ndarray]:
+    """Read a public table with one row an item.
+
+    Parameters
+    ----------
+    source
+        As of `read_item_features`, but no array.
+    texts : Arrow array of str
+        Canonical ids of the catalogue.
+    what : str
+        What a refusal calls the table.
+
+    Returns
+    -------
+    (number of the column of ids, table, positions of its rows in the catalogue or -1)
+    """
+    table = _as_table(source, what)
+    ids = _column_of_ids(table.column_names, what)
     encoded = encode_ids(table.column(ids))
     if np.bincount(encoded.codes[encoded.codes >= 0]).max(initial=0) > 1:
-        raise InputError("The item features hold an item id twice; give every item one row.")
+        raise InputError(f"The {what} hold an item id twice; give every item one row.")
+    return ids, table, positions_of(encoded, texts)
+
+
+def _from_table(n_items: int, ids: int, table: pa.Table, place: np.ndarray) -> np.ndarray:
     columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids]
     if not columns:
-        raise InputError(f"The item features hold ids only; {_HOW}.")
-    place = positions_of(encoded, texts)
+        raise InputError("The item features hold ids only; add columns of numbers.")
     values = np.hstack(columns)
-    features = np.full((len(texts), values.shape[1]), np.nan)
+    features = np.full((n_items, values.shape[1]), np.nan)
     features[place[place >= 0]] = values[place >= 0]
     return features
 
 
-def _column_of_ids(names: list[str]) -> int:
+def _column_of_ids(names: list[str], what: str) -> int:
     words = [plain_name(name) for name in names]
     found = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
     if words.count(found) != 1:
-        raise InputError("Item features need exactly one column of item ids, named item.")
+        raise InputError(f"{what.capitalize()} need exactly one column of item ids, named item.")
     return words.index(found)
 
 
-def _as_table(source: Any) -> pa.Table:
+def _as_table(source: Any, what: str) -> pa.Table:
     if isinstance(source, (str, os.PathLike)):
-        return _from_file(Path(source))
+        return _from_file(Path(source), what)
     module = type(source).__module__.partition(".")[0]
     try:
         if module == "pandas":
@@ -109,15 +128,15 @@ def _as_table(source: Any) -> pa.Table:
         if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
             return source if isinstance(source, pa.Table) else pa.table(source)
     except (pa.ArrowException, TypeError, ValueError, AttributeError):
-        raise InputError(f"The item features cannot be read as a table; {_HOW}.") from None
-    raise InputError(f"Item features cannot be read from {type(source).__name__}; {_HOW}.")
+        raise InputError(f"The {what} cannot be read as a table; {_HOW}.") from None
+    raise InputError(f"{what.capitalize()} cannot be read from {type(source).__name__}; {_HOW}.")
 
 
 def _column(values: Any) -> Any:
     return list(values) if isinstance(values, np.ndarray) and values.ndim > 1 else values
 
 
-def _from_file(path: Path) -> pa.Table:
+def _from_file(path: Path, what: str) -> pa.Table:
     from pyarrow import csv, parquet
 
     try:
@@ -127,10 +146,8 @@ def _from_file(path: Path) -> pa.Table:
         with pa.input_stream(str(path), compression="detect") as stream:
             names, delimiter, _ = read_header(stream, None)  # Arrow would leave blanks around the names
         if len(delimiter) > 1:
-            raise InputError(
-                f"{str(path)!r} separates columns by '::'; write item features as CSV or Parquet."
-            )
-        text = {names[_column_of_ids(names)]: pa.string()}
+            raise InputError(f"{str(path)!r} separates columns by '::'; write {what} as CSV or Parquet.")
+        text = {names[_column_of_ids(names, what)]: pa.string()}
         return csv.read_csv(
             path,
             read_options=csv.ReadOptions(column_names=names, skip_rows=1),
@@ -140,7 +157,7 @@ def _from_file(path: Path) -> pa.Table:
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or 'damaged file'}.") from None
     except (EOFError, UnicodeDecodeError, pa.ArrowException):
-        raise InputError(f"{str(path)!r} is not a readable CSV or Parquet file of item features.") from None
+        raise InputError(f"{str(path)!r} is not a readable CSV or Parquet file of {what}.") from None
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:

@@ -15,10 +15,11 @@ from starlette.requests import Request
 from hushrec.data import Ratings
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
-from hushrec.server.bodies import BODIES, body_of
+from hushrec.server.bodies import BODIES, RULES, body_of
 from hushrec.server.document import openapi, page as page_of
 from hushrec.server.metrics import Metrics
 from hushrec.server.models import Models, Served
+from hushrec.serving.attributes import titled_page
 from hushrec.serving.lists import own_ratings
 
 _KEPT_NOWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -63,7 +64,7 @@ class Answers:
     ) -> None:
         self._models, self._metrics = models, metrics
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
-        self._page = {} if page is None else _files(page)
+        self._page = {} if page is None else _files(page, models[models.default].titles is not None)
         document = openapi()
         described, shown = _json(document), page_of(document).encode()
         self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
@@ -140,6 +141,9 @@ class Answers:
             here = self._page and each.name == self._models.default and path == "/model.hush"
             if here or path == f"/models/{each.name}.hush":
                 return _file(each.content, _MODEL_FILE, each.digest, _ASKED_AGAIN)
+        titles = self._models[self._models.default].titles
+        if self._page and path == "/titles.json" and titles:
+            return _file(titles[0], _MEDIA[".json"], titles[1], _ASKED_AGAIN)
         found = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
         return found and _file(*found, _ASKED_AGAIN | _PAGE)
 
@@ -153,37 +157,54 @@ def _from_here(request: Request) -> bool:
 
 def _recommended(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
+    options |= {"attributes": served.attributes} | {name: asked[name] for name in RULES}
     ((columns, scores, ratings),) = served.billboard.top_rated(_rows(served, asked), asked["n"], **options)
     texts, there = served.billboard.domain.text_list, columns[0] >= 0
-    names = [texts[column] for column in columns[0][there].tolist()]
-    ranked = zip(names, scores[0][there].tolist())
-    if ratings is None:
-        return {"items": [{"item": item, "score": score} for item, score in ranked]}
-    shown = zip(ranked, ratings[0][there].tolist())
-    return {"items": [{"item": item, "score": score, "rating": rating} for (item, score), rating in shown]}
+    listed = [
+        {"item": texts[column], "score": score}
+        for column, score in zip(columns[0][there].tolist(), scores[0][there].tolist())
+    ]
+    for entry, rating in zip(listed, () if ratings is None else ratings[0][there].tolist()):
+        entry["rating"] = rating
+    return {"items": _titled(served, listed)}
 
 
 def _predicted(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     billboard, items = served.billboard, asked["items"]
     what = "rating" if billboard.scores == "ratings" else "score"
     found = billboard.predict(_rows(served, asked), items)[0].tolist()
-    return {"items": [{"item": _text(served, item), what: value} for item, value in zip(items, found)]}
+    told = [{"item": _text(served, item), what: value} for item, value in zip(items, found)]
+    return {"items": _titled(served, told)}
 
 
 def _similar(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     found = served.billboard.similar_items(asked["item"], asked["n"])
-    return {"items": [{"item": _text(served, item), "score": score} for item, score in found]}
+    return {
+        "items": _titled(served, [{"item": _text(served, item), "score": score} for item, score in found])
+    }
 
 
 def _explained(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     why = served.billboard.explain(_history(asked), asked["item"])
     because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
-    return {"item": _text(served, why.item), "score": why.score, "base": why.base, "because": because}
+    told = {"item": _text(served, why.item), "score": why.score, "base": why.base}
+    return _titled(served, [told])[0] | {"because": _titled(served, because)}
 
 
 def _text(served: Served, item: Any) -> str:
     domain = served.billboard.domain
     return domain.text_list[domain.position(item)]
+
+
+def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the titles of items that have one."""
+    titles = None if served.attributes is None else served.attributes.title_column
+    if titles is None:
+        return entries
+    for entry in entries:
+        if (title := titles[served.billboard.domain.position(entry["item"])].as_py()) is not None:
+            entry["title"] = title
+    return entries
 
 
 def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
@@ -211,12 +232,12 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
     return reply
 
 
-def _files(folder: Path) -> dict[str, tuple[bytes, str, str]]:
+def _files(folder: Path, titled: bool) -> dict[str, tuple[bytes, str, str]]:
     """The files of a page: bytes, kind and digest."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in _MEDIA:
-            content = path.read_bytes()
+            content = titled_page(path.read_bytes()) if titled else path.read_bytes()
             found[path.name] = content, _MEDIA[path.suffix], hashlib.sha256(content).hexdigest()
     return found
 

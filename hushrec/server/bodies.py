@@ -76,11 +76,43 @@ _SEEN = Field(
 _ONLY = Field(
     _are_ids, "a list of item ids", _IDS | {"description": "Recommend among these only; all by default."}
 )
+_WHERE = Field(
+    lambda value: isinstance(value, str),
+    'a condition such as "in_stock and price < 50"',
+    {"type": "string", "description": "Recommend items of which it is true (--attributes)."},
+)
+_AT_MOST = Field(
+    lambda value: isinstance(value, dict),
+    "an object from column to number",
+    {
+        "type": "object",
+        "additionalProperties": {"type": "integer", "minimum": 1},
+        "description": "So many items may share a value of the column.",
+    },
+)
+_BOOST = Field(
+    lambda value: isinstance(value, dict),
+    "an object from condition to factor",
+    {
+        "type": "object",
+        "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
+        "description": "Items of which the condition is true count for more.",
+    },
+)
+#: Of a list, by the names that `Recommender.recommend` has for them.
+RULES = {"where": _WHERE, "at_most": _AT_MOST, "boost": _BOOST}
 _ITEM = Field(_is_id, "an item id", _ID, needed=True)
 
 #: Fields of every request by path.
 BODIES: dict[str, dict[str, Field]] = {
-    "/v1/recommend": {"ratings": _RATINGS, "n": _N, "exclude_seen": _SEEN, "only": _ONLY, "model": _MODEL},
+    "/v1/recommend": {
+        "ratings": _RATINGS,
+        "n": _N,
+        "exclude_seen": _SEEN,
+        "only": _ONLY,
+        **RULES,
+        "model": _MODEL,
+    },
     "/v1/predict": {
         "ratings": _RATINGS,
         "items": Field(_are_ids, "a list of item ids", _IDS, needed=True),

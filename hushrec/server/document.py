@@ -39,8 +39,8 @@ def _asked() -> dict[str, Any]:
     """What is asked with POST, by address."""
 
     def scored(optional: bool, *names: str, **example: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        entry = _object(item=_TEXT, **dict.fromkeys(names, _NUMBER))
-        entry["required"] = ["item"] if optional else entry["required"]
+        entry = _object(item=_TEXT, title=_TEXT, **dict.fromkeys(names, _NUMBER))
+        entry["required"] = ["item"] if optional else ["item", *names]
         schema = _object(items=_array(entry), model=_TEXT, digest=_TEXT)
         return schema, {"items": [example], "model": "films", "digest": _DIGEST}
 
@@ -48,7 +48,8 @@ def _asked() -> dict[str, Any]:
         "/v1/recommend": (
             "The best items for one user, from the ratings in the request, which are not kept. A list is"
             " ranked by score, which never rises from one rank to the next; where the model predicts, rating"
-            " is what it predicts of the item.",
+            " is what it predicts of the item, and title what it is called, where the server knows it. where,"
+            " at_most and boost are about the columns of the table that the server was started with.",
             {"ratings": _HISTORY, "n": 10},
             scored(True, "score", "rating", item="alien", score=0.41, rating=4.2),
         ),
@@ -94,7 +95,7 @@ def _asked() -> dict[str, Any]:
 
 
 def _because() -> tuple[dict[str, Any], dict[str, Any]]:
-    because = _array(_object(item=_TEXT, moved=_NUMBER))
+    because = _array(_object(item=_TEXT, moved=_NUMBER))  # titles too, where the server knows them
     schema = _object(item=_TEXT, score=_NUMBER, base=_NUMBER, because=because, model=_TEXT, digest=_TEXT)
     moved = [{"item": "matrix", "moved": 0.34}, {"item": "titanic", "moved": -0.05}]
     example = {"item": "alien", "score": 0.41, "base": 0.12, "because": moved}

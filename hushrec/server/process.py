@@ -18,7 +18,7 @@ from hushrec.errors import HushrecError
 from hushrec.network.service import Limits, Service, listen
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
-from hushrec.server.models import Models, log
+from hushrec.server.models import Models, Tables, log
 
 #: Seconds between two looks at the model files, and those that a worker has to finish what it was asked.
 _LOOK, _FINISH = 1.0, 10.0
@@ -33,6 +33,8 @@ class Settings:
     Attributes
     ----------
     models : mapping of str to Path
+    tables : mapping of str to a pair of Path or None
+        As of `Models`.
     tokens : sequence of str
         As of `Answers`.
     page : Path or None
@@ -44,6 +46,7 @@ class Settings:
     """
 
     models: Mapping[str, Path]
+    tables: Mapping[str, Tables] = field(default_factory=dict)
     tokens: Sequence[str] = ()
     page: Path | None = None
     limits: Limits = field(default_factory=Limits)
@@ -81,7 +84,8 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         if workers == 1:
-            models, metrics = Models(settings.models), Metrics(bytearray(8 * SIZE))
+            models = Models(settings.models, settings.tables)
+            metrics = Metrics(bytearray(8 * SIZE))
             with settings.service(listen(host, port), models, metrics) as service:
                 ready(service.url)
                 _look_on(models, metrics, stop)
@@ -165,7 +169,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
     _more_files()
     metrics = Metrics(counts, worker)
     try:
-        models = Models(settings.models)
+        models = Models(settings.models, settings.tables)
         service = settings.service(listening, models, metrics)
     except HushrecError as error:
         up.put(("", str(error)))

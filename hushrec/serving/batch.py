@@ -20,6 +20,7 @@ from hushrec.errors import InputError
 from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
+from hushrec.serving.attributes import Attributes
 from hushrec.serving.lists import Recommender
 
 #: Inside every file of lists.
@@ -34,11 +35,9 @@ def write_lists(
     folder: str | os.PathLike[str],
     n: int = 10,
     *,
-    exclude_seen: bool = True,
-    items: Sequence[Any] | None = None,
-    exclude_items: Sequence[Any] | None = None,
     progress: bool = False,
     engine: Any = None,
+    **options: Any,
 ) -> list[Path]:
     """Write the best items for every user to a folder of Parquet files; memory is bounded.
 
@@ -49,12 +48,14 @@ def write_lists(
         The users to serve and their own ratings; a file for each partition of a store.
     folder : path
         Comes into being whole; not there yet, or empty.
-    n, exclude_seen, items, exclude_items
-        As in :meth:`Billboard.recommend_batch`.
+    n
+        As in :meth:`Billboard.recommend`.
     progress : bool
         Show how many users have their lists: private.
     engine : Dask, optional
         Where the partitions of a store are served: its workers write into the folder.
+    **options
+        As in :meth:`Billboard.recommend`: ``items``, ``where`` and the like.
 
     Returns
     -------
@@ -76,12 +77,9 @@ def write_lists(
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{str(folder)!r} is there and not empty; pass the name of a new folder.")
-    options: dict[str, Any] = {
-        "n": n,
-        "exclude_seen": exclude_seen,
-        "items": items,
-        "exclude_items": exclude_items,
-    }
+    options["n"] = n
+    if options.get("attributes") is not None:  # read once
+        options["attributes"] = Attributes.read(options["attributes"], model.domain)
     nobody = Ratings.from_any(([], [], []), model.domain)
     schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
     if engine is not None and not isinstance(history, Store):

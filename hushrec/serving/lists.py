@@ -16,6 +16,8 @@ from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.serving.attributes import Attributes
+from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.types import Array, Parts
 
 if TYPE_CHECKING:
@@ -287,6 +289,10 @@ class Recommender:
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
+        attributes: Any = None,
+        where: str | None = None,
+        at_most: Mapping[str, int] | None = None,
+        boost: Mapping[str, float] | None = None,
     ) -> list[Recommended]:
         """Return the best items for one user, from their own ratings.
 
@@ -302,16 +308,31 @@ class Recommender:
             Recommend among these only.
         exclude_items : sequence of item ids, optional
             Recommend none of these.
+        attributes : Attributes, table or path, optional
+            What is publicly known of the items (:meth:`hushrec.serving.Attributes.read`), for the rules below
+            (docs/guides/rules.md).
+        where : str, optional
+            Recommend items of which this condition is true, such as ``"in_stock and price < 50"``.
+        at_most : mapping of str to int, optional
+            How many items may share a value of a column: ``{"brand": 2}``.
+        boost : mapping of str to float, optional
+            By how much items count for more of which a condition is true: ``{"new": 1.1}``. What is
+            multiplied is how far their score is above the user's lowest.
 
         Returns
         -------
         list of Recommended
             Best first: tuples of item id, score and, from a model that predicts, rating.
+
+        Privacy
+        -------
+        Rules are post-processing: they use released values, the public table and the user's own ratings.
         """
         rows, single = self._rows(history)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
         options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
+        options |= {"attributes": attributes, "where": where, "at_most": at_most, "boost": boost}
         ((columns, scores, ratings),) = self.top_rated(rows, n, **options)
         shown = [None] * len(columns[0]) if ratings is None else ratings[0].tolist()
         return [
@@ -348,31 +369,22 @@ class Recommender:
         because = sorted(named, key=lambda each: -abs(each.moved))
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
-    def recommend_batch(
-        self,
-        history: Ratings,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        items: Sequence[Any] | None = None,
-        exclude_items: Sequence[Any] | None = None,
-    ) -> pa.Table:
+    def recommend_batch(self, history: Ratings, n: int = 10, **options: Any) -> pa.Table:
         """Return the best items for many users; each user's rows are for that user alone.
 
         Parameters
         ----------
         history : Ratings
             The users to serve and their own ratings.
-        n, exclude_seen, items, exclude_items
+        n, **options
             As in :meth:`recommend`.
 
         Returns
         -------
         pyarrow.Table
             Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, of a model that predicts, ``rating``
-            (:class:`Recommended`); private, like any recommendation.
+            (:class:`Recommended`), ``title`` where the attributes have one; private, like any recommendation.
         """
-        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
         blocks = list(self.top_rated(history, n, **options))
         nothing = np.empty((0, 0))
         columns = np.concatenate([block[0] for block in blocks] or [nothing.astype(np.int64)])
@@ -387,22 +399,19 @@ class Recommender:
         if self.scores == "ratings":
             ratings = np.concatenate([block[2] for block in blocks if block[2] is not None] or [nothing])
             table["rating"] = pa.array(ratings[users, ranks])
+        titles = Attributes.read(options.get("attributes"), self.domain).title_column
+        if titles is not None:
+            table["title"] = titles.take(pa.array(columns[users, ranks]))
         return pa.table(table)
 
     def top_columns(
-        self,
-        history: Ratings,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        items: Sequence[Any] | None = None,
-        exclude_items: Sequence[Any] | None = None,
+        self, history: Ratings, n: int = 10, **options: Any
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """Yield the best items for many users as positions in the catalogue, a block of users at a time.
 
         Parameters
         ----------
-        history, n, exclude_seen, items, exclude_items
+        history, n, **options
             As in :meth:`recommend_batch`.
 
         Yields
@@ -410,7 +419,6 @@ class Recommender:
         (columns, scores)
             Shape (users in the block, min(n, n_items)), best first; columns are -1 past the end of a list.
         """
-        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
         for _, columns, scores in self._ranked(history, n, (self.lists or self).fold_in, **options):
             yield columns, scores
 
@@ -453,6 +461,7 @@ class Recommender:
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
+        **rules: Any,
     ) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[Any]]]:
         """Yield blocks of users with their best items and scores."""
         if not isinstance(history, Ratings):
@@ -461,13 +470,15 @@ class Recommender:
                 " model.domain), or serve one user with recommend."
             )
         count = min(_count(n), self.domain.n_items)
-        allowed = None if items is None else self._columns(items)
-        if exclude_items is not None:
-            every = np.arange(self.domain.n_items) if allowed is None else allowed
-            allowed = np.setdiff1d(every, self._columns(exclude_items))
+        said = Rules.of(self.domain, **rules)
+        if items is not None or exclude_items is not None:
+            among = np.full(self.domain.n_items, items is None)
+            among[self._columns([] if items is None else items)] = True
+            among[self._columns([] if exclude_items is None else exclude_items)] = False
+            said = said._replace(allowed=among if said.allowed is None else among & said.allowed)
         excluded = history.matrix if exclude_seen else None
         arrays, state = (self.lists or self).arrays, fold_in(history)
-        yield from best_columns(arrays, state, count, excluded=excluded, allowed=allowed)
+        yield from best_columns(arrays, state, count, excluded=excluded, rules=said)
 
     @property
     def directions(self) -> int | None:
@@ -620,7 +631,7 @@ def best_columns(
     count: int,
     *,
     excluded: sp.csr_array | None = None,
-    allowed: Array | None = None,
+    rules: Rules = Rules(),
 ) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
     """Yield the best items of each user, a block of users at a time.
 
@@ -634,8 +645,8 @@ def best_columns(
         How many items, at most the catalogue.
     excluded : csr_array of shape (n_users, n_items), optional
         Cells that must not be chosen.
-    allowed : ndarray of int, optional
-        Items that may be chosen; all by default.
+    rules : Rules, optional
+        Which items may be chosen, how many of a kind, and which count for more.
 
     Yields
     ------
@@ -646,15 +657,17 @@ def best_columns(
     supported = arrays.get("supported")
     first = None if supported is None else supported.astype(bool)
     for rows in _blocks(arrays, state):
-        found = every = all_scores(arrays, state.at(rows))
-        if allowed is not None:
-            found = np.full(every.shape, -np.inf)
-            found[:, allowed] = every[:, allowed]
+        every = all_scores(arrays, state.at(rows))
+        if rules.factors is not None:
+            every = boosted(every, rules.factors)
+        found = every if rules.allowed is None else np.where(rules.allowed, every, -np.inf)
         indptr, taken = None, None
         if excluded is not None:
             indptr = excluded.indptr[rows.start : rows.stop + 1]
             indptr, taken = indptr - indptr[0], excluded.indices[indptr[0] : indptr[-1]]
         columns, scores = topk.top_k(found, count, indptr, taken, first)
+        if rules.limits:
+            columns, scores = limited(rules.limits, found, columns, indptr, taken, first)
         yield rows, columns, scores if first is None else below(every, first, columns, scores)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,6 +86,36 @@ def test_recommend_explains_one_users_list(run, files):
     assert f"{first['item']} {first['moved']:+.3f}" in printed
     refused = run("recommend", files.model, files.train, "--all-users", "--out-dir", "lists", "--explain")
     assert refused.exit_code == 2 and "--explain is for one user" in refused.stderr
+
+
+def test_lists_keep_to_rules_and_show_titles(run, files):
+    rows = [f"{item},{place % 3},The {item}" for place, item in enumerate(files.items)]
+    Path("items.csv").write_text("\n".join(["item,brand,title", *rows]))
+    table = {"item": files.items, "brand": [place % 3 for place in range(len(files.items))]}
+    model, line = hushrec.load(files.model), ["recommend", files.model, files.train]
+    rules = ["--where", "brand > 0", "--at-most", "brand=2", "--boost", "brand = 1=3.5"]
+    found = parsed(run(*line, "--user", "nobody", "--attributes", "items.csv", *rules, "--json"))["items"]
+    passed = {"where": "brand > 0", "at_most": {"brand": 2}, "boost": {"brand = 1": 3.5}}
+    listed = model.recommend([], attributes=table, **passed)
+    assert [each["item"] for each in found] == [each.item for each in listed] and len(found) == 4
+    titles = ["--titles", "items.csv"]
+    run(*line, "--all-users", "--out", "lists.private.csv", *titles)
+    told = pd.read_csv("lists.private.csv")
+    assert (told["title"] == "The " + told["item"].astype(str)).all()
+    newcomer = ", ".join(f"The {each.item}" for each in model.recommend([], 5))
+    assert newcomer in " ".join(run("report", files.model, *titles).stdout.split())
+    assert run("export", files.model, "--web", "site", *titles).exit_code == 0
+    assert json.loads(Path("site/titles.json").read_text()) == {item: f"The {item}" for item in files.items}
+    assert 'data-titles="titles.json"' in Path("site/index.html").read_text()
+    for wrong, words in (
+        (rules, "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."),
+        (["--attributes", "items.csv", "--where", "stock"], "there are: brand, title."),
+        (["--attributes", "items.csv", "--at-most", "brand"], "--at-most 'brand' ends in no number"),
+        (["--attributes", files.train], "The attributes hold an item id twice"),
+        (["--titles", "nowhere.csv"], "'nowhere.csv' cannot be read"),
+    ):
+        refused = run(*line, "--user", "nobody", *wrong)
+        assert refused.exit_code == 2 and words in refused.stderr and refused.stderr.count("\n") == 1
 
 
 def test_recommend_one_file_marked_private(run, files):

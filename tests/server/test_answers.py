@@ -88,6 +88,45 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
             assert [(each["item"], each["score"]) for each in found] == similar
 
 
+def test_lists_keep_to_the_rules_of_a_request(files, tmp_path) -> None:
+    """By a table that is exchanged while the server runs; a damaged one is not, and the old one goes on."""
+    table, model = tmp_path / "items.csv", hushrec.load(files["both"])
+    rules = {"where": "in_stock", "at_most": {"brand": 2}, "boost": {"brand = 'b1'": 3}}
+
+    def write(stock: int) -> None:
+        rows = [f"{item},{place % stock > 0},b{place % 3},The {item}" for place, item in enumerate(ITEMS)]
+        table.write_text("\n".join(["id,in_stock,brand,title", *rows]))
+
+    write(2)
+    with serving({"both": files["both"]}, tables={"both": (table, None)}) as server:
+        for stock in (2, 5, None):
+            if stock is None:
+                table.write_text("")
+            else:
+                write(stock)
+                attributes = hushrec.serving.Attributes.read(table, model.domain)
+            server.models.look()
+            told = entries(server.post("/v1/recommend", ratings=HERS, **rules))
+            listed = model.recommend(HERS, attributes=attributes, **rules)
+            assert told == [
+                {**each._asdict(), "item": str(each.item), "title": f"The {each.item}"} for each in listed
+            ]
+        assert server.models.refused == 1 and len(told) == 6
+        similar = entries(server.post("/v1/similar", item=ITEMS[2], n=2))
+        assert [each["title"] for each in similar] == [f"The {each['item']}" for each in similar]
+        for body, words in (
+            (
+                {"where": "stock"},
+                "There is no column 'stock' in the attributes; there are: in_stock, brand, title.",
+            ),
+            ({"at_most": {"brand": "2"}}, "at_most gives a positive number of items, not '2'"),
+            ({"boost": ["new"]}, "The field boost is an object from condition to factor."),
+            ({"where": 5}, "The field where is a condition such as"),
+        ):
+            refused = server.post("/v1/recommend", ratings=HERS, **body)
+            assert refused.status_code == 400 and words in refused.json()["error"]
+
+
 @pytest.mark.parametrize("name", ["als", "both"])
 def test_a_server_remembers_nobody_between_requests(name: str, files) -> None:
     """The same items with other ratings, another user, the same again: as of a server that was just begun."""

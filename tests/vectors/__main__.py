@@ -34,7 +34,7 @@ from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
 from hushrec.serving.modelfile import read as decode
 from tests.algorithms.cases import PairedEigenRec
-from tests.vectors.answers import answers, similar_to
+from tests.vectors.answers import answers, rules_of, similar_to
 
 PATH = Path(__file__).with_name("vectors.json")
 
@@ -45,6 +45,10 @@ HOSTILE_IDS = (
     *("\ufffdmark", uuid.UUID(int=5), b"bytes", b"\xff\xfe", 2**60, "x" * 300, "日本", "e\u0301", '"quoted"'),
     *("-0.0", "+5", *(f"i{number}" for number in range(7))),
 )
+
+#: Models whose lists are ruled, and for whom.
+RULED = ("item-bias", "private-als", "private-eigenrec", "both")
+HISTORY_OF_RULES = [(DOMAIN.items[3], 5.0), (DOMAIN.items[8], 2.0)]
 
 PRIVATE = {"rank": 4, "iterations": 2, "bias_rounds": 2, "n_users": 120}
 LIKES = {"rank": 3, "iterations": 2, "n_users": 120}
@@ -156,8 +160,15 @@ def main() -> None:
             {"name": name, "file": base64.b64encode(content).decode(), "histories": rows}
             | {"similar": similar, "directions": read.directions, "digest": decode(content).digest}
         )
+    ruled = {
+        entry["name"]: rules_of(Billboard.from_bytes(base64.b64decode(entry["file"])), HISTORY_OF_RULES)
+        for entry in found
+        if entry["name"] in RULED
+    }
     refused = base64.b64encode(trained(GlobalMean()).to_bytes()).decode()
-    text = json.dumps({"models": found, "refused": {"name": "global-mean", "file": refused}}, indent=None)
+    text = json.dumps(
+        {"models": found, "refused": {"name": "global-mean", "file": refused}, "rules": ruled}, indent=None
+    )
     PATH.write_text(text.replace('{"name"', '\n{"name"') + "\n", encoding="utf-8")
 
 

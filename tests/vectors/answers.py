@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from hushrec.algorithms import Billboard
 from hushrec.data import Ratings
 from hushrec.errors import InputError
+from hushrec.serving import Attributes
 
 _DIGITS = 10
 _LISTED = 20
@@ -53,3 +56,87 @@ def similar_to(model: Billboard, column: int) -> dict[str, Any]:
         return {"item": column, "refused": "this one" if repr(items[column]) in str(error) else "all"}
     places = [next(i for i, other in enumerate(items) if other is item) for item, _ in found]
     return {"item": column, "items": places, "cosines": [round(float(x), _DIGITS) for _, x in found]}
+
+
+#: Conditions, each with what part of a refusal says or None where it is none; SQLite knows them too.
+CONDITIONS = {
+    **dict.fromkeys(
+        (
+            "price < 20", "price >= 3.5e0 and price<=12", "not price < 20", "in_stock", "not in_stock",
+            "NOT (price < 20 OR brand = 'b1')", "in_stock = true and `on sale`", "price is null",
+            "price IS NOT NULL", "brand in ('b1', 'é', 'none')", "brand not in ('b1', 'b2')",
+            "price not in (1, 2, 3)", "brand != 'b1'", "brand <> 'b1' or price = 2", "20 > price",
+            "price < list_price", "since >= '2026-01-20'", "note = 'it''s'", "note < 'é'", "note > '\uffff'",
+            "price in (1, list_price)", "unused = 1", "unused is null", "price > -1", "true", "1 < 2",
+            "brand = 'b1' or brand = 'b2' and in_stock", "(brand = 'b1' or brand = 'b2') and in_stock",
+            "not not in_stock", "false or in_stock", "price == .5 or price == 2.",
+        )
+    ),
+    "price <": "with a column, a number or a text",
+    "stock": "no column 'stock' in the attributes; there are: price, list_price, in_stock, on sale",
+    "price < 'x'": "compares a number with a text",
+    "brand": "a text or a number alone",
+    "price = 5 or 6": "a text or a number alone",
+    "(price < 5": "should go on with )",
+    "1 < price < 5": "should go on with and, or, or end",
+    "price < 5; drop": "neither name, number, text nor sign",
+    "price = null": "with a column, a number or a text",
+    "price not 5": "should go on with in",
+    "price is 5": "should go on with null",
+    "brand in ()": "with a column, a number or a text",
+    "mixed = 1": "Column 'mixed' of the attributes holds",
+    " ": "A condition is a text",
+    "x" * 2001: "at most 2000 letters",
+    "(" * 51 + "in_stock" + ")" * 51: "more than 50 parentheses",
+}  # fmt: skip
+#: Rules of a list.
+RULES: list[dict[str, Any]] = [
+    {"where": "in_stock and price < 25"},
+    {"at_most": {"brand": 1}},
+    {"at_most": {"brand": 2, "in_stock": 5}, "where": "price is not null"},
+    {"boost": {"brand = 'b1'": 1.5, "in_stock": 0.5}},
+    {"boost": {"in_stock": 40}, "at_most": {"brand": 3}},
+    {"where": "false"},
+]
+
+
+def item_table(texts: list[str]) -> dict[str, list[Any]]:
+    """Columns of every kind, in another order than the catalogue; the last items are not in it."""
+    rows = list(range(len(texts) - 2))[::-1]
+    return {
+        "price": [None if row % 7 == 3 else row if row else 0.5 for row in rows],
+        "list_price": [2 + row % 5 for row in rows],
+        "in_stock": [None if row % 11 == 5 else row % 3 > 0 for row in rows],
+        "on sale": [row % 2 for row in rows],
+        "brand": [["b1", "b2", "", "\u00e9"][row % 4] for row in rows],
+        "since": [f"2026-01-{row + 1:02}" for row in rows],
+        "unused": [None for row in rows],
+        "note": [["it's", "e", "\U0001f600", "\ufffd"][row % 4] for row in rows],
+        "mixed": [[row] for row in rows],
+        "title": [f"The {row}" for row in rows],
+        "item": [texts[row] for row in rows],
+    }
+
+
+def rules_of(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    """A table of items, which items conditions are true of, and the lists that rules make."""
+    table = item_table(model.domain.text_list)
+    attributes = Attributes.read(table, model.domain)
+    matching = {
+        condition: np.flatnonzero(attributes.matching(condition)).tolist()
+        for condition, refused in CONDITIONS.items()
+        if refused is None
+    }
+    lists = []
+    for options in RULES:
+        ((columns, scores),) = model.top_columns(
+            Ratings.of_user(pairs, model.domain), _LISTED, attributes=attributes, **options
+        )
+        there = columns[0] >= 0
+        listed = {
+            "list": columns[0][there].tolist(),
+            "scores": [round(float(x), _DIGITS) for x in scores[0][there]],
+        }
+        lists.append({"options": options, **listed})
+    refused = {condition: words for condition, words in CONDITIONS.items() if words}
+    return {"table": table, "ratings": pairs, "matching": matching, "refused": refused, "lists": lists}

@@ -3,6 +3,7 @@ import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
+import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
 import { allScores, best, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
@@ -20,7 +21,7 @@ export interface Recommended extends Scored {
   rating?: number;
 }
 
-export interface ListOptions {
+export interface ListOptions extends Rules {
   /** How many items, at most; 10 by default. */
   n?: number;
   /** Items to leave out; those they rated by default, none where the list is empty. */
@@ -63,13 +64,15 @@ class Recommender {
   }
 
   /** The best items for a user, best first. */
-  recommend(ratings: Ratings, { n = 10, exclude, only }: ListOptions = {}): Recommended[] {
+  recommend(ratings: Ratings, { n = 10, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
     const { state, rated } = this.folded(ratings);
-    const scores = ranking(allScores(this.section, state), this.section.supported);
+    const said = new Applied(this.items.length, rules);
+    const scores = ranking(said.boosted(allScores(this.section, state)), this.section.supported);
     const among = only && new Set(this.positions(only));
     if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
+    said.allowed?.forEach((allowed, item) => allowed || (scores[item] = -Infinity));
     for (const item of exclude ? this.positions(exclude) : rated) scores[item] = -Infinity;
-    return this.named(best(scores, count(n), this.section.supported), (item) => scores[item]!);
+    return this.named(said.best(scores, count(n), this.section.supported), (item) => scores[item]!);
   }
 
   /** Predicted scores of some items; ratings are clipped to the declared range. */

@@ -3,7 +3,7 @@ const CLOSE = 1e-6;
 const LISTED = 20;
 
 /** Faults, the largest difference of a score, and how many histories were checked. */
-export async function parity({ Model, InputError, ModelFileError }, vectors) {
+export async function parity({ Attributes, Model, InputError, ModelFileError }, vectors) {
   const faults = [];
   let [largest, checked] = [0, 0];
   const differ = (found, expected) => {
@@ -39,6 +39,23 @@ export async function parity({ Model, InputError, ModelFileError }, vectors) {
       }
       if (places(ranked).join() !== expected.ranked.join()) faults.push(`${where}: ranked otherwise`);
       if (listed.join() !== expected.list.join()) faults.push(`${where}: another list`);
+    }
+    if (vectors.rules[name]) {
+      const { table, ratings, matching, refused, lists } = vectors.rules[name];
+      const attributes = new Attributes(table, model.items);
+      for (const [condition, expected] of Object.entries(matching)) {
+        const found = attributes.matching(condition).flatMap((match, item) => (match ? [item] : []));
+        if (found.join() !== expected.join()) faults.push(`${name}: ${condition} is true of ${found}, not ${expected}`);
+      }
+      for (const [condition, words] of Object.entries(refused)) {
+        const refusal = thrown(() => attributes.matching(condition));
+        if (!(refusal instanceof InputError && refusal.message.includes(words))) faults.push(`${name}: ${condition}: ${refusal}, not ${words}`);
+      }
+      for (const { options: { at_most: atMost, ...options }, list, scores } of lists) {
+        const found = model.recommend(ratings, { n: LISTED, attributes, ...(atMost && { atMost }), ...options });
+        if (places(found).join() !== list.join() || differ(found.map(({ score }) => score), scores) > CLOSE) faults.push(`${name}: other lists by ${JSON.stringify(options)}`);
+      }
+      if (attributes.title(0) !== "The 0" || attributes.title(ids.length - 1) !== undefined) faults.push(`${name}: other titles`);
     }
     for (const { item, refused, items, cosines } of similar) {
       const refusal = thrown(() => model.similarItems(ids[item], 5));

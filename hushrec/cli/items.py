@@ -1,0 +1,98 @@
+"""Options of public tables of items: their titles, and the rules of a shop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from hushrec.cli.options import File
+from hushrec.data import Domain
+from hushrec.errors import InputError
+from hushrec.serving.attributes import Attributes
+
+_ITEMS = Group("Public tables of the items", sort_key=4)
+
+
+@Parameter(name="*", group=_ITEMS)
+@dataclass(frozen=True, kw_only=True)
+class Titled:
+    """How items are called.
+
+    Parameters
+    ----------
+    titles
+        Titles of the items: a CSV or Parquet table with a column of item ids and one named title.
+    """
+
+    titles: File | None = None
+
+    def read(self, domain: Domain) -> Attributes | None:
+        """The table that the options name, if they name one."""
+        return None if self.titles is None else Attributes.read(None, domain, self.titles)
+
+
+@Parameter(name="*", group=_ITEMS)
+@dataclass(frozen=True, kw_only=True)
+class Described(Titled):
+    """What is known of the items.
+
+    Parameters
+    ----------
+    attributes
+        What is publicly known of the items: a CSV or Parquet table with a column of item ids.
+    """
+
+    attributes: File | None = None
+
+    def read(self, domain: Domain) -> Attributes | None:
+        """The table that the options name, if they name one."""
+        if self.attributes is None:
+            return super().read(domain)
+        return Attributes.read(self.attributes, domain, self.titles)
+
+
+@Parameter(name="*", group=_ITEMS)
+@dataclass(frozen=True, kw_only=True)
+class Ruled(Described):
+    """What lists may hold.
+
+    Parameters
+    ----------
+    where
+        List items of which this is true, as in --where "in_stock and price < 50".
+    at_most
+        List so many items that share a value of a column, as in --at-most brand=2; repeatable.
+    boost
+        Let items count for more of which this is true, as in --boost new=1.1; repeatable.
+    """
+
+    where: Annotated[str | None, Parameter(metavar="CONDITION")] = None
+    at_most: Annotated[tuple[str, ...], Parameter(metavar="COLUMN=N")] = ()
+    boost: Annotated[tuple[str, ...], Parameter(metavar="CONDITION=FACTOR")] = ()
+
+    def options(self, domain: Domain) -> dict[str, Any]:
+        """What `Recommender.recommend` is passed."""
+        if self.attributes is None and (self.where or self.at_most or self.boost):
+            raise InputError(
+                "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."
+            )
+        most = _numbers(self.at_most, "--at-most", "brand=2", int)
+        boost = _numbers(self.boost, "--boost", "new=1.1", float)
+        return {"attributes": self.read(domain), "where": self.where, "at_most": most, "boost": boost}
+
+
+def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
+    """What is before the last = of each text, with the number after it."""
+    found = {}
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        try:
+            found[name.strip()] = kind(value)
+        except ValueError:
+            name = ""
+        if not name.strip():
+            raise InputError(f"{option} {text!r} ends in no number; write for example {option} {example}.")
+    return found

@@ -1,0 +1,287 @@
+/** Rules for lists, from a public table of items: as hushrec.serving.Attributes and Rules of the Python library. */
+import type { Catalogue, Id } from "./catalogue.js";
+import { InputError } from "./errors.js";
+import type { Numbers } from "./modelfile.js";
+import { best } from "./scoring.js";
+
+export interface Rules {
+  /** What is publicly known of the items. */
+  attributes?: Attributes;
+  /** List items of which this is true, such as "in_stock and price < 50". */
+  where?: string;
+  /** How many items may share a value of a column: { brand: 2 }. */
+  atMost?: Record<string, number>;
+  /** By how much items count for more of which a condition is true: { new: 1.1 }. */
+  boost?: Record<string, number>;
+}
+
+type Value = number | string | null;
+type Column = { kind: "number" | "text" | "none" | "other"; values: Value[] };
+/** What a condition compares: of each item, or one for all. */
+type Operand = { kind: Column["kind"]; at: (item: number) => Value; column: boolean; truth: boolean };
+/** Of each item: false, unknown, true. */
+type Truths = Uint8Array;
+
+const [LONGEST, DEEPEST] = [2000, 50];
+const TITLES = ["title", "name"];
+const TOKEN =
+  /[ \t\r\n]*(?:(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|('(?:[^']|'')*'|"(?:[^"]|"")*")|`([^`]+)`|([A-Za-z_][A-Za-z_0-9]*)|(<=|>=|!=|<>|==|[=<>(),]))/y;
+const COMPARED: Record<string, (order: number) => boolean> = {
+  "=": (order) => order === 0,
+  "==": (order) => order === 0,
+  "!=": (order) => order !== 0,
+  "<>": (order) => order !== 0,
+  "<": (order) => order < 0,
+  "<=": (order) => order <= 0,
+  ">": (order) => order > 0,
+  ">=": (order) => order >= 0,
+};
+const WORDS = ["and", "or", "not", "in", "is", "null", "true", "false"];
+
+/** A public table of items: columns by name, the one named item with their ids. */
+export class Attributes {
+  private readonly columns = new Map<string, Column>();
+  private readonly nItems: number;
+
+  constructor(table: Readonly<Record<string, readonly unknown[]>>, items: Catalogue) {
+    const ids = table["item"];
+    if (!Array.isArray(ids)) throw new InputError("Attributes need a column of item ids, named item.");
+    const places = ids.map((id) => items.indexOf(id as Id));
+    const known = places.filter((place) => place >= 0);
+    if (new Set(known).size < known.length) throw new InputError("The attributes hold an item id twice; give every item one row.");
+    this.nItems = items.length;
+    for (const [name, cells] of Object.entries(table)) {
+      if (name === "item") continue;
+      if (cells.length !== ids.length) throw new InputError(`Column '${name}' of the attributes is not as long as the item ids.`);
+      const values = new Array<unknown>(items.length).fill(null);
+      places.forEach((place, row) => place >= 0 && (values[place] = plain(cells[row])));
+      const kinds = new Set(cells.map(plain).filter((value) => value !== null).map((value) => typeof value));
+      const [kind] = kinds;
+      const is = !kinds.size ? "none" : kinds.size > 1 ? "other" : kind === "number" ? "number" : kind === "string" ? "text" : "other";
+      this.columns.set(name, { kind: is, values: values as Value[] });
+    }
+  }
+
+  /** What an item is called, from the column title or name. */
+  title(item: number): string | undefined {
+    const held = TITLES.map((name) => this.columns.get(name)).find((column) => column?.kind === "text");
+    return (held?.values[item] as string | null | undefined) ?? undefined;
+  }
+
+  /** Which items a condition is true of; one that says nothing is not, as in SQL. */
+  matching(condition: string): boolean[] {
+    return Array.from(new Condition(condition, this, this.nItems).read(), (truth) => truth === 2);
+  }
+
+  /** One column by its name; refused with the names that there are. */
+  column(name: string): Column {
+    const found = this.columns.get(name);
+    const known = [...this.columns.keys()].join(", ") || "none";
+    if (!found) throw new InputError(`There is no column '${name}' in the attributes; there are: ${known}.`);
+    if (found.kind === "other") throw new InputError(`Column '${name}' of the attributes holds neither numbers nor texts alone.`);
+    return found;
+  }
+}
+
+/** Which items may be listed, by what each counts for more, and limits of kinds. */
+export class Applied {
+  readonly allowed: boolean[] | undefined;
+  readonly factors: Float64Array | undefined;
+  readonly limits: { values: Value[]; most: number }[] = [];
+
+  constructor(nItems: number, { attributes, where, atMost = {}, boost = {} }: Rules) {
+    const boosts = Object.entries(boost);
+    if (where === undefined && !Object.keys(atMost).length && !boosts.length) return;
+    if (!attributes) throw new InputError("where, atMost and boost need a table of the items; pass attributes.");
+    if (where !== undefined) this.allowed = attributes.matching(where);
+    if (boosts.length) this.factors = new Float64Array(nItems).fill(1);
+    for (const [condition, factor] of boosts) {
+      if (!(factor > 0 && factor < Infinity)) throw new InputError(`boost multiplies by a number above 0, not ${factor}.`);
+      attributes.matching(condition).forEach((match, item) => match && (this.factors![item]! *= factor));
+    }
+    for (const [name, most] of Object.entries(atMost)) {
+      if (!Number.isSafeInteger(most) || most < 1) throw new InputError(`atMost gives a positive number of items, not ${most}.`);
+      this.limits.push({ values: attributes.column(name).values, most });
+    }
+  }
+
+  /** Multiplies how far each score is above the lowest: more than 1 lowers none, whatever its sign. In place. */
+  boosted(scores: Float64Array): Float64Array {
+    const { factors } = this;
+    if (!factors) return scores;
+    const least = scores.reduce((a, b) => Math.min(a, b), Infinity);
+    scores.forEach((score, item) => (scores[item] = least + factors[item]! * (score - least)));
+    return scores;
+  }
+
+  /** The best items, of one kind no more than its limit. */
+  best(scores: Float64Array, n: number, first?: Numbers): number[] {
+    if (!this.limits.length) return best(scores, n, first);
+    const [left, chosen] = [scores.slice(), [] as number[]];
+    const seen = this.limits.map(() => new Map<Value, number>());
+    for (;;) {
+      const candidates = best(left, n, first);
+      for (const item of candidates) {
+        left[item] = -Infinity;
+        const kinds = this.limits.map(({ values }) => values[item]!);
+        const full = kinds.some((kind, at) => kind !== null && (seen[at]!.get(kind) ?? 0) >= this.limits[at]!.most);
+        if (full || chosen.length === n) continue;
+        chosen.push(item);
+        kinds.forEach((kind, at) => seen[at]!.set(kind, (seen[at]!.get(kind) ?? 0) + 1));
+      }
+      if (chosen.length === n || !candidates.length) return chosen;
+      this.limits.forEach(({ values, most }, at) =>
+        values.forEach((kind, item) => kind !== null && (seen[at]!.get(kind) ?? 0) >= most && (left[item] = -Infinity)),
+      );
+    }
+  }
+}
+
+/** Truth values are 1 and 0; an empty text and what is no number say nothing. */
+function plain(cell: unknown): unknown {
+  if (typeof cell === "boolean") return Number(cell);
+  return cell === undefined || cell === "" || Number.isNaN(cell) ? null : cell;
+}
+
+/** By code points, as Python and Arrow order texts. */
+function orderOf(one: number | string, other: number | string): number {
+  if (typeof one === "number" || typeof other === "number") return Number(one) - Number(other) || (one === other ? 0 : one > other ? 1 : -1);
+  let place = 0;
+  while (place < one.length && one.charCodeAt(place) === other.charCodeAt(place)) place++;
+  const unit = (text: string) => {
+    const code = place < text.length ? text.charCodeAt(place) : -1;
+    return code >= 0xe000 ? code - 0x800 : code >= 0xd800 ? code + 0x2000 : code; // surrogates come last
+  };
+  return unit(one) - unit(other);
+}
+
+/** Reads a condition and computes it as it goes. */
+class Condition {
+  private readonly tokens: { kind: number; text: string; at: number }[] = [];
+  private depth = 0;
+
+  constructor(
+    private readonly text: string,
+    private readonly attributes: Attributes,
+    private readonly nItems: number,
+  ) {
+    if (typeof text !== "string" || !text.trim() || [...text].length > LONGEST) {
+      throw new InputError(`A condition is a text of at most ${LONGEST} letters, such as "in_stock and price < 50".`);
+    }
+    for (let end = 0; /[^ \t\r\n]/.test(text.slice(end)); end = TOKEN.lastIndex) {
+      TOKEN.lastIndex = end;
+      const found = TOKEN.exec(text);
+      if (!found) return this.refuse(end, "has something that is neither name, number, text nor sign");
+      const kind = found.findIndex((group, k) => k > 0 && group !== undefined);
+      this.tokens.push({ kind, text: found[kind]!, at: TOKEN.lastIndex - found[kind]!.length - Number(kind === 3) });
+    }
+    this.tokens.push({ kind: 0, text: "", at: text.length });
+  }
+
+  read(): Truths {
+    const found = this.anyOf();
+    if (this.tokens[0]!.kind) this.refuse(this.tokens[0]!.at, "should go on with and, or, or end");
+    return found;
+  }
+
+  private anyOf(): Truths {
+    let found = this.allOf();
+    while (this.take("or")) found = joined(found, this.allOf(), Math.max);
+    return found;
+  }
+
+  private allOf(): Truths {
+    let found = this.one();
+    while (this.take("and")) found = joined(found, this.one(), Math.min);
+    return found;
+  }
+
+  private one(): Truths {
+    if (++this.depth > DEEPEST) this.refuse(this.tokens[0]!.at, `has more than ${DEEPEST} parentheses in each other`);
+    let found: Truths;
+    if (this.take("not")) found = this.one().map((truth) => 2 - truth);
+    else if (this.take("(")) {
+      found = this.anyOf();
+      this.need(")");
+    } else found = this.compared();
+    this.depth--;
+    return found;
+  }
+
+  private compared(): Truths {
+    const began = this.tokens[0]!;
+    const left = this.operand();
+    if (this.take("is")) {
+      const wanted = !this.take("not");
+      this.need("null");
+      return this.each((item) => 2 * Number((left.at(item) === null) === wanted));
+    }
+    const within = !this.take("not");
+    if (this.take("in")) {
+      this.need("(");
+      let found = this.holds(left, this.operand(), COMPARED["="]!);
+      while (this.take(",")) found = joined(found, this.holds(left, this.operand(), COMPARED["="]!), Math.max);
+      this.need(")");
+      return within ? found : found.map((truth) => 2 - truth);
+    }
+    if (!within) this.refuse(this.tokens[0]!.at, "should go on with in");
+    for (const [sign, holds] of Object.entries(COMPARED)) if (this.take(sign)) return this.holds(left, this.operand(), holds);
+    if (left.kind === "text" || !(left.column || left.truth)) {
+      this.refuse(began.at, "has a text or a number alone, which should be compared, as in brand = 'x'");
+    }
+    return this.each((item) => (left.at(item) === null ? 1 : 2 * Number(left.at(item) !== 0)));
+  }
+
+  private operand(): Operand {
+    const { kind, text, at } = this.tokens.shift()!;
+    const always = (value: Value, truth = false): Operand => ({
+      kind: typeof value === "number" ? "number" : "text",
+      at: () => value,
+      column: false,
+      truth,
+    });
+    const word = text.toLowerCase();
+    if (kind === 1) return always(Number(text));
+    if (kind === 2) return always(text.slice(1, -1).replaceAll(text[0]! + text[0]!, text[0]!));
+    if (kind === 4 && (word === "true" || word === "false")) return always(Number(word === "true"), true);
+    if (kind === 3 || (kind === 4 && !WORDS.includes(word))) {
+      const column = this.attributes.column(text);
+      return { kind: column.kind, at: (item) => column.values[item]!, column: true, truth: false };
+    }
+    return this.refuse(at, "should go on with a column, a number or a text");
+  }
+
+  private holds(left: Operand, right: Operand, compare: (order: number) => boolean): Truths {
+    if (left.kind !== right.kind && left.kind !== "none" && right.kind !== "none") {
+      this.refuse(this.tokens[0]!.at, "compares a number with a text before this");
+    }
+    return this.each((item) => {
+      const [one, other] = [left.at(item), right.at(item)];
+      return one === null || other === null ? 1 : 2 * Number(compare(orderOf(one, other)));
+    });
+  }
+
+  private each(truth: (item: number) => number): Truths {
+    return Uint8Array.from({ length: this.nItems }, (_, item) => truth(item));
+  }
+
+  private take(word: string): boolean {
+    const { kind, text } = this.tokens[0]!;
+    if (kind < 4 || text.toLowerCase() !== word) return false;
+    this.tokens.shift();
+    return true;
+  }
+
+  private need(word: string): void {
+    if (!this.take(word)) this.refuse(this.tokens[0]!.at, `should go on with ${word}`);
+  }
+
+  private refuse(at: number, what: string): never {
+    const rest = this.text.slice(at, at + 30);
+    throw new InputError(`The condition '${this.text.slice(0, 100)}' ${what}, ${rest ? `at '${rest}'` : "at its end"}.`);
+  }
+}
+
+function joined(one: Truths, other: Truths, both: (a: number, b: number) => number): Truths {
+  return one.map((truth, item) => both(truth, other[item]!));
+}
