@@ -22,6 +22,7 @@ GROUPS = {
             "data.sample_per_user",
             "realistic",
             "data.paired_likes",
+            "data.lifelike",
         ],
     ),
     "models": (

@@ -71,7 +71,7 @@ def realistic(
     features = _features(n_items, n_features, seed) if n_features else None
     if not (is_number(explained) and 0 <= explained <= 1):
         raise InputError(f"explained must be from 0 to 1, not {explained!r}.")
-    domain = Domain(_names("i", n_items, 5), rating_range=rating_range, item_features=features)
+    domain = Domain(names("i", n_items, 5), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_ratings <= n_users * most:
         raise InputError(f"n_ratings must be from {n_users:,} (n_users) to {n_users * most:,} here.")
@@ -104,7 +104,7 @@ def realistic(
         score += domain.low + 2.66 * unit
         score = np.rint((score - domain.low) / step)
         np.clip(score * step + domain.low, domain.low, top, out=scores[part])
-    users = pa.array(_names("u", n_users, 6), pa.large_string())
+    users = pa.array(names("u", n_users, 6), pa.large_string())
     return Ratings(domain, *build(domain, Encoded(rows, users, users), columns, scores))
 
 
@@ -154,7 +154,7 @@ def paired_likes(
             raise InputError(f"{name} must be from 0 to 1, not {share!r}.")
     if not (is_number(taste_spread) and 0 <= taste_spread < math.inf):
         raise InputError(f"taste_spread must be a number >= 0, not {taste_spread!r}.")
-    domain = Domain(_names("i", n_items, 5), likes=True)
+    domain = Domain(names("i", n_items, 5), likes=True)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_likes <= n_users * most:
         raise InputError(f"n_likes must be from {n_users:,} (n_users) to {n_users * most:,} here.")
@@ -177,7 +177,7 @@ def paired_likes(
             picked, first = np.unique(np.column_stack([best, along]), return_index=True)
             chosen.append(np.sort(picked[np.argsort(first)[:count]]))
     rows = np.repeat(np.arange(n_users, dtype=np.int32), activity)
-    users = pa.array(_names("u", n_users, 6), pa.large_string())
+    users = pa.array(names("u", n_users, 6), pa.large_string())
     likes = np.concatenate(chosen).astype(np.int32), np.ones(n_likes, dtype=np.float32)
     return Ratings(domain, *build(domain, Encoded(rows, users, users), *likes))
 
@@ -191,7 +191,8 @@ def _companions(popularity: np.ndarray, paired: float, rng: np.random.Generator)
     return companion
 
 
-def _names(letter: str, count: int, digits: int) -> tuple[str, ...]:
+def names(letter: str, count: int, digits: int) -> tuple[str, ...]:
+    """Names of generated users or items, by their number."""
     width = max(len(str(count)), digits)
     return tuple(f"{letter}{number:0{width}d}" for number in range(1, count + 1))
 
