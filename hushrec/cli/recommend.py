@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -136,8 +137,11 @@ def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], 
     for row in listed:
         why = billboard.explain(own, row["item"])
         because = [each._asdict() for each in why.because]
+        base = why.base
+        if not math.isclose(why.score, row["score"]):  # lowered: it does not stand out of the noise
+            base = row["score"] - sum(each.moved for each in why.because)
         show_model.name(because, billboard.domain, titled)
-        row |= {"base": why.base, "because": because}
+        row |= {"base": base, "because": because}
 
 
 def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | None) -> None:

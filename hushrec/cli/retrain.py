@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from hushrec.cli import show_model
 from hushrec.cli.files import check_room, output_file
@@ -30,7 +31,8 @@ def retrain(
     retire: bool = False,
     since: Annotated[str, Parameter(metavar="DATE")] | None = None,
     item_features: File | None = None,
-    week: Annotated[Whole, Parameter(metavar="N", show_default="the next")] | None = None,
+    week: Annotated[Whole, Parameter(metavar="N", show_default="the next", validator=Number(gte=0))]
+    | None = None,
     skip_week: bool = False,
     early: bool = False,
     add_up: bool = False,

@@ -30,6 +30,9 @@ def season_close(
         if len(still) != 1:
             raise InputError(f'Data set "{dataset}" has {len(still)} open seasons; pass --name.')
         name = still[0]
+    freed = book.season(dataset, name)
+    part = freed.reserved / (freed.season.budget.mu**2 or 1.0)
     book.close_season(dataset, name)
-    found = {"ledger": str(book.path), **book.season(dataset, name).to_dict()}
-    show.result(as_json, found, f"{book.season(dataset, name)}.", f"Ledger: {book.path}")
+    found = {"ledger": str(book.path), **book.season(dataset, name).to_dict(), "freed": freed.reserved}
+    said = f"It frees {part:.1%} of mu squared of its budget, which it did not spend."
+    show.result(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")

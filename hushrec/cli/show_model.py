@@ -86,7 +86,7 @@ def summary(estimator: Algorithm) -> str:
 
 def taste_of(billboard: Billboard) -> Taste:
     """What a model learned of personal taste."""
-    return taste(billboard, billboard.privacy.budget)
+    return taste(billboard, billboard.privacy.budget, billboard.privacy.ledger)
 
 
 def settings_line(estimator: Algorithm) -> str:

@@ -94,6 +94,14 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
     return chosen
 
 
+def with_times(names: Sequence[Any], columns: Any) -> Any:
+    """Ask for times too where one column has a name of theirs and nobody said anything of them."""
+    asked, words = _asked_columns(columns), [plain_name(name) for name in names]
+    if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
+        return columns
+    return asked | {"time": True}
+
+
 def plain_name(name: Any) -> str:
     """A column's name as `SYNONYMS` writes it."""
     return re.sub(r"[\s_.-]", "", str(name)).lower()

@@ -18,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.building import build, within_range
-from hushrec.data.columns import Columns, columns_of, find_columns
+from hushrec.data.columns import Columns, columns_of, find_columns, with_times
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, readable, with_keys
 from hushrec.data.ids import Encoded, as_arrow_or_objects, as_text, encode_ids, plain_values, positions_of
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import files_at
 from hushrec.data.textfiles import ByteStream, read_fields
+from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
@@ -77,6 +78,8 @@ class Look:
         Of the ratings that are numbers; low and high are equal where each value has a bar.
     scales : tuple of (low, high)
         The usual scales that all of these fit.
+    without_time : int or None
+        Usable ratings whose time cannot be read; None where no column of times is found.
     hints : tuple of str
         What may be wrong with the file, in words.
     """
@@ -94,6 +97,7 @@ class Look:
     n_items: int
     histogram: tuple[tuple[float, float, int], ...]
     scales: tuple[tuple[float, float], ...]
+    without_time: int | None
     hints: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,6 +120,8 @@ class Look:
             numbers = ", ".join(map(str, each.first)) + (", ..." if each.count > len(each.first) else "")
             at = f" ({self.counted}{'s' * (each.count > 1)} {numbers})" if each.first else ""
             lines.append(f"  {each.count:>10,} not used: {each.why}{at}")
+        if self.without_time is not None:
+            lines.append(f"Times     {self.without_time:,} of the used ratings have none that can be read")
         lines.append(f"Cap       {self.users_over_cap:,} users have more than {self.cap:,} ratings")
         lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared ones have no rating")
         if self.histogram:
@@ -173,6 +179,7 @@ def look(
         n_items=domain.n_items,
         histogram=() if implicit or domain.likes else _histogram(ratings),
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
+        without_time=None if found.times is None else int((found.times[used] == NO_TIME).sum()),
         hints=(
             *["the table has no rows below its header."] * (not len(numbers)),
             *_hints(found.rating_words),
@@ -194,6 +201,7 @@ class _Read:
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
         self.format = format
         self.table: Columns
+        self.times: np.ndarray | None
         self.names: dict[str, str] = {}
         self.rating_words: list[Any] = []
         self.malformed = Dropped("the line has another number of fields than the first", 0, ())
@@ -208,25 +216,28 @@ class _Read:
                 with alone.stream() as stream:
                     _refuse_other_kinds(alone.path, stream.read(4096))
                 with alone.stream() as stream:
-                    self._read_lines(stream, columns, implicit)
-            return
-        self.table = read_columns(source, columns, format, implicit, domain.item_texts)
-        self.numbers = np.arange(1, len(self.table.ratings) + 1)
-        if alone and self.format == "parquet":
-            from pyarrow import parquet
-
-            names: Any = with_keys(parquet.read_schema(alone.seekable()).names, alone)
+                    asked = self._read_lines(stream, columns, implicit)
         else:
-            names = getattr(source, "column_names", getattr(source, "columns", ()))
-        if len(names):
-            self.names = {
-                role: str(name) for role, name in find_columns(list(names), columns, implicit).items()
-            }
+            names: Any = getattr(source, "column_names", getattr(source, "columns", ()))
+            if alone and self.format == "parquet":
+                from pyarrow import parquet
 
-    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> None:
-        """As `hushrec.data.files` reads it, with the number of each line put before its fields."""
+                names = with_keys(parquet.read_schema(alone.seekable()).names, alone)
+            asked = with_times(list(names), columns)
+            self.table = read_columns(source, asked, format, implicit, domain.item_texts)
+            self.numbers = np.arange(1, len(self.table.ratings) + 1)
+            if len(names):
+                chosen = find_columns(list(names), asked, implicit)
+                self.names = {role: str(name) for role, name in chosen.items()}
+        self.times = self.table.times
+        if asked is not columns:  # a training does not ask for them
+            self.table = self.table._replace(times=None)
+
+    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> Any:
+        """Read as `hushrec.data.files` does, with a number before each line; return the columns asked for."""
         names, delimiter, blocks = open_text(stream, str(self.format))
         header = int(self.format in WITH_HEADER)
+        columns = with_times(names, columns)
         chosen = find_columns(names, columns, implicit)
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
         numbered = _Numbered(blocks, header + 1, delimiter.encode())
@@ -244,6 +255,7 @@ class _Read:
             self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
         missing = np.setdiff1d(np.arange(header + 1, numbered.next), self.numbers)
         self.malformed = Dropped(self.malformed.why, len(missing), tuple(missing[:_NAMED].tolist()))
+        return columns
 
 
 class _Numbered:

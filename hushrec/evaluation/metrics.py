@@ -126,10 +126,15 @@ class Evaluation:
         beside : mapping of str to mapping of str to str, optional
             Further columns: by their headings, what stands in the line of a metric.
         """
-        width = max(len(name) for name in self.metrics)
+        shown_ones = {
+            name: metric
+            for name, metric in self.metrics.items()
+            if name not in METRICS[:2] or not math.isnan(metric.value)  # lists alone have no errors
+        } or self.metrics
+        width = max(map(len, shown_ones))
         interval = f"   {self.confidence:.0%} interval{'' if beside else ' (bootstrap over users)'}"
         lines = [f"{'':{width}}   value{interval}{'':{8 * bool(beside)}}"]
-        for name, metric in self.metrics.items():
+        for name, metric in shown_ones.items():
             figures = (
                 "       -   (nothing to measure)"
                 if math.isnan(metric.value)
@@ -142,7 +147,7 @@ class Evaluation:
             )
             lines.append(f"{name:{width}}{figures}")
         for heading, cells in (beside or {}).items():
-            column = [heading, *(cells.get(name, "") for name in self.metrics)]
+            column = [heading, *(cells.get(name, "") for name in shown_ones)]
             longest, wide = max(map(len, lines)), max(map(len, column))
             lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column)]
         lines = [line.rstrip() for line in lines]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hushrec.privacy import epsilon_of
 
 if TYPE_CHECKING:
-    from hushrec.privacy import Budget
+    from hushrec.privacy import Budget, LedgerSummary
     from hushrec.serving.lists import Recommender
 
 #: Said where lists are not personal, or nobody knows yet.
@@ -71,7 +71,7 @@ class Taste:
         ).rstrip()
 
 
-def taste(model: Recommender, budget: Budget) -> Taste:
+def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:
     """Tell what a trained model learned, from its released arrays.
 
     Parameters
@@ -79,6 +79,8 @@ def taste(model: Recommender, budget: Budget) -> Taste:
     model : Recommender
     budget : Budget
         What it was trained under.
+    ledger : LedgerSummary, optional
+        All that its data set was charged; this training alone by default.
     """
     if not budget.private:
         return Taste(None)
@@ -86,16 +88,20 @@ def taste(model: Recommender, budget: Budget) -> Taste:
         return Taste(model.directions, pairs=True)
     if model.directions:
         return Taste(model.directions)
-    return Taste(model.directions, price_of_another(budget), unknown=model.directions is None)
+    return Taste(model.directions, price_of_another(budget, ledger), unknown=model.directions is None)
 
 
-def price_of_another(budget: Budget) -> str:
-    """Say what one more training with a budget would cost; the releases' squared mu add up."""
+def price_of_another(budget: Budget, ledger: LedgerSummary | None = None) -> str:
+    """Say what one more training with a budget would bring the total to; the releases' squared mu add up."""
     if budget.unit != "user" or budget.failure:  # what is not Gaussian adds up otherwise
         return "Another attempt is charged as much again."
-    both = epsilon_of(math.sqrt(2) * budget.mu, budget.delta)
+    charged = 0.0 if ledger is None else math.sqrt(ledger.mu**2 + ledger.reserved)
+    what = "both cost"
+    if charged > budget.mu * 1.001:
+        what = "with all that its data set was charged or reserves that makes"
+    total = epsilon_of(math.hypot(max(charged, budget.mu), budget.mu), budget.delta)
     return (
-        f"Another attempt is charged on top; both cost epsilon = {both:.3g} at delta = {budget.delta:g}"
+        f"Another attempt is charged on top; {what} epsilon = {total:.3g} at delta = {budget.delta:g}"
         f" (unit: {budget.unit}, relation: {budget.relation})."
     )
 

@@ -231,7 +231,7 @@ class Journal:
                 values.pop(header.stem, None)
         for training, paths in values.items():
             run, first = training.split(".")
-            self._ledger.forget(self._dataset, run, int(first), int(first) + _STEPS)
+            self._ledger.forget(run, int(first), int(first) + _STEPS)  # of any data set
             for path in paths:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others are in it

@@ -360,13 +360,11 @@ class Ledger(SeasonBook):
             connection.execute(f"INSERT INTO journal {charge}", (file, digest, dataset, run, step))
             self._seal(connection)
 
-    def forget(self, dataset: str, run: str, first: int, stop: int) -> None:
+    def forget(self, run: str, first: int, stop: int) -> None:
         """Record that the noisy values of a run are kept no longer, from a step on and up to another."""
         with self._transaction("IMMEDIATE") as connection:
-            charges = f"SELECT id FROM charges WHERE {_RUN} AND step >= ? AND step < ?"
-            connection.execute(
-                f"DELETE FROM journal WHERE charge IN ({charges})", (dataset, run, first, stop)
-            )
+            charges = "SELECT id FROM charges WHERE run = ? AND step >= ? AND step < ?"
+            connection.execute(f"DELETE FROM journal WHERE charge IN ({charges})", (run, first, stop))
             self._seal(connection)
 
     def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:

@@ -15,10 +15,10 @@ from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.budget import Budget
 
-RESUMED = "A training that had begun goes on with --resume."
+RESUMED = " A training that had begun goes on with --resume."
 #: Of a failure in a week of a season, which keeps no journal.
 OF_A_WEEK = (
-    "A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
+    " A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
     " season."
 )
 
@@ -54,13 +54,13 @@ class LedgerFile(Single):
             raise InputError(f"path must be the path of a ledger, not {shown(path)}.")
         self.path = Path(path).expanduser().absolute()
         self._verified = (0, schema.GENESIS)
-        with self._errors():
+        with self._errors(""):
             if not self.path.exists():
                 if not create:
                     raise LedgerError(f"There is no ledger at {self.path}; check the path.")
                 self._create()
             self._migrate()
-        with self._transaction("DEFERRED") as connection:
+        with self._transaction("DEFERRED", "") as connection:
             if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
 
@@ -191,8 +191,10 @@ class LedgerFile(Single):
                     else f"The ledger {self.path} has schema {version}, and this version of hushrec reads 3"
                     f" to {schema.VERSION}; use it with the version that wrote it."
                 )
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise LedgerError(f"{self.path} is not a ledger; check the path.") from None
             raise
         return connection
 
@@ -237,5 +239,5 @@ class LedgerFile(Single):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LedgerError(
                 f"The ledger {self.path} could not be used ({reason}), so nothing more was released; check "
-                f"the file and its folder. {then}"
+                f"the file and its folder.{then}"
             ) from error

@@ -66,7 +66,7 @@ def _asked() -> dict[str, Any]:
         ),
         "/v1/explain": (
             "Which of a user's items moved the score of one, and by how much: base and what moved add up to"
-            " the score.",
+            " the score, which is lower in lists where the item does not stand out of the noise.",
             {"ratings": _HISTORY, "item": "alien"},
             _because(),
         ),

@@ -118,7 +118,7 @@ class Explanation(NamedTuple):
     item
         Its id.
     score : float
-        Before items that do not stand out of the noise are put below all others.
+        In lists, items that do not stand out of the noise have a lower one, below all others.
     base : float
         What it would be without the items below.
     because : list of Because
@@ -354,7 +354,8 @@ class Recommender:
         Raises
         ------
         InputError
-            If the item is not in the catalogue, or the model's scores are no sums over a user's items.
+            If the item is not in the catalogue, or the model cannot say what each rating adds to a score: of
+            the papers' models only `dpals` can.
         """
         rows, single = self._rows(history)
         if not single:

@@ -78,6 +78,7 @@ def test_likes_need_no_range_and_the_file_knows_them(run, shop):
     assert done.exit_code == 0 and json.loads(done.stdout)["known"] is True
     figures = json.loads(run("evaluate", "m.hush", "likes.parquet", "ratings.parquet", "--json").stdout)
     assert figures["rmse"] is None
+    assert "rmse" not in run("evaluate", "m.hush", "likes.parquet", "ratings.parquet").stdout
     unknown = run("recommend", "m.hush", "likes.parquet", "--user", "nobody").stdout
     assert "who has no likes of items in the catalogue" in unknown
     same = run("recommend", "m.hush", "ratings.parquet", "--user", "u1", "--json")

@@ -92,6 +92,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
         (["retrain", "alone.hush", *retrain], "not trained in a season"),
         (["retrain", "0.hush", *retrain, "--catalogue", "fewer.txt"], "pass --retire"),
         (["retrain", "0.hush", *retrain, "--since", "yesterday"], "is no date"),
+        (["retrain", "0.hush", *retrain, "--week", "-1"], "--week -1"),
         (
             ["retrain", "0.hush", "ratings.parquet", "--ledger", "other.sqlite", "--out", "x.hush"],
             "no ledger",
@@ -103,7 +104,8 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
         assert found.exit_code in (1, 2) and sentence in found.stderr, (words, found.stderr)
         assert found.stderr.count("Error:") == 1
     assert json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"][0]["charges"] == before
-    assert "is closed" in done("season", "close", *shop.ledger)
+    closed = done("season", "close", *shop.ledger)
+    assert "is closed" in closed and "It frees " in closed
     assert "was closed" in call("retrain", "0.hush", *retrain).stderr
     assert not (tmp_path / "x.hush").exists()
 

@@ -11,7 +11,7 @@ from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.training.run import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
@@ -44,18 +44,21 @@ def test_groups_of_taste_are_counted(name: str) -> None:
     assert model.directions == found.directions == 0
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-def test_another_attempt_has_its_price(relation: str) -> None:
+@pytest.mark.parametrize(("relation", "before"), [("add-remove", 0), ("replace", 0), ("add-remove", 3)])
+def test_another_attempt_has_its_price(relation: str, before: int, tmp_path) -> None:
     """Oracle: the Gaussian law (Balle and Wang 2018, theorem 8), in which mu squared adds up."""
 
     def delta(epsilon, mu):
         return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 
     budget = Budget(2.0, 1e-5, relation=relation)
-    told = taste(ItemBias().fit(with_tastes(50, DOMAIN), Accountant(budget)), budget).text()
+    for _ in range(before + 1):
+        accountant = Accountant(budget, ledger=Ledger(tmp_path / "ledger") if before else None)
+        model = ItemBias().fit(with_tastes(50, DOMAIN), accountant)
+    told = taste(model, budget, model.privacy.ledger).text()
     mu = brentq(lambda mu: delta(2.0, mu) - 1e-5, 0.01, 5)
-    both = brentq(lambda epsilon: delta(epsilon, math.sqrt(2) * mu) - 1e-5, 1, 9)
-    assert f"cost epsilon = {both:.3g} " in told
+    both = brentq(lambda epsilon: delta(epsilon, math.sqrt(2 + before) * mu) - 1e-5, 1, 9)
+    assert f"{'makes' if before else 'both cost'} epsilon = {both:.3g} " in told
     assert told.endswith(f"at delta = 1e-05 (unit: user, relation: {relation}).")
 
 

@@ -410,13 +410,16 @@ def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_numb
 
 
 def test_of_several_unfinished_trainings_the_last_goes_on(path):
-    """By the time at which they were begun, whatever their random names."""
-    for run in ("f" * 32, "0" * 32, "8" * 32):
-        accountant = Accountant(BUDGET, ledger=Ledger(path))
+    """By the time at which they were begun, whatever their random names; values without a header go."""
+    for run in ("a" * 32, "f" * 32, "0" * 32, "8" * 32):
+        accountant = Accountant(BUDGET, ledger=Ledger(path), dataset="other" if "a" in run else "default")
         accountant.run = run
         with pytest.raises(KeyError), accountant.training(None, model="same"):
             accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "sums")
             raise KeyError
+        path.with_name("ledger.sqlite.trainings").joinpath(f"{'a' * 32}.0.json").unlink(missing_ok=True)
+    (gone,) = Ledger(path).numbered("other", "a" * 32)  # forgotten by trainings on another data set
+    assert gone.file is None and not [file for file in files(path) if file.name.startswith("a")]
     again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
     with again.training(None, model="same"):
         assert again.run == "8" * 32

@@ -657,8 +657,9 @@ def test_files_that_are_no_ledger(path, tmp_path):
     (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 100)
     change(tmp_path / "other.sqlite", "CREATE TABLE t (x)")
     for wrong in ("empty", "text", "other.sqlite", ".", "empty/below", "nul\0byte"):
-        with pytest.raises(LedgerError, match="is not a ledger|could not be used|no ledger"):
+        with pytest.raises(LedgerError, match="is not a ledger|could not be used|no ledger") as caught:
             Ledger(tmp_path / wrong)
+        assert "--resume" not in str(caught.value)
     with pytest.raises(InputError):
         Ledger(None)
 
