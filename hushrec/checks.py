@@ -11,9 +11,12 @@ their words, in their types, and :func:`check_fields` holds it to them::
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import warnings
+from abc import ABCMeta
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from inspect import Signature, signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
@@ -58,12 +61,57 @@ class _Rule(NamedTuple):
     words: tuple[Any, ...]
 
 
+class _Layered(ABCMeta):
+    """Lets a class be called with the fields of its `tuning` beside its own, as 0.2 was; until 0.4."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        former = [name for name in given if name in behind(cls)]
+        if not former:
+            return super().__call__(*args, **given)
+        now = f"{cls.__name__}.Tuning({former[0]}=...)"
+        warnings.warn(
+            f"{cls.__name__}({former[0]}=...) is {cls.__name__}(tuning={now}) now; the old spelling goes with"
+            " 0.4.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return cls.of_settings(given)  # type: ignore[attr-defined]
+
+    @property
+    def __signature__(cls) -> Signature:
+        """That of ``__init__``, which calls are read by."""
+        whole = signature(cls.__init__)  # type: ignore[misc]
+        return whole.replace(parameters=[*whole.parameters.values()][1:])
+
+
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's."""
+class Settings(metaclass=_Layered):
+    """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's.
+
+    A field ``tuning`` holds settings too: those behind the ones that a person may want to choose. In a model
+    file, and wherever settings are named by text, they stand beside the others.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @classmethod
+    def of_settings(cls, *given: Mapping[str, Any]) -> Self:
+        """Return the settings of these names, as :func:`settings_of` names them, of which the last count.
+
+        A whole ``tuning`` counts for each of its fields.
+        """
+        flat: dict[str, Any] = {}
+        for settings in given:
+            own = dict(settings)
+            tuning = own.pop("tuning", None)
+            if tuning is not None:
+                check_kind(tuning, Settings, "tuning", f"pass {cls.__name__}.Tuning(...)")
+                flat |= tuning.get_params()
+            flat |= own
+        if found := {name: flat.pop(name) for name in behind(cls) if name in flat}:
+            flat["tuning"] = replace(cls.tuning, **found)  # type: ignore[attr-defined]
+        return cls(**flat)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""
@@ -79,7 +127,7 @@ class Settings:
         Choosing settings by private ratings costs budget: search by hand on public ones, or with
         :func:`hushrec.evaluation.tune`, which charges for it.
         """
-        known = self.get_params()
+        known = self.get_params() | dict.fromkeys(behind(type(self)))  # as 0.2 names them
         if unknown := sorted(set(settings) - set(known)):
             name = getattr(self, "name", type(self).__name__)
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
@@ -94,19 +142,33 @@ class Settings:
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """Return the settings of a model by name, as stored in a model file.
+    """Return the settings of a model by name, as stored in a model file; of its tuning, each by its own name.
 
     Those of a model within it are called ``name.field``, but for what the whole sets.
     """
     own = {field.name: getattr(model, field.name) for field in fields(model)}
     found: dict[str, Any] = {}
     for name, value in own.items():
-        if isinstance(value, Settings):
+        if name == "tuning":
+            found |= settings_of(value)
+        elif isinstance(value, Settings):
             inner = {"model": getattr(value, "name", "")} | settings_of(value)
             found |= {f"{name}.{key}": each for key, each in inner.items() if key not in own}
         else:
             found[name] = value
     return found
+
+
+def behind(cls: Any) -> tuple[str, ...]:
+    """Return the names of the settings in the tuning of a class."""
+    return tuple(field.name for field in fields(cls.tuning)) if hasattr(cls, "tuning") else ()
+
+
+def names_of(cls: Any) -> list[str]:
+    """Return the names of all settings of a class, as :func:`settings_of` does."""
+    return [
+        name for field in fields(cls) for name in (behind(cls) if field.name == "tuning" else (field.name,))
+    ]
 
 
 def check_fields(settings: Any) -> None:
@@ -117,6 +179,8 @@ def check_fields(settings: Any) -> None:
             continue
         if rule.words:
             check_choice(**{name: (value, rule.words)})
+        elif issubclass(rule.kind, Settings):
+            check_kind(value, rule.kind, name, f"pass {type(settings).__name__}.{rule.kind.__name__}(...)")
         elif rule.kind is not bool:
             check_numbers(**{name: (value, rule.kind, rule.interval)})
         elif not isinstance(value, bool | np.bool_):
@@ -136,7 +200,8 @@ def _rules(cls: Any) -> dict[str, _Rule]:
         if get_origin(kind) is Annotated:
             kind, interval, *_ = get_args(kind)
         words = get_args(kind) if get_origin(kind) is Literal else ()
-        if len(kinds) == 1 and (words or kind in (int, float, bool)):
+        layer = isinstance(kind, type) and issubclass(kind, Settings)
+        if len(kinds) == 1 and (words or layer or kind in (int, float, bool)):
             found[name] = _Rule(optional, kind, interval, words)
     return found
 

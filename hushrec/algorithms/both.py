@@ -190,7 +190,8 @@ class Both(Estimator[BothUsers]):
             settings[job] = model.planned(shares.part(budget, job), domain, n_users)
         if budget.private:
             lists = settings["lists"]
-            settings["lists"] = replace(lists, weights_share=_WEIGHTS_LEFT * lists.weights_share)
+            tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
+            settings["lists"] = replace(lists, tuning=tuning)
         return cls(**(settings | changes))
 
     def part(self, budget: Budget, job: str) -> Budget:

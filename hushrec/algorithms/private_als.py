@@ -35,7 +35,7 @@ from hushrec.algorithms.als_rounds import (
     weighted_slopes,
 )
 from hushrec.algorithms.item_features import expected_from_features, feature_scores
-from hushrec.checks import Clip, Count, Part, Positive, Share, check_numbers
+from hushrec.checks import Clip, Count, Part, Positive, Settings, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels import first_use
@@ -131,34 +131,8 @@ class PrivateALS(Estimator[FittedUsers]):
         Releases of the item factors, >= 0.
     bias_rounds : int
         Releases of the item biases before the first factors, >= 0.
-    factor_prior : float
-        Spread of item factors that the server's updates assume, > 0.
-    user_variance : float
-        Prior variance of a user's factors, in units of the squared spread, > 0: their ridge is the residual
-        variance over it.
-    bias_clip : float or None
-        Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
-        rounds clip tighter. None, no clip, only without privacy.
-    factor_clip : float or None
-        The same for the first iteration, in units of the spread times the root of the residual variance: it
-        bounds residuals times factors.
-    factor_clip_decay : float
-        Factor of that bound from one iteration to the next, in (0, 1].
-    user_norm : float or None
-        Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
-    weight_exponent : float
-        Adaptive weights are the released item weight to this power, in [-1, 0].
-    start : {"random", "spectral"}
-        First learned factors: random, or the top eigenvectors of a private item x item matrix.
-    start_clip : float or None
-        Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only without
-        privacy.
-    level_share, weights_share, start_share, bias_share, factor_share : float
-        Parts of the budget (of mu squared) for the level and as much for the spreads, the item weights, the
-        spectral start, all bias rounds and all iterations, in [0, 1]; what is not released gets none, and the
-        rest is scaled to the whole.
-    gramian_share : float
-        Part of an iteration's budget for its Gramian, in (0, 1).
+    tuning : PrivateALS.Tuning
+        What studies chose.
     n_users : int or None
         Declared number of users; None releases it together with the level.
 
@@ -188,25 +162,69 @@ class PrivateALS(Estimator[FittedUsers]):
     streams: ClassVar[bool] = True
     expected: ClassVar[Parts] = weekly_als.EXPECTED
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """What studies chose, in the rounds' own units; :meth:`PrivateALS.planned` changes some of it.
+
+        The study is ``python -m benchmarks.never_loses`` unless another one is named
+        (docs/guides/planning.md: the rule, why, and how far to trust it). What some are worth is printed by
+        ``python -m benchmarks.frontier --part ablation`` (docs/understand/frontier.md).
+
+        Parameters
+        ----------
+        factor_prior : float
+            Spread of item factors that the server's updates assume, > 0.
+        user_variance : float
+            Prior variance of a user's factors, in units of the squared spread, > 0: their ridge is the
+            residual variance over it.
+        bias_clip : float or None
+            Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
+            rounds clip tighter. None, no clip, only without privacy.
+        factor_clip : float or None
+            The same for the first iteration, in units of the spread times the root of the residual variance:
+            it bounds residuals times factors.
+        factor_clip_decay : float
+            Factor of that bound from one iteration to the next, in (0, 1]. Ablation: "falling factor clip".
+        user_norm : float or None
+            Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
+        weight_exponent : float
+            Adaptive weights (Krichene et al. 2023) are the released item weight to this power, in [-1, 0].
+            Ablation: "adaptive weights".
+        start : {"random", "spectral"}
+            First learned factors: random, or the top eigenvectors of a private item x item matrix. Ablation:
+            "spectral start".
+        start_clip : float or None
+            Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
+            without privacy.
+        level_share, weights_share, start_share, bias_share, factor_share : float
+            Parts of the budget (of mu squared) for the level and as much for the spreads, the item weights,
+            the spectral start, all bias rounds and all iterations, in [0, 1]; what is not released gets none,
+            and the rest is scaled to the whole.
+        gramian_share : float
+            Part of an iteration's budget for its Gramian, in (0, 1).
+        """
+
+        factor_prior: Positive = 0.6
+        user_variance: Positive = 0.02
+        bias_clip: Clip | None = 0.67
+        factor_clip: Clip | None = 0.28
+        factor_clip_decay: Annotated[float, "(0, 1]"] = 0.9
+        user_norm: Clip | None = 0.7
+        weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
+        start: Literal["random", "spectral"] = "random"
+        start_clip: Clip | None = 0.4
+        level_share: Share = 0.01
+        weights_share: Share = 0.26
+        start_share: Share = 0.1
+        bias_share: Share = 0.4
+        factor_share: Share = 0.35
+        gramian_share: Part = 0.01
+
     rank: Annotated[int, "[0, 900]"] = 2
     features: bool = True
     iterations: Annotated[int, "[0, inf)"] = 0
     bias_rounds: Annotated[int, "[0, inf)"] = 4
-    factor_prior: Positive = 0.6
-    user_variance: Positive = 0.02
-    bias_clip: Clip | None = 0.67
-    factor_clip: Clip | None = 0.28
-    factor_clip_decay: Annotated[float, "(0, 1]"] = 0.9
-    user_norm: Clip | None = 0.7
-    weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
-    start: Literal["random", "spectral"] = "random"
-    start_clip: Clip | None = 0.4
-    level_share: Share = 0.01
-    weights_share: Share = 0.26
-    start_share: Share = 0.1
-    bias_share: Share = 0.4
-    factor_share: Share = 0.35
-    gramian_share: Part = 0.01
+    tuning: Tuning = Tuning()
     n_users: Count | None = None
 
     def __post_init__(self) -> None:
@@ -229,7 +247,7 @@ class PrivateALS(Estimator[FittedUsers]):
         n_users : int
             Declared, or released by :func:`hushrec.training.release_user_count`.
         **changes
-            Fields to set otherwise.
+            Settings to choose otherwise, those of the tuning too.
 
         Returns
         -------
@@ -265,7 +283,7 @@ class PrivateALS(Estimator[FittedUsers]):
                 "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",
             }
-        return cls(**(settings | changes))
+        return cls.of_settings(settings, changes)
 
     @property
     def _iterates(self) -> bool:
@@ -278,7 +296,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def _starts_spectral(self) -> bool:
-        return self._iterates and self._learned > 0 and self.start == "spectral"
+        return self._iterates and self._learned > 0 and self.tuning.start == "spectral"
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         if domain.item_features is None:
@@ -305,45 +323,46 @@ class PrivateALS(Estimator[FittedUsers]):
             "start_clip": self._starts_spectral,
         }
         for name, wanted in needed.items():
-            if wanted and getattr(self, name) is None:
+            if wanted and getattr(self.tuning, name) is None:
                 raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
 
     def _first_rounds(self) -> list[Round]:
         """What is released before any item is learned."""
         rounds = [
-            Round("spreads", self.level_share, SPREADS_BOUND),
-            Round("item weights", self.weights_share, positive(1.0)),
+            Round("spreads", self.tuning.level_share, SPREADS_BOUND),
+            Round("item weights", self.tuning.weights_share, positive(1.0)),
         ]
         if self.n_users is None:
-            rounds.insert(0, Round("level", self.level_share, LEVEL_BOUND))
+            rounds.insert(0, Round("level", self.tuning.level_share, LEVEL_BOUND))
         elif self.scores == "ratings":  # nobody is counted again
-            rounds.insert(0, Round("level", self.level_share, signed(1.0)))
+            rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
         return rounds
 
     def _bias_rounds(self) -> list[_BiasRound]:
         rounds = []
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
-            clip = _or_infinite(self.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
-            rounds.append(_BiasRound(f"item biases {step}", self.bias_share * part, clip))
+            clip = _or_infinite(self.tuning.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
+            rounds.append(_BiasRound(f"item biases {step}", self.tuning.bias_share * part, clip))
         return rounds
 
     def _factor_rounds(self) -> list[_FactorRound]:
         if not self._iterates:
             return []
-        gramian = jointly(positive(1.0), counted(1.0)).times(_or_infinite(self.user_norm) ** 2)
+        tuning = self.tuning
+        gramian = jointly(positive(1.0), counted(1.0)).times(_or_infinite(tuning.user_norm) ** 2)
         rounds = []
         for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
-            share = self.factor_share * part
+            share = tuning.factor_share * part
             start = None
             if step == 1 and self._starts_spectral:
-                start = Round("start", self.start_share, positive(_or_infinite(self.start_clip) ** 2))
-            clip = _or_infinite(self.factor_clip) * self.factor_clip_decay ** (step - 1)
+                start = Round("start", tuning.start_share, positive(_or_infinite(tuning.start_clip) ** 2))
+            clip = _or_infinite(tuning.factor_clip) * tuning.factor_clip_decay ** (step - 1)
             rounds.append(
                 _FactorRound(
                     Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
                     start,
-                    Round(f"gramian {step}", share * self.gramian_share, gramian),
-                    Round(f"item sums {step}", share * (1 - self.gramian_share), signed(clip)),
+                    Round(f"gramian {step}", share * tuning.gramian_share, gramian),
+                    Round(f"item sums {step}", share * (1 - tuning.gramian_share), signed(clip)),
                     clip,
                 )
             )
@@ -361,7 +380,7 @@ class PrivateALS(Estimator[FittedUsers]):
         level = self._level(users, gate)
         noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         weights, supported = item_weights(noisy, weights_sd)
-        relative = adaptive_weights(weights, self.weight_exponent)
+        relative = adaptive_weights(weights, self.tuning.weight_exponent)
         slopes = weighted_slopes(weights, relative)
         users.weigh(level.center, relative)
         root = weights.sum() / level.n_users  # of a user's number of ratings
@@ -419,7 +438,7 @@ class PrivateALS(Estimator[FittedUsers]):
         offsets = likely_variance(squares[1] - center**2, noise_sd, *_USUAL_OFFSETS) + unsure
         ridge = float(np.clip(within / offsets, *_OFFSET_RIDGES))
         center = domain.midpoint + half * center if self.scores == "ratings" else 0.0
-        variance = self.user_variance * half**2 * within
+        variance = self.tuning.user_variance * half**2 * within
         return Level(center, n_users, half * math.sqrt(within), ridge, variance)
 
     def _learn_biases(
@@ -465,13 +484,13 @@ class PrivateALS(Estimator[FittedUsers]):
         n_items = len(items)
         if self._starts_spectral:
             released = gate.release(
-                "start", users.outer_products(items, _or_infinite(self.start_clip), level.spread)
+                "start", users.outer_products(items, _or_infinite(self.tuning.start_clip), level.spread)
             )
             matrix = unpacked(released)
             np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
             vectors = top_eigenpairs(matrix, min(self._learned, n_items))[1]
             vectors = np.pad(vectors, ((0, 0), (0, self._learned - vectors.shape[1])))
-            learned = vectors * math.sqrt(n_items) * self.factor_prior
+            learned = vectors * math.sqrt(n_items) * self.tuning.factor_prior
         else:
             learned = BiasedFactors(initial_items(n_items, self._learned, seed, items.dtype)).factors
             # what items are said to be tells tastes apart better than a random start
@@ -489,7 +508,7 @@ class PrivateALS(Estimator[FittedUsers]):
         level, slopes, scores = ground
         square, n_users = level.spread**2, level.n_users
         residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
-        usual, known = self.factor_prior**2, None
+        usual, known = self.tuning.factor_prior**2, None
         prior = np.full((len(items), self.rank), usual)
         for step, (votes, _, gramian, sums, clip) in enumerate(self._factor_rounds()):
             users.fit(items, level.ridge(residual))
@@ -502,14 +521,14 @@ class PrivateALS(Estimator[FittedUsers]):
             users.fit(items, ridge)
             unit = level.spread * math.sqrt(residual)
             contributions = users.item_sums(
-                items, slopes, _or_infinite(self.user_norm), clip, level.spread, unit
+                items, slopes, _or_infinite(self.tuning.user_norm), clip, level.spread, unit
             )
             gram = gate.release(gramian.label, contributions[1])
             noisy = gate.release(sums.label, contributions[0])
             values, vectors, variance = spectrum(gram, gate.noise_sd(gramian.label), n_users, level)
             factors = BiasedFactors(items).factors
             noisy = noisy - variance * slopes[:, None] * factors
-            if step == 0 and self.start == "random":  # the learned columns were a guess: solve outright
+            if step == 0 and self.tuning.start == "random":  # learned columns were a guess: solve outright
                 guess = factors * (np.arange(self.rank) >= 2 * self.features)
                 noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
                 factors -= guess
@@ -518,7 +537,7 @@ class PrivateALS(Estimator[FittedUsers]):
             change, left = factor_update(slopes, FactorPrior(prior, scores), found)
             factors += change
             prior = np.minimum(left + _DRIFT * usual, usual)
-            gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.user_norm or 1.0
+            gram_sd, norm = gate.noise_sd(gramian.label) / n_users, self.tuning.user_norm or 1.0
             gram_variance = packed_variance(gram_sd, self.rank, norm, level.spread)
             known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
             del contributions, noisy, found, change, left  # each as large as the model

@@ -40,7 +40,7 @@ from hushrec.algorithms.likes_taste import (
     relative_weights,
 )
 from hushrec.algorithms.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, weekly_rounds
-from hushrec.checks import Count, Part, Positive, Share, check_numbers
+from hushrec.checks import Count, Part, Positive, Settings, Share, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
@@ -106,26 +106,8 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         Item vectors beside popularity, from 0 to 900; at most one less than there are items.
     iterations : int
         Rounds of power iteration, >= 1.
-    weight_exponent : float
-        Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
-    support : float
-        Only items whose released weight is more than this many times its noise are learned; the others are
-        recommended last. Above 0.
-    learned_items : int
-        At most so many are learned, those of largest released weight (but more than the rank); up to 2^22.
-    popularity_gain : float
-        What popularity counts in the score beside taste, in [0.01, 100].
-    weights_share : float
-        Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
-    share_growth : float
-        A round's budget as a multiple of the one before, > 0.
-    matrix_share : float
-        Part of the rounds' budget for a release of the item x item matrix before them, in [0, 0.99]. The
-        rounds begin with its directions; where it has more of pairs of items than of directions, they release
-        the matrix again, and items recommend items.
-    equalization : float
-        Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that the
-        strong ones do not use up the users' norm.
+    tuning : PrivateEigenRec.Tuning
+        What studies chose.
     like_from : float or None
         Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
         the declared range, 4 on 1 to 5.
@@ -160,26 +142,60 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     expected: ClassVar[Parts] = EXPECTED
     scores: ClassVar[str] = "likes"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """What studies chose on validation users of MovieLens-1M and -100K.
+
+        ``python -m benchmarks.bench_implicit --constants`` prints that Recall is flat about it, and
+        ``--pairs`` what decides for the item matrix (docs/guides/implicit.md).
+
+        Parameters
+        ----------
+        weight_exponent : float
+            Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
+        support : float
+            Only items whose released weight is more than this many times its noise are learned; the others
+            are recommended last. Above 0.
+        learned_items : int
+            At most so many are learned, those of largest released weight (but more than the rank); up to
+            2^22.
+        popularity_gain : float
+            What popularity counts in the score beside taste, in [0.01, 100].
+        weights_share : float
+            Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
+        share_growth : float
+            A round's budget as a multiple of the one before, > 0.
+        matrix_share : float
+            Part of the rounds' budget for a release of the item x item matrix before them, in [0, 0.99]. The
+            rounds begin with its directions; where it has more of pairs of items than of directions, they
+            release the matrix again, and items recommend items.
+        equalization : float
+            Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that
+            the strong ones do not use up the users' norm.
+        """
+
+        weight_exponent: Annotated[float, "[-1, 0]"] = -0.3
+        support: Positive = 0.5
+        learned_items: Annotated[int, "[1, 4194304]"] = 1000
+        popularity_gain: Annotated[float, "[0.01, 100]"] = 0.7
+        weights_share: Part = 0.12
+        share_growth: Positive = 1.2
+        matrix_share: Annotated[float, "[0, 0.99]"] = 0.0
+        equalization: Share = 0.5
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.matrix_share and self.learned_items > MOST_ITEMS:
+                raise InputError(
+                    f"An item matrix of {self.learned_items:,} items takes more than 1 GiB; set learned_items"
+                    f" to at most {MOST_ITEMS:,}, or matrix_share to 0."
+                )
+
     rank: Annotated[int, "[0, 900]"] = 16
     iterations: Count = 8
-    weight_exponent: Annotated[float, "[-1, 0]"] = -0.3
-    support: Positive = 0.5
-    learned_items: Annotated[int, "[1, 4194304]"] = 1000
-    popularity_gain: Annotated[float, "[0.01, 100]"] = 0.7
-    weights_share: Part = 0.12
-    share_growth: Positive = 1.2
-    matrix_share: Annotated[float, "[0, 0.99]"] = 0.0
-    equalization: Share = 0.5
+    tuning: Tuning = Tuning()
     like_from: float | None = None
     n_users: Count | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.matrix_share and self.learned_items > MOST_ITEMS:
-            raise InputError(
-                f"An item matrix of {self.learned_items:,} items takes more than 1 GiB; set learned_items to"
-                f" at most {MOST_ITEMS:,}, or matrix_share to 0."
-            )
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -194,7 +210,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         n_users : int
             Declared, or released by :func:`hushrec.training.release_user_count`.
         **changes
-            Fields to set otherwise.
+            Settings to choose otherwise, those of the tuning too.
         """
         check_planned(budget, domain)
         check_numbers(n_users=(n_users, int, "[1, inf)"))
@@ -210,7 +226,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "matrix_share": _matrix_share(signal) if changes.get("learned_items", 0) <= MOST_ITEMS else 0.0,
             "n_users": n_users,
         }
-        return cls(**(chosen | changes))
+        return cls.of_settings(chosen, changes)
 
     # ------------------------------------------------------------------ plan
 
@@ -218,21 +234,21 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         if not self._rank(domain):
             return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
         left = 1.0 if self.n_users is not None else 1 - _COUNT_SHARE
-        rounds = [Round("item weights", left * self.weights_share, positive(1.0))]
+        rounds = [Round("item weights", left * self.tuning.weights_share, positive(1.0))]
         if self.n_users is None:
             rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
-        growth = [self.share_growth**step for step in range(self.iterations)]
-        left *= 1 - self.weights_share
-        if self.matrix_share:
-            rounds.append(Round("item matrix", left * self.matrix_share, positive(1.0)))
+        growth = [self.tuning.share_growth**step for step in range(self.iterations)]
+        left *= 1 - self.tuning.weights_share
+        if self.tuning.matrix_share:
+            rounds.append(Round("item matrix", left * self.tuning.matrix_share, positive(1.0)))
         for step, part in enumerate(growth, 1):
-            share = left * (1 - self.matrix_share) * part / math.fsum(growth)
+            share = left * (1 - self.tuning.matrix_share) * part / math.fsum(growth)
             rounds.append(Round(self._label(step), share, signed(1.0)))
         return plan_of(rounds, budget, fraction, whole=1.0)
 
     def _label(self, step: int) -> str:
         """Of a round; where what it releases is chosen by then, the label says so."""
-        return f"item sums {step}" + (", or the item matrix again" if self.matrix_share else "")
+        return f"item sums {step}" + (", or the item matrix again" if self.tuning.matrix_share else "")
 
     def _rank(self, domain: Domain) -> int:
         return min(self.rank, domain.n_items - 1)
@@ -254,7 +270,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         if rank:
             users.scale(known.scale, known.first)
             start = np.random.default_rng(seed).standard_normal((int(known.learned.sum()), rank))
-            if self.matrix_share:
+            if self.tuning.matrix_share:
                 matrix = gate.release("item matrix", users.item_matrix(known.learned, positive(1.0)))
                 parts = ItemMatrix.of(unpacked(matrix), gate.noise_sd("item matrix") / math.sqrt(2), rank)
                 if self._has_pairs(parts):
@@ -274,7 +290,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         rank = taste.vectors.shape[1]
         # scores are popularity plus taste: the coefficient of popularity is divided out
         # (docs/guides/implicit.md)
-        length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.popularity_gain)
+        length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.tuning.popularity_gain)
         factors = np.zeros((len(noisy), rank), dtype=np.float32)
         if rank:
             vectors = taste.vectors * np.sqrt(taste.gains)
@@ -305,7 +321,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
         """What follows from the released item weights."""
         learned = self._learned(noisy, noise_sd, rank)
         popularity = relative_weights(noisy, noise_sd)
-        scale = np.where(learned, popularity**self.weight_exponent, 0.0)
+        scale = np.where(learned, popularity**self.tuning.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
         first = np.floor(first / grid(first)) * grid(first)  # which leaves its grid as it is
         return Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
@@ -313,9 +329,9 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
     def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
         """The items of largest released weight; more than the rank."""
         order = np.argsort(-noisy, kind="stable")
-        count = int((noisy > self.support * noise_sd).sum())
+        count = int((noisy > self.tuning.support * noise_sd).sum())
         learned = np.zeros(len(noisy), dtype=bool)
-        learned[order[: max(min(count, self.learned_items), rank + 1)]] = True
+        learned[order[: max(min(count, self.tuning.learned_items), rank + 1)]] = True
         return learned
 
     def _power_iteration(
@@ -347,7 +363,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
                 rounds.append(Sums(probe, sums, noise_sd / math.sqrt(1 - part)))
                 as_one = known.told == 1  # else rounds have chance in common
                 taste = known.taste(Sums.of_all(rounds, known.n_users) if as_one else rounds[-1])
-                probe = taste.vectors * (taste.values / taste.values.max()) ** -self.equalization
+                probe = taste.vectors * (taste.values / taste.values.max()) ** -self.tuning.equalization
             if step > 1:
                 part = max(1 - known.told, self._part_of_weights(taste, weights, weights_sd))
         return taste, weights, weights_sd

@@ -216,7 +216,7 @@ def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Part
     )
     weights_sd = math.sqrt(float(tracked.variance.mean()))
     weights, supported = item_weights(tracked.mean, weights_sd)
-    relative = adaptive_weights(weights, model.weight_exponent)
+    relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     if state.factors is not None:
         tastes = BiasedFactors(items).factors
@@ -304,7 +304,7 @@ def _factor_change(
     values = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), least)
     noisy = noisy - slopes[:, None] * (factors @ unsure)
     slope, drawn = slopes[:, None] * values, (unit * gate.noise_sd("item sums")) ** 2
-    usual = (factors**2 + known.variance).mean(axis=0) + _LEAST_KNOWN * model.factor_prior**2
+    usual = (factors**2 + known.variance).mean(axis=0) + _LEAST_KNOWN * model.tuning.factor_prior**2
     evidence = learned(evidence, noisy, slope, known.variance, np.full_like(slope, drawn), usual)
     variance = np.clip(known.variance + drift(evidence) * usual, _LEAST_KNOWN * usual, usual)
     gain = wiener_gain(slope, variance, drawn + FACTOR_SAMPLING * residual * slope)
@@ -328,7 +328,7 @@ def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Arra
     bias_variance = np.where(seen, state.item_bias_variance, state.numbers[5])
     factors = state.factors
     if factors is not None:
-        spread = np.where(seen[:, None], factors.variance, model.factor_prior**2)
+        spread = np.where(seen[:, None], factors.variance, model.tuning.factor_prior**2)
         factors = factors._replace(variance=spread)
     return items, state._replace(
         item_weights=weights.mean,
@@ -339,10 +339,10 @@ def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Arra
 
 
 def _user_norm(model: PrivateALS) -> float:
-    return math.inf if model.user_norm is None else model.user_norm
+    return math.inf if model.tuning.user_norm is None else model.tuning.user_norm
 
 
 def _clip(model: PrivateALS) -> float:
     """Of the factors' sums: that of the last round of the first training, about."""
-    clip = math.inf if model.factor_clip is None else model.factor_clip
-    return _FACTOR_CLIP * clip * model.factor_clip_decay ** (model.iterations - 1)
+    clip = math.inf if model.tuning.factor_clip is None else model.tuning.factor_clip
+    return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)

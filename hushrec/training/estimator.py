@@ -152,9 +152,9 @@ class Estimator(Settings, Generic[PrivateSide]):
         n_users : int
             The declared or released number of users.
         **changes
-            Settings that override the choice.
+            Settings that override the choice, those of the tuning too.
         """
-        return cls(**changes)
+        return cls.of_settings(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from hushrec.checks import settings_of
+from hushrec.checks import names_of, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
@@ -387,7 +386,7 @@ def choose(
     """
     cls = known(name)
     given = dict(settings or {})
-    names = [field.name for field in fields(cls)]
+    names = names_of(cls)
     for setting in given:
         if setting not in names:
             raise InputError(
@@ -398,7 +397,7 @@ def choose(
     if "like_from" in names:
         given.setdefault("like_from", domain.like_from)
     if not cls.uses_user_count:
-        return cls(**given)
+        return cls.of_settings(given)
     n_users = given.pop("n_users", n_users)
     if n_users is None:
         what = f"{name} is tuned to the number of users; declare it or release it."

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from hushrec.checks import Clip, Count, NotNegative, Part, Positive, Share
+from hushrec.checks import Clip, Count, NotNegative, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.errors import InputError
@@ -77,22 +77,8 @@ class DPALS(Estimator["SampledUsers"]):
         al. 2023).
     max_ratings_per_user : int
         Ratings of a user in the statistics for "uniform" and "tail" (k), >= 1.
-    weight_exponent : float
-        Adaptive weights are the released item weight to this power, in [-1, 0].
-    item_fraction : float
-        Share of the catalogue, most frequent first by released weights, that gets factors, in (0, 1].
-    center : {"middle", "level", "user"}
-        Subtract the middle of the declared range, the released mean of the users' means (section 5.2), or
-        each user's own mean, which is free. Likes are not centred.
-    orthonormalize : bool
-        Line 13.
-    unobserved_weight : float
-        Weight of every cell's pull to 0 for likes (section 5.2), >= 0.
-    level_share, weights_share, factor_share : float
-        Parts of the budget (of mu squared) for the level, the item weights and all iterations, in [0, 1];
-        what is not released gets none, and the rest is scaled to the whole.
-    gramian_share : float
-        Part of an iteration's budget for its Gramians, in (0, 1).
+    tuning : DPALS.Tuning
+        Heuristics of section 5, and parts of the budget.
 
     Privacy
     -------
@@ -111,6 +97,43 @@ class DPALS(Estimator["SampledUsers"]):
 
     name: ClassVar[str] = "dpals"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """The heuristics of section 5, and the parts of the budget.
+
+        Those of section 5 are the paper's; the parts were chosen by trying on validation ratings, as
+        ``python -m benchmarks.frontier --part tune`` does (docs/understand/frontier.md).
+
+        Parameters
+        ----------
+        weight_exponent : float
+            Adaptive weights are the released item weight to this power, in [-1, 0].
+        item_fraction : float
+            Share of the catalogue, most frequent first by released weights, that gets factors, in (0, 1].
+        center : {"middle", "level", "user"}
+            Subtract the middle of the declared range, the released mean of the users' means (section 5.2), or
+            each user's own mean, which is free. Likes are not centred.
+        orthonormalize : bool
+            Line 13.
+        unobserved_weight : float
+            Weight of every cell's pull to 0 for likes (section 5.2), >= 0.
+        level_share, weights_share, factor_share : float
+            Parts of the budget (of mu squared) for the level, the item weights and all iterations, in [0, 1];
+            what is not released gets none, and the rest is scaled to the whole.
+        gramian_share : float
+            Part of an iteration's budget for its Gramians, in (0, 1).
+        """
+
+        weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
+        item_fraction: Annotated[float, "(0, 1]"] = 1.0
+        center: Literal["middle", "level", "user"] = "middle"
+        orthonormalize: bool = False
+        unobserved_weight: NotNegative = 0.0
+        level_share: Share = 0.01
+        weights_share: Share = 0.05
+        factor_share: Share = 0.35
+        gramian_share: Part = 0.5
+
     rank: Annotated[int, "[1, 900]"] = 2
     iterations: Count = 3
     regularization: Positive = 20.0
@@ -119,20 +142,12 @@ class DPALS(Estimator["SampledUsers"]):
     user_norm: Clip | None = 0.1
     sampling: Literal["uniform", "tail", "weights"] = "uniform"
     max_ratings_per_user: Count = 50
-    weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
-    item_fraction: Annotated[float, "(0, 1]"] = 1.0
-    center: Literal["middle", "level", "user"] = "middle"
-    orthonormalize: bool = False
-    unobserved_weight: NotNegative = 0.0
-    level_share: Share = 0.01
-    weights_share: Share = 0.05
-    factor_share: Share = 0.35
-    gramian_share: Part = 0.5
+    tuning: Tuning = Tuning()
 
     @property
     def scores(self) -> str:  # type: ignore[override]
         """Likes where unobserved cells count as dislikes, ratings otherwise."""
-        return "likes" if self.unobserved_weight > 0 else "ratings"
+        return "likes" if self.tuning.unobserved_weight > 0 else "ratings"
 
     # ------------------------------------------------------------------ plan
 
@@ -142,14 +157,14 @@ class DPALS(Estimator["SampledUsers"]):
                 if getattr(self, name) is None:
                     raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
         rounds = []
-        if self.center == "level" and self.scores == "ratings":
-            rounds.append(Round("level", self.level_share, LEVEL_BOUND))
-        weighted = self.sampling == "weights" and self.weight_exponent != 0
-        if self.sampling == "tail" or weighted or self.item_fraction < 1:
-            rounds.append(Round("item weights", self.weights_share, positive(math.sqrt(self._cells))))
+        if self.tuning.center == "level" and self.scores == "ratings":
+            rounds.append(Round("level", self.tuning.level_share, LEVEL_BOUND))
+        weighted = self.sampling == "weights" and self.tuning.weight_exponent != 0
+        if self.sampling == "tail" or weighted or self.tuning.item_fraction < 1:
+            rounds.append(Round("item weights", self.tuning.weights_share, positive(math.sqrt(self._cells))))
         for step in range(1, self.iterations + 1):
-            share = self.factor_share / self.iterations
-            if self.unobserved_weight:
+            share = self.tuning.factor_share / self.iterations
+            if self.tuning.unobserved_weight:
                 gramian = positive(self._bounds(domain)[1] ** 2)
                 rounds.append(Round(f"unobserved gramian {step}", share * _UNOBSERVED_SHARE, gramian))
                 share *= 1 - _UNOBSERVED_SHARE
@@ -185,7 +200,7 @@ class DPALS(Estimator["SampledUsers"]):
     def gram_unit(self) -> float:
         """Weight of the Gramians in their release, so that they cost ``gramian_share`` of it."""
         sums = 1.0 if self.clipping == "user" else self._cells
-        return math.sqrt(self.gramian_share / (1 - self.gramian_share) * sums / self._cells)
+        return math.sqrt(self.tuning.gramian_share / (1 - self.tuning.gramian_share) * sums / self._cells)
 
     # ------------------------------------------------------------------ training
 
@@ -195,7 +210,7 @@ class DPALS(Estimator["SampledUsers"]):
     def train(self, users: SampledUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 1; comments give its lines."""
         domain = users.domain
-        center = 0.0 if self.center == "user" or self.scores == "likes" else domain.midpoint
+        center = 0.0 if self.tuning.center == "user" or self.scores == "likes" else domain.midpoint
         if gate.planned("level"):
             center = level(gate.release("level", users.level()), domain)[0]
         users.sample(seed)
@@ -205,7 +220,7 @@ class DPALS(Estimator["SampledUsers"]):
             weights, supported = usable_weights(released, gate.noise_sd("item weights"))
         relative = None
         if self.sampling == "weights":  # powers of two, by which exact sums can be multiplied
-            relative = np.exp2(np.round(np.log2(adaptive_weights(weights, self.weight_exponent))))
+            relative = np.exp2(np.round(np.log2(adaptive_weights(weights, self.tuning.weight_exponent))))
         frequent = self._frequent(weights)
         users.choose(frequent, weights, seed)
         users.weigh(center, relative)
@@ -228,16 +243,16 @@ class DPALS(Estimator["SampledUsers"]):
             users.fit(items, self._ridge)
             users.clip(user_norm)  # line 16
             unobserved = None
-            if self.unobserved_weight:
+            if self.tuning.unobserved_weight:
                 packed = gate.release(f"unobserved gramian {step}", users.gramian(user_norm))
-                unobserved = self.unobserved_weight * project_psd(packed[None])[0]
+                unobserved = self.tuning.unobserved_weight * project_psd(packed[None])[0]
             noisy = gate.release(f"item statistics {step}", users.item_statistics(clip, user_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
             blocks = np.array_split(noisy, math.ceil(len(noisy) / _ITEMS_AT_ONCE))
             projected = ((project_psd(block[:, :size]), block[:, size:]) for block in blocks)
             solved = solve_statistics(projected, self._ridge, self.rank, unobserved)
             items = np.where(frequent[:, None], solved, items)
-            if self.orthonormalize:  # line 13, as the polar factor
+            if self.tuning.orthonormalize:  # line 13, as the polar factor
                 factors = BiasedFactors(items).factors
                 left, _, right = svd(factors, full_matrices=False, lapack_driver="gesvd")
                 factors[:] = left @ right
@@ -246,13 +261,13 @@ class DPALS(Estimator["SampledUsers"]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: ridge regression of a user's own ratings on the released item factors (equation 1)."""
         means, rows = np.zeros(history.n_users), history
-        if self.center == "user":
+        if self.tuning.center == "user":
             means, rows = user_means(history), less_user_means(history)
         found = ridge_on_items(arrays, rows.matrix, self._ridge)
         return found._replace(offset=found.offset + means)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        rows = less_user_means(history) if self.center == "user" else history
+        rows = less_user_means(history) if self.tuning.center == "user" else history
         return ridge_parts(arrays, rows.matrix, self._ridge, column)
 
     @property
@@ -260,13 +275,15 @@ class DPALS(Estimator["SampledUsers"]):
         return SweepSettings(
             regularization=self.regularization,
             bias_regularization=None,
-            unobserved_weight=self.unobserved_weight,
+            unobserved_weight=self.tuning.unobserved_weight,
         )
 
     def _frequent(self, weights: Array) -> NDArray[np.bool_]:
         """Items that get factors: the most frequent ones by released weight (section 5.1)."""
         frequent = np.zeros(len(weights), dtype=bool)
-        frequent[np.argsort(-weights, kind="stable")[: math.ceil(self.item_fraction * len(weights))]] = True
+        frequent[
+            np.argsort(-weights, kind="stable")[: math.ceil(self.tuning.item_fraction * len(weights))]
+        ] = True
         return frequent
 
 
@@ -279,7 +296,7 @@ class SampledUsers(FittedUsers):
 
     def sample(self, seed: int) -> None:
         """Centre the ratings where each user does that by themselves, and sample them (section 5.1)."""
-        if self._settings.center == "user":
+        if self._settings.tuning.center == "user":
             self._ratings = less_user_means(self._ratings)
         self._rows = self._ratings
         if self._settings.sampling != "weights":
@@ -295,7 +312,7 @@ class SampledUsers(FittedUsers):
     def choose(self, frequent: Array, weights: Array, seed: int) -> None:
         """Rows that enter the statistics: frequent items only, sampled uniformly or from the tail."""
         settings = self._settings
-        if settings.item_fraction == 1 and settings.sampling != "tail":
+        if settings.tuning.item_fraction == 1 and settings.sampling != "tail":
             return
         self._rows = self._ratings.where(frequent[self._ratings.matrix.indices], drop_empty=False, keyed=True)
         if settings.sampling != "weights":

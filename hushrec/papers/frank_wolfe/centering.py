@@ -60,7 +60,8 @@ class CentredEstimator(Estimator[PrivateSide]):
 
     @property
     def _biases(self) -> PrivateALS:
-        return PrivateALS(rank=0, iterations=0, features=False, bias_clip=self.bias_clip)
+        tuning = PrivateALS.Tuning(bias_clip=self.bias_clip)
+        return PrivateALS(rank=0, iterations=0, features=False, tuning=tuning)
 
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float

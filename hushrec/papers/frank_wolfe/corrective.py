@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import Clip, Count, Positive, check_numbers
+from hushrec.checks import Count, Positive, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import with_values
@@ -41,10 +41,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     ----------
     regularization : float
         Ridge on a user's coefficients of the strongest direction, in ratings, > 0.
-    block : int
-        Directions of a step, >= 1; one with "oja".
-    iterations, residual_clip, residual_clip_decay, eigenvector, inner_steps, schedule, schedule_power,
-    failure_probability
+    iterations, tuning
         As in :class:`~hushrec.papers.frank_wolfe.frank_wolfe.PrivateSteps`.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
@@ -58,7 +55,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> estimator = hushrec.papers.CorrectiveFrankWolfe(block=3)
+    >>> estimator = hushrec.papers.CorrectiveFrankWolfe(iterations=2)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
     3
@@ -68,8 +65,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
 
     regularization: Positive = 10.0
     iterations: Count = 1
-    block: Count = 10
-    residual_clip: Clip | None = 2.0
+    tuning: PrivateSteps.Tuning = PrivateSteps.Tuning(residual_clip=2.0, block=10)
     center: Released = "biases"
 
     @classmethod
@@ -81,7 +77,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
             "iterations": 1 if signal < 30 else 2,
             "bias_share": 0.8 if signal < 10 else 0.5,
         }
-        return cls(**(settings | changes))
+        return cls.of_settings(settings, changes)
 
     def users(self, ratings: Ratings) -> RefittedUsers:
         return RefittedUsers(ratings, self)
@@ -97,7 +93,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
                 users.refit(directions, self._ridge(domain.n_items))
             solver = self._solver(domain, step)
             start = random_block(domain.n_items, solver.block, seed + step)
-            found = solver.solve(users, start, gate, f"step {step}", self.failure_probability)
+            found = solver.solve(users, start, gate, f"step {step}", self.tuning.failure_probability)
             strengths = _strengths(found)
             strongest = max(strongest, float(strengths[0]), 1e-300)
             columns = found.vectors * np.sqrt(np.minimum(strengths / strongest, 1.0))
@@ -117,7 +113,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     def _solver(self, domain: Domain, step: int) -> Solver:
         solver = super()._solver(domain, step)
         if isinstance(solver, CovarianceSolver):
-            return CovarianceSolver(solver.bound, min(self.block, domain.n_items), diagonal=False)
+            return CovarianceSolver(solver.bound, min(self.tuning.block, domain.n_items), diagonal=False)
         return solver
 
 

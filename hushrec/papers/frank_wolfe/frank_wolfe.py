@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import Clip, Count, NotNegative, Positive, check_numbers
+from hushrec.checks import Clip, Count, NotNegative, Positive, Settings, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.papers.frank_wolfe.centering import (
@@ -82,7 +82,7 @@ class FrankWolfe(ExactEstimator):
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
-        return cls(**({"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
+        return cls.of_settings({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 3: residuals, their top singular vector, update; T times."""
@@ -125,38 +125,52 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
     ----------
     iterations : int
         Steps T, >= 1: as many updates as releases.
-    residual_clip : float or None
-        Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
-        > 0. None is twice the square root of ``max_ratings_per_user``.
-    residual_clip_decay : float
-        Factor of that bound from one step to the next, in (0, 1].
-    eigenvector : {"covariance", "oja", "power"}
-        Release the items x items matrix (Algorithm 1), or products with it (Algorithm 2, or block power
-        iteration), in memory linear in the items.
-    inner_steps : int
-        Products a step (Gamma) of "oja" and "power", >= 1.
-    block : int
-        Vectors that "power" iterates, >= 1.
-    schedule : {"uniform", "polynomial", "open-ended"}
-        Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
-        leaves budget for more steps.
-    schedule_power : float
-        In (-10, 10].
-    failure_probability : float
-        With which the bound on the noise of an eigenvalue may fail, in (0, 0.5].
+    tuning : PrivateSteps.Tuning
+        How a step is made.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """How a step is made; chosen on splits of public data (docs/papers/frank-wolfe.md).
+
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+
+        Parameters
+        ----------
+        residual_clip : float or None
+            Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
+            > 0. None is twice the bound of a row, which no residual exceeds: the paper's calibration.
+        residual_clip_decay : float
+            Factor of that bound from one step to the next, in (0, 1].
+        eigenvector : {"covariance", "oja", "power"}
+            Release the items x items matrix (Algorithm 1), or products with it (Algorithm 2, or block power
+            iteration), in memory linear in the items.
+        inner_steps : int
+            Products a step (Gamma) of "oja" and "power", >= 1.
+        block : int
+            Vectors that "power" iterates, >= 1; directions of a step of corrective Frank-Wolfe.
+        schedule : {"uniform", "polynomial", "open-ended"}
+            Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
+            leaves budget for more steps.
+        schedule_power : float
+            In (-10, 10].
+        failure_probability : float
+            With which the bound on the noise of an eigenvalue may fail, in (0, 0.5].
+        """
+
+        residual_clip: Clip | None = None
+        residual_clip_decay: Annotated[float, "(0, 1]"] = 1.0
+        eigenvector: Literal["covariance", "oja", "power"] = "covariance"
+        inner_steps: Count = 4
+        block: Count = 1
+        schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
+        schedule_power: Annotated[float, "[-10, 10]"] = 1.0
+        failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
+
     iterations: Count = 10
-    residual_clip: Clip | None = None
-    residual_clip_decay: Annotated[float, "(0, 1]"] = 1.0
-    eigenvector: Literal["covariance", "oja", "power"] = "covariance"
-    inner_steps: Count = 4
-    block: Count = 1
-    schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
-    schedule_power: Annotated[float, "[-10, 10]"] = 1.0
-    failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
+    tuning: Tuning = Tuning()
     center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -168,22 +182,22 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
     def _shares(self) -> list[float]:
         """Part of the budget of each step; fixed in advance, at most 1 together."""
         steps = np.arange(1, self.iterations + 1, dtype=np.float64)
-        if self.schedule == "open-ended":
+        if self.tuning.schedule == "open-ended":
             return list(6 / (math.pi * steps) ** 2)
-        weights = steps ** (0.0 if self.schedule == "uniform" else self.schedule_power)
+        weights = steps ** (0.0 if self.tuning.schedule == "uniform" else self.tuning.schedule_power)
         return list(weights / weights.sum())
 
     def _solver(self, domain: Domain, step: int) -> Solver:
-        bound = self._residual_bound(domain) * self.residual_clip_decay ** (step - 1)
-        if self.eigenvector == "oja":
-            return OjaSolver(bound, self.inner_steps)
-        if self.eigenvector == "power":
-            return PowerSolver(bound, self.inner_steps, min(self.block, domain.n_items))
+        bound = self._residual_bound(domain) * self.tuning.residual_clip_decay ** (step - 1)
+        if self.tuning.eigenvector == "oja":
+            return OjaSolver(bound, self.tuning.inner_steps)
+        if self.tuning.eigenvector == "power":
+            return PowerSolver(bound, self.tuning.inner_steps, min(self.tuning.block, domain.n_items))
         return CovarianceSolver(bound)
 
     def _residual_bound(self, domain: Domain) -> float:
         """B of the first step in rating units."""
-        clip = self.residual_clip or 2 * math.sqrt(self.max_ratings_per_user)
+        clip = self.tuning.residual_clip or 2 * math.sqrt(self.max_ratings_per_user)
         return clip * domain.half_width
 
 
@@ -198,14 +212,10 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     row_clip : float or None
         Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. None
         is the square root of ``max_ratings_per_user``, which no centred row exceeds.
-    residual_clip : float or None
-        Bound B on the norm of a user's residual row, as in :class:`PrivateSteps`. None is 2L, which no
-        residual exceeds: the paper's calibration.
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
         generous k. From 1 on, a user whose ratings lie along v moves by at most their residual.
-    iterations, residual_clip_decay, eigenvector, inner_steps, block, schedule, schedule_power,
-    failure_probability
+    iterations, tuning
         As in :class:`PrivateSteps`.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
@@ -236,7 +246,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
-        return cls(**(settings | {"nuclear_norm": typical_nuclear_norm(domain, n_users)} | changes))
+        return cls.of_settings(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def users(self, ratings: Ratings) -> IteratingUsers:
         return IteratingUsers(ratings, self)
@@ -250,7 +260,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
             solver = self._solver(domain, step)
-            found = solver.solve(users, start, gate, f"step {step}", self.failure_probability)
+            found = solver.solve(users, start, gate, f"step {step}", self.tuning.failure_probability)
             vector, start = found.vectors[:, 0], found.vectors
             value = self._singular_value(found, domain)
             users.advance(vector, 1 / self.iterations, self._k(domain) / value)
@@ -274,7 +284,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
         return self.nuclear_norm * domain.half_width
 
     def _residual_bound(self, domain: Domain) -> float:
-        if self.residual_clip is None:
+        if self.tuning.residual_clip is None:
             return 2 * self._row_bound(self.row_clip, domain)
         return super()._residual_bound(domain)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushrec.checks import Clip, Count, Part, Positive
+from hushrec.checks import Clip, Count, Part, Positive, Settings
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import ridge_fit
@@ -39,10 +39,8 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         What stands for the paper's exact mn over the number of observed ratings, which is not private: n over
         the number of the user's own ratings; n times the released ratio of users to ratings; or no scale, but
         a ridge regression of their own ratings on the eigenvectors.
-    regularization : float
-        Ridge of that regression, in ratings, > 0.
-    scale_share : float
-        Part of the budget for the ratio, in (0, 1).
+    tuning : PrivateSVD.Tuning
+        What serving and the paid scale need.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -65,11 +63,27 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
 
     name: ClassVar[str] = "private-svd"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """What serving and the paid scale need; chosen on splits of public data (docs/papers/frank-wolfe.md).
+
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+
+        Parameters
+        ----------
+        regularization : float
+            Ridge of that regression, in ratings, > 0.
+        scale_share : float
+            Part of the budget for the ratio, in (0, 1).
+        """
+
+        regularization: Positive = 10.0
+        scale_share: Part = 0.05
+
     rank: Count = 8
     row_clip: Clip | None = None
     scale: Literal["local", "paid", "ridge"] = "ridge"
-    regularization: Positive = 10.0
-    scale_share: Part = 0.05
+    tuning: Tuning = Tuning()
     center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -77,8 +91,8 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         covariance = positive(self._row_bound(self.row_clip, domain) ** 2)
         rounds = [Round("covariance", 1.0, covariance)]
         if self.scale == "paid":
-            sizes = Round("sizes", self.scale_share, jointly(counted(1.0), counted(1.0)))
-            rounds = [sizes, Round("covariance", 1 - self.scale_share, covariance)]
+            sizes = Round("sizes", self.tuning.scale_share, jointly(counted(1.0), counted(1.0)))
+            rounds = [sizes, Round("covariance", 1 - self.tuning.scale_share, covariance)]
         return Plan(budget, (*planned, *plan_of(rounds, budget, left, 1.0).releases))
 
     def users(self, ratings: Ratings) -> SizedUsers:
@@ -103,7 +117,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         vectors = arrays["item_factors"].astype(np.float64)
         if self.scale == "ridge":
             # a direction has norm 1, not root mean square 1
-            return UserState(offset, ridge_fit(rows, vectors, self.regularization / history.n_items))
+            return UserState(offset, ridge_fit(rows, vectors, self.tuning.regularization / history.n_items))
         counts = np.maximum(np.diff(rows.indptr), 1)
         scale = arrays["scale"] if self.scale == "paid" else history.n_items / counts[:, None]
         return UserState(

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import Clip, Count, Positive, check_numbers
+from hushrec.checks import Clip, Count, Positive, Settings, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.one_bit import soft_threshold_for
@@ -133,21 +133,37 @@ class FullRowUsers(CentredUsers):
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
     """What the plain and the private algorithm share."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """The steps; chosen on splits of public data (docs/papers/frank-wolfe.md).
+
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+
+        Parameters
+        ----------
+        step_size, step_decay : float
+            Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+        """
+
+        step_size: Annotated[float, "(0, 10]"] = 0.5
+        step_decay: Annotated[float, "[0, 10]"] = 0.0
+
     nuclear_norm: Positive
     iterations: Count = 10
-    step_size: Annotated[float, "(0, 10]"] = 0.5
-    step_decay: Annotated[float, "[0, 10]"] = 0.0
+    tuning: Tuning = Tuning()
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         check_numbers(n_users=(n_users, int, "[1, inf)"))
-        return cls(**({"nuclear_norm": math.sqrt(n_users * domain.n_items)} | changes))
+        return cls.of_settings({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own gradient steps between the released projections."""
         targets, offset = self.rows(arrays, history)
-        rows = FullRows(targets, self._full_row_bound(history.domain), self.step_size, self.step_decay)
+        rows = FullRows(
+            targets, self._full_row_bound(history.domain), self.tuning.step_size, self.tuning.step_decay
+        )
         for directions, gains in zip(arrays["directions"], arrays["gains"]):
             rank = np.count_nonzero(gains)
             rows.project(ProjectionMap(directions[:, :rank].astype(np.float64), gains[:rank]))
@@ -178,8 +194,8 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     iterations : int
         Steps T, >= 1.
-    step_size, step_decay : float
-        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+    tuning : ProjectedGradient.Tuning
+        Lengths of the steps.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -199,7 +215,9 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """T times: gradient step of every row, projection of them all."""
         arrays = exact_level(ratings, self.center, seed)
-        rows = FullRows(self.rows(arrays, ratings)[0], math.inf, self.step_size, self.step_decay)
+        rows = FullRows(
+            self.rows(arrays, ratings)[0], math.inf, self.tuning.step_size, self.tuning.step_decay
+        )
         maps = []
         for _ in range(self.iterations):
             maps.append(self._projection(rows.gram(), ratings.domain))
@@ -219,8 +237,8 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     iterations : int
         Steps T, >= 1.
-    step_size, step_decay : float
-        Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+    tuning : PrivateProjectedGradient.Tuning
+        Lengths of the steps.
     row_clip : float or None
         Bound B on the norm of a user's full row, in units of half the rating range, > 0. None is the square
         root of ``max_ratings_per_user``.
@@ -260,7 +278,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     def train(self, users: FullRowUsers, gate: Gate, seed: int) -> dict[str, Any]:
         """T times: gradient step of every row, its outer product to the server, the server's projection."""
         arrays, maps = self._level(users, gate, seed), []
-        users.begin(arrays, self._full_row_bound(users.domain), self.step_size, self.step_decay)
+        users.begin(arrays, self._full_row_bound(users.domain), self.tuning.step_size, self.tuning.step_decay)
         for step in range(1, self.iterations + 1):
             gram = unpacked(gate.release(f"step {step}", users.gram()))
             maps.append(self._projection(gram, users.domain))

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import Count, Positive
+from hushrec.checks import Count, Positive, Settings
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.kernels.fixed_point import spacing, truncated
@@ -50,10 +50,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         half the rating range, > 0.
     residual_clamp : float
         Residuals are clamped to +-B, in units of half the rating range, > 0.
-    item_shrinkage, user_shrinkage, covariance_shrinkage : float
-        Fictitious ratings at the average, in an item's mean, a user's mean and every entry of the
-        covariance (beta_m, beta_p and beta of the paper), > 0. The first and last are in units of released
-        weight.
+    tuning : CleansedSVD.Tuning
+        How much averages count.
     max_ratings_per_user : int
         Ratings of a user that are used, >= 1.
     means_share, weights_share : float
@@ -79,13 +77,27 @@ class CleansedSVD(Estimator["CleansedUsers"]):
 
     name: ClassVar[str] = "cleansed-svd"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """How much averages count; values near the paper's, which no study of ours chose.
+
+        Parameters
+        ----------
+        item_shrinkage, user_shrinkage, covariance_shrinkage : float
+            Fictitious ratings at the average, in an item's mean, a user's mean and every entry of the
+            covariance (beta_m, beta_p and beta of the paper), > 0. The first and last are in units of
+            released weight.
+        """
+
+        item_shrinkage: Positive = 1.0
+        user_shrinkage: Positive = 5.0
+        covariance_shrinkage: Positive = 1.0
+
     rank: Count | None = 10
     prediction: Literal["projection", "neighbours"] = "projection"
     regularization: Positive = 0.25
     residual_clamp: Positive = 0.5
-    item_shrinkage: Positive = 1.0
-    user_shrinkage: Positive = 5.0
-    covariance_shrinkage: Positive = 1.0
+    tuning: Tuning = Tuning()
     max_ratings_per_user: Count = 80
     means_share: Annotated[float, "[0, 0.5]"] = 0.2
     weights_share: Annotated[float, "[0, 0.49]"] = 0.3
@@ -111,7 +123,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         users.subtract(arrays)
         covariance = unpacked(gate.release("covariance", users.covariance()))
         weights = unpacked(gate.release("weights", users.weights()))
-        cleansed = _cleansed(covariance, weights, self.covariance_shrinkage)
+        cleansed = _cleansed(covariance, weights, self.tuning.covariance_shrinkage)
         root = np.sqrt(np.maximum(popularity, _SMALLEST_WEIGHT))
         # noise is the same for all entries where they are scaled by the square roots of the weights
         values, vectors = np.linalg.eigh(cleansed * np.outer(root, root))
@@ -123,7 +135,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         sums, counts, half = noisy[: domain.n_items], noisy[domain.n_items :], domain.half_width
         counts = np.maximum(counts, 0.0)
         average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
-        means = (sums + self.item_shrinkage * average) / (counts + self.item_shrinkage)
+        means = (sums + self.tuning.item_shrinkage * average) / (counts + self.tuning.item_shrinkage)
         return np.clip(means, -half, half), counts
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -146,7 +158,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         counts = np.diff(matrix.indptr)
         level = float(arrays["center"]) + arrays["item_bias"].astype(np.float64)
         values = matrix.data - level[matrix.indices]
-        offset = row_sums(matrix.indptr, values) / (counts + self.user_shrinkage)
+        offset = row_sums(matrix.indptr, values) / (counts + self.tuning.user_shrinkage)
         clamp = self.residual_clamp * sampled.domain.half_width
         return with_values(matrix, np.clip(values - np.repeat(offset, counts), -clamp, clamp)), offset
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from hushrec.checks import Count, Positive, Share
+from hushrec.checks import Count, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.arrays import BiasedFactors
@@ -92,34 +92,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         None: 0.9, and less than that below 30 ratings for each user and item together, times their ratio to
         the power 4/3 (their number is public here); or 0.1 for "gradient", whose noise would fill a larger
         ball.
-    solver : {"factored", "dense"}
-        Of "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for some
-        million cells in all. Factored: any size; the entrywise bound is applied to the solution only.
-    rank : int
-        Columns of the factored solver, >= 1.
-    offsets : bool
-        Factored: every user and item has an offset of its own, beside the overall rate of the released likes.
-    weighting : float
-        Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
-        [0, 1]; the numbers are public here.
-    iterations, tolerance : int, float
-        Of the solver; it stops when ten values of the objective differ by less than this part of it.
-    flips : (float, float) or None
-        Probabilities with which likes and dislikes are flipped (p1, p2). "input": None flips both with
-        1 / (1 + e^epsilon), and no other choice within epsilon tells more. "none": how the labels were
-        flipped by the users themselves before they came here.
-    gradient_steps : int
-        K of Algorithm 3, >= 1.
-    clamp : float
-        Bound on the gradient's entries before the noise (C), > 0.
-    noise : {"laplace", "gaussian"}
-        Of "gradient": pure epsilon, or less noise for many steps at delta > 0.
-    strong_convexity : float
-        "output": weight gamma of the squared Frobenius norm, > 0.
-    output_steps : int
-        "output": projected-gradient steps, >= 1; a fixed number, as the proof needs.
-    entry_epsilon : float or None
-        "output-published": the epsilon that the paper would print; it is that of one entry.
+    tuning : OneBitCompletion.Tuning
+        The solver, and what each mechanism needs.
     n_users : int or None
         "output-published": declared number of users, whose rows are released.
     acknowledge_cost : bool
@@ -137,7 +111,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     --------
     >>> ratings = hushrec.realistic(100, 30, 1500, seed=0)
     >>> budget = hushrec.Budget(epsilon=2, delta=1e-6, unit="rating", relation="replace")
-    >>> estimator = hushrec.papers.OneBitCompletion(threshold=3.5, rank=2, iterations=20)
+    >>> estimator = hushrec.papers.OneBitCompletion(threshold=3.5, nuclear_norm=0.5)
     >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
     >>> model.privacy.budget.unit
     'rating'
@@ -147,37 +121,79 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     units: ClassVar[tuple[str, ...]] = ("rating",)
     scores: ClassVar[str] = "log-odds"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """The solver, and what each mechanism needs; chosen on splits of MovieLens-100K.
+
+        ``python -m benchmarks.reproduce_one_bit`` prints what they give (docs/papers/one-bit.md).
+
+        Parameters
+        ----------
+        solver : {"factored", "dense"}
+            Of "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for
+            some million cells in all. Factored: any size; the entrywise bound is applied to the solution
+            only.
+        rank : int
+            Columns of the factored solver, >= 1.
+        offsets : bool
+            Factored: every user and item has an offset of its own, beside the overall rate of the released
+            likes.
+        weighting : float
+            Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
+            [0, 1]; the numbers are public here.
+        iterations, tolerance : int, float
+            Of the solver; it stops when ten values of the objective differ by less than this part of it.
+        flips : (float, float) or None
+            Probabilities with which likes and dislikes are flipped (p1, p2). "input": None flips both with
+            1 / (1 + e^epsilon), and no other choice within epsilon tells more. "none": how the labels were
+            flipped by the users themselves before they came here.
+        gradient_steps : int
+            K of Algorithm 3, >= 1.
+        clamp : float
+            Bound on the gradient's entries before the noise (C), > 0.
+        noise : {"laplace", "gaussian"}
+            Of "gradient": pure epsilon, or less noise for many steps at delta > 0.
+        strong_convexity : float
+            "output": weight gamma of the squared Frobenius norm, > 0.
+        output_steps : int
+            "output": projected-gradient steps, >= 1; a fixed number, as the proof needs.
+        entry_epsilon : float or None
+            "output-published": the epsilon that the paper would print; it is that of one entry.
+        """
+
+        solver: Literal["factored", "dense"] = "factored"
+        rank: Count = 20
+        offsets: bool = True
+        weighting: Share = 0.5
+        iterations: Count = 150
+        tolerance: Annotated[float, "(0, 1]"] = 1e-5
+        flips: tuple[float, float] | None = None
+        gradient_steps: Count = 3
+        clamp: Positive = 0.5
+        noise: Literal["laplace", "gaussian"] = "laplace"
+        strong_convexity: Positive = 4.0
+        output_steps: Count = 5
+        entry_epsilon: Positive | None = None
+
     threshold: float | None = None
     mechanism: Mechanism = "input"
     link: Literal["logistic", "probit"] = "logistic"
     bound: Positive = 3.0
     nuclear_norm: Positive | None = None
-    solver: Literal["factored", "dense"] = "factored"
-    rank: Count = 20
-    offsets: bool = True
-    weighting: Share = 0.5
-    iterations: Count = 150
-    tolerance: Annotated[float, "(0, 1]"] = 1e-5
-    flips: tuple[float, float] | None = None
-    gradient_steps: Count = 3
-    clamp: Positive = 0.5
-    noise: Literal["laplace", "gaussian"] = "laplace"
-    strong_convexity: Positive = 4.0
-    output_steps: Count = 5
-    entry_epsilon: Positive | None = None
+    tuning: Tuning = Tuning()
     n_users: Count | None = None
     acknowledge_cost: bool = False
     regularization: Positive = 5.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.flips is not None:
+        if self.tuning.flips is not None:
             if self.mechanism not in ("input", "none"):
                 raise InputError(
                     "flips are for mechanism='input', or 'none' where the users flipped labels.",
                     parameter="flips",
                 )
-            check_flips(self.flips)
+            check_flips(self.tuning.flips)
         if self.mechanism == "objective" and self.link == "probit":
             raise InputError(
                 "Objective perturbation has no proof for the probit link: the paper's leaves out the Jacobian"
@@ -190,8 +206,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             self._check_published()
 
     def _check_published(self) -> None:
-        for name in ("entry_epsilon", "n_users"):
-            if getattr(self, name) is None:
+        for name, value in (("entry_epsilon", self.tuning.entry_epsilon), ("n_users", self.n_users)):
+            if value is None:
                 raise InputError(f"{name} is missing: output-published needs it.", parameter=name)
         if not self.acknowledge_cost:
             raise InputError(
@@ -206,7 +222,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def as_published(cls, **settings: Any) -> OneBitCompletion:
         """The paper's estimator: dense, without offsets or weights, within the entrywise bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
-        return cls(**{**published, "tolerance": 1e-3, **settings})
+        return cls.of_settings(published, {"tolerance": 1e-3}, settings)
 
     @property
     def exact_arithmetic(self) -> bool:  # type: ignore[override]
@@ -230,37 +246,41 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             return plan(("labels", Gaussian(0.0), 1.0))
         epsilon = pure_epsilon_share(budget, fraction)
         if self.mechanism == "input":
-            check_cost(self.flips, epsilon)
+            check_cost(self.tuning.flips, epsilon)
             return plan(("labels", RandomizedResponse(epsilon), 1.0))
         if self.mechanism == "objective":
             return plan(("labels less the objective's noise", Laplace(1 / epsilon), 1.0))
         if self.mechanism == "gradient":
-            steps = self.gradient_steps
-            law = budget.share(fraction / steps) if self.noise == "gaussian" else Laplace(steps / epsilon)
+            steps = self.tuning.gradient_steps
+            law = (
+                budget.share(fraction / steps)
+                if self.tuning.noise == "gaussian"
+                else Laplace(steps / epsilon)
+            )
             labels = range(1, steps + 1)
             return plan(*((f"gradient {step}", law, self.slope_sensitivity) for step in labels))
         if self.mechanism == "output":
             return plan(("observed entries", budget.share(fraction), self.output_sensitivity))
-        assert self.n_users is not None and self.entry_epsilon is not None
+        assert self.n_users is not None and self.tuning.entry_epsilon is not None
         entries = self.n_users * domain.n_items
-        multiplier = 1 / (entries * self.entry_epsilon) if budget.private else 0.0
+        multiplier = 1 / (entries * self.tuning.entry_epsilon) if budget.private else 0.0
         return plan(("matrix", Laplace(multiplier), 2 * self.bound * entries))
 
     @property
     def slope_sensitivity(self) -> float:
         """Most that one label moves the clamped gradient of scores within the bound."""
-        return min(2 * self.clamp, label_sensitivity(self.link, self.bound))
+        return min(2 * self.tuning.clamp, label_sensitivity(self.link, self.bound))
 
     @property
     def output_sensitivity(self) -> float:
         """Most that one label moves the last of the fixed steps, in Frobenius norm (proof: section 5)."""
-        contraction = (1 - self.output_step * self.strong_convexity) ** self.output_steps
-        return label_sensitivity(self.link, self.bound) / self.strong_convexity * (1 - contraction)
+        contraction = (1 - self.output_step * self.tuning.strong_convexity) ** self.tuning.output_steps
+        return label_sensitivity(self.link, self.bound) / self.tuning.strong_convexity * (1 - contraction)
 
     @property
     def output_step(self) -> float:
         """Length of those steps."""
-        return 1 / (CURVATURE[self.link] + self.strong_convexity)
+        return 1 / (CURVATURE[self.link] + self.tuning.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         """The cost for a user, and what the entries of Algorithm 4 cost."""
@@ -270,9 +290,9 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             f" q times epsilon only, at the declared cap of {cap:,} ratings by {cap * budget.epsilon:,.6g}",
         )
         if self.mechanism == "output-published" and self.n_users is not None:
-            entries = self.n_users * domain.n_items
+            entries, epsilon = self.n_users * domain.n_items, self.tuning.entry_epsilon
             words += (
-                f"output perturbation as published: epsilon = {self.entry_epsilon:g} is the cost of one of"
+                f"output perturbation as published: epsilon = {epsilon:g} is the cost of one of"
                 f" {entries:,} entries that were released",
             )
         return words
@@ -313,7 +333,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: a user's regression of their own labels on the released item factors."""
         ridge = self.regularization
-        return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.offsets)
+        return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.tuning.offsets)
 
     def _released_factors(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, Array]:
         """Stacked factors and offsets of users and items, from released values and public places."""
@@ -322,7 +342,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             return split_matrix(self._noisy_gradients(users, gate))
         if self.mechanism == "output":
             noisy = gate.release("observed entries", users.observed_entries())
-            seen = 0.5 + (self.strong_convexity + 0.25) * noisy  # the labels, where the noise is small
+            seen = 0.5 + (self.tuning.strong_convexity + 0.25) * noisy  # the labels, where the noise is small
             return self.solve(users.cells, seen, users.shape, (0.0, 0.0), seed, link="logistic")
         if self.mechanism == "output-published":
             return split_matrix(gate.release("matrix", users.optimum(seed)))
@@ -335,7 +355,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
                 f"n_users={self.n_users} was declared, but there are {shape[0]} users;"
                 " their number is public here, declare it."
             )
-        dense = self.solver == "dense" or self.mechanism not in ("none", "input", "objective")
+        dense = self.tuning.solver == "dense" or self.mechanism not in ("none", "input", "objective")
         if dense and shape[0] * shape[1] > _MOST_CELLS:
             raise InputError(
                 f"A matrix of {shape[0]:,} x {shape[1]:,} is too large to hold whole; pass"
@@ -345,7 +365,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def _noisy_labels(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, tuple[float, float]]:
         """What the solver sees of the labels (0 or 1), and how they were flipped."""
         if self.mechanism == "none":
-            return gate.release("labels", users.labels("l2")), self.flips or (0.0, 0.0)
+            return gate.release("labels", users.labels("l2")), self.tuning.flips or (0.0, 0.0)
         if self.mechanism == "objective":
             # log-likelihood + sum of H x: the labels enter it as label - H alone (proof: section 3)
             return gate.release("labels less the objective's noise", users.labels("l1")), (0.0, 0.0)
@@ -353,16 +373,16 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         assert planned is not None and isinstance(planned.mechanism, RandomizedResponse)
         flip = planned.mechanism.flip_probability(planned.sensitivity)
         seen = gate.release("labels", users.labels("labels")).astype(np.float64)
-        if self.flips is None:
+        if self.tuning.flips is None:
             return seen, (flip, flip)
-        return garbled(seen, flip, self.flips, np.random.default_rng(seed)), self.flips
+        return garbled(seen, flip, self.tuning.flips, np.random.default_rng(seed)), self.tuning.flips
 
     def _noisy_gradients(self, users: LabelledUsers, gate: Gate) -> Array:
         """Algorithm 3: a fixed number of steps along noisy gradients, of lengths chosen from these alone."""
         matrix, change, before = np.zeros(users.shape), np.zeros(0), np.zeros(0)
         longest = 1 / CURVATURE[self.link]
-        shortest = longest / self.gradient_steps
-        for number in range(1, self.gradient_steps + 1):
+        shortest = longest / self.tuning.gradient_steps
+        for number in range(1, self.tuning.gradient_steps + 1):
             noisy = gate.release(f"gradient {number}", users.slopes(matrix[users.cells]))
             step = shortest
             if number > 1:
@@ -387,16 +407,16 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     ) -> tuple[Array, Array]:
         """Algorithm 1, line 2, and Algorithm 2, line 3: factors of the constrained optimum."""
         cells, radius = (*places, seen), self._radius(shape, len(seen))
-        stop: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
-        if self.solver == "dense":
+        stop: dict[str, Any] = {"iterations": self.tuning.iterations, "tolerance": self.tuning.tolerance}
+        if self.tuning.solver == "dense":
             return split_matrix(solve_dense(cells, shape, radius, self.bound, link, flips, **stop).point)
-        start = np.random.default_rng(seed).standard_normal((sum(shape), self.rank + 1)) * _START_SIZE
+        start = np.random.default_rng(seed).standard_normal((sum(shape), self.tuning.rank + 1)) * _START_SIZE
         weights = np.concatenate(
-            [public_weights(places[side], shape[side], self.weighting) for side in (0, 1)]
+            [public_weights(places[side], shape[side], self.tuning.weighting) for side in (0, 1)]
         )
-        scale = np.repeat(1 / np.sqrt(weights)[:, None], self.rank + 1, axis=1)
-        BiasedFactors(scale).biases[:] *= self.offsets / math.sqrt(_OFFSET_WEIGHT)
-        center = overall_log_odds(seen, flips, link) if self.offsets else 0.0
+        scale = np.repeat(1 / np.sqrt(weights)[:, None], self.tuning.rank + 1, axis=1)
+        BiasedFactors(scale).biases[:] *= self.tuning.offsets / math.sqrt(_OFFSET_WEIGHT)
+        center = overall_log_odds(seen, flips, link) if self.tuning.offsets else 0.0
         point = solve_factored(
             cells, shape, radius, start, link, flips, center=center, scale=scale, **stop
         ).point
@@ -445,19 +465,19 @@ class LabelledUsers(Users):
         """Gradient of the loss in every cell, clamped; scores are clipped to the declared bound."""
         fit = self._settings
         _, slope = likelihood(np.clip(scores, -fit.bound, fit.bound), self._labels, fit.link)
-        norm = "l2" if fit.noise == "gaussian" else "l1"
+        norm = "l2" if fit.tuning.noise == "gaussian" else "l1"
         return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm=norm, unit="rating")
 
     def _clamped(self, slope: Array) -> Array:
         """Before the noise; clamping after it would bound nothing."""
-        return np.clip(slope, -self._settings.clamp, self._settings.clamp)
+        return np.clip(slope, -self._settings.tuning.clamp, self._settings.tuning.clamp)
 
     def observed_entries(self) -> Bounded:
         """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""
         fit, matrix = self._settings, np.zeros(self.shape)
-        for _ in range(fit.output_steps):
+        for _ in range(fit.tuning.output_steps):
             _, slope = likelihood(matrix[self.cells], self._labels, fit.link)
-            moved = (1 - fit.output_step * fit.strong_convexity) * matrix
+            moved = (1 - fit.output_step * fit.tuning.strong_convexity) * matrix
             moved[self.cells] -= fit.output_step * slope
             matrix = fit.within(moved)
         return Bounded(matrix[self.cells], counted(fit.output_sensitivity), unit="rating")
