@@ -75,7 +75,7 @@ def main() -> None:
     dpals = {"max_ratings_per_user": 100, "user_norm": 0.1, "clip": 1.0, "regularization": 20.0}
     models = {
         "private-als, shared Gramian": PrivateALS(rank=32, iterations=4),
-        "dpals, one Gramian an item": DPALS(rank=32, iterations=4, **dpals),
+        "dpals, one Gramian an item": DPALS.of(rank=32, iterations=4, **dpals),
     }
     print(f"Training on {name}, rank 32, 4 iterations; CPU seconds, fastest of {rounds}\n")
     print("| model | plain | exact | ratio |\n|---|---|---|---|")

@@ -13,7 +13,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from benchmarks.never_loses import TABLES, there
 from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
 from hushrec.algorithms.likes_taste import NOTHING, Taste
 from hushrec.algorithms.private_eigenrec import LikingUsers
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers
 from hushrec.evaluation import evaluate
@@ -201,12 +202,12 @@ def table(name: str, draws: int) -> None:
     for epsilon in EPSILONS:
         budget = Budget(epsilon, DELTA)
         eigenrec = planned(budget, parts)
-        once = eigenrec.get_params() | {"matrix_share": 0.0}
+        once = settings_of(eigenrec) | {"matrix_share": 0.0}
         settings = PUBLISHED.get(name, {}).get(epsilon)
         models = {
             "popular": Popular(),
             "dpals": published(settings) if settings else None,
-            "matrix": NoisyItemMatrix(**once) if eigenrec.rank else None,
+            "matrix": NoisyItemMatrix.of(once) if eigenrec.rank else None,
             "eigenrec": eigenrec,
         }
         cells = [spell(runs(model, budget, parts, draws)) if model else "–" for model in models.values()]
@@ -263,14 +264,14 @@ def planned(budget: Budget, parts: HeldOutUsers, changes: Mapping[str, Any] | No
     given = dict(changes or {})
     for name in ("rank", "learned_items", "weights_share"):
         if name in given:
-            changed = given[name] * getattr(model, name)
+            changed = given[name] * settings_of(model)[name]
             given[name] = min(changed, 0.9) if name == "weights_share" else max(1, round(changed))
-    return PrivateEigenRec(**(model.get_params() | given))
+    return PrivateEigenRec.of(settings_of(model), given)
 
 
 def published(settings: Mapping[str, Any]) -> DPALS:
     """Algorithm 1 for likes, with the tail of the users' items sampled (section 5.1)."""
-    return DPALS(**{"clip": 2.0, "sampling": "tail", **settings})
+    return DPALS.of(**{"clip": 2.0, "sampling": "tail", **settings})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +282,9 @@ class NoisyItemMatrix(PrivateEigenRec):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         weights = super().releases(budget, domain, fraction).releases[0]
-        matrix = plan_of([Round("matrix", 1.0, positive(1.0))], budget, fraction * (1 - self.weights_share))
+        matrix = plan_of(
+            [Round("matrix", 1.0, positive(1.0))], budget, fraction * (1 - self.tuning.weights_share)
+        )
         return Plan(budget, (weights, *matrix.releases))
 
     def _power_iteration(
@@ -446,7 +449,7 @@ def both_branches(name: str | tuple[int, int, int, float, float], draws: int) ->
     for epsilon in (5.0, 10.0, 20.0):
         budget, recall = Budget(epsilon, DELTA), {}
         for label, kind in (("directions", Directions), ("pairs", Pairs), ("the rule's", PrivateEigenRec)):
-            model = kind(**planned(budget, parts).get_params())
+            model = kind.of(settings_of(planned(budget, parts)))
             recall[label] = np.mean(runs(model, budget, parts, draws), axis=0)[0]
         figures = ", ".join(f"{label} {value:.4f}" for label, value in recall.items())
         least, most = min(Pairs.parts), max(Pairs.parts)
@@ -468,7 +471,7 @@ def pairs_table(draws: int) -> None:
     for epsilon in EPSILONS:
         budget = Budget(epsilon, DELTA)
         chosen = planned(budget, parts)
-        models = Popular(), replace(chosen, matrix_share=0.0), chosen
+        models = Popular(), PrivateEigenRec.of(settings_of(chosen), matrix_share=0.0), chosen
         cells = [spell(runs(model, budget, parts, draws)) for model in models]
         print(f"| {epsilon:g} | {cells[0]} | {cells[1]} | **{cells[2]}** |", flush=True)
     print("\n| without privacy | Recall@20 / NDCG@20 |\n|---|---|", flush=True)

@@ -70,7 +70,7 @@ def movielens(draws: int) -> None:
     print("|---|---|---|---|---|---|---|")
     for epsilon in EPSILONS:
         budget = Budget(epsilon, DELTA)
-        published = DPALS(
+        published = DPALS.of(
             max_ratings_per_user=50,
             regularization=20.0,
             center="user",

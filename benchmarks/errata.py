@@ -106,8 +106,8 @@ def audits() -> list[str]:
         "regularization": 0.1,
     }  # fmt: skip
     cases: list[tuple[str, Estimator]] = [
-        ("DPALS as Theorem 1 charges it", TheoremOne(**published)),
-        ("DPALS as charged here", DPALS(**published)),
+        ("DPALS as Theorem 1 charges it", TheoremOne.of(**published)),
+        ("DPALS as charged here", DPALS.of(**published)),
         ("mean as section 5.2 charges it (k = 8)", PublishedMean()),
         ("mean as charged here", GlobalMean()),
     ]

@@ -264,26 +264,28 @@ def synthetic_methods(k: float, quick_gradient: bool) -> dict[str, Method]:
             nuclear_norm=k, iterations=50, line_search=True, **middle
         ),
         "non-private FW, steps 1/T, T = 10": lambda e: FrankWolfe(nuclear_norm=k, iterations=10, **middle),
-        "private FW, k true, B = 2L (Algorithm 1)": lambda e: PrivateFrankWolfe(
+        "private FW, k true, B = 2L (Algorithm 1)": lambda e: PrivateFrankWolfe.of(
             nuclear_norm=k, iterations=10, **middle
         ),
-        "private FW, k true, B = 3": lambda e: PrivateFrankWolfe(
+        "private FW, k true, B = 3": lambda e: PrivateFrankWolfe.of(
             nuclear_norm=k, iterations=10, residual_clip=3.0, **middle
         ),
-        "private FW, k declared, falling B": lambda e: PrivateFrankWolfe(**generous),
-        "same with Oja, 10 products": lambda e: PrivateFrankWolfe(
+        "private FW, k declared, falling B": lambda e: PrivateFrankWolfe.of(**generous),
+        "same with Oja, 10 products": lambda e: PrivateFrankWolfe.of(
             **generous, eigenvector="oja", inner_steps=10
         ),
-        "same with power iteration, 4 products": lambda e: PrivateFrankWolfe(**generous, eigenvector="power"),
-        "corrective FW, 1 step": lambda e: CorrectiveFrankWolfe(
+        "same with power iteration, 4 products": lambda e: PrivateFrankWolfe.of(
+            **generous, eigenvector="power"
+        ),
+        "corrective FW, 1 step": lambda e: CorrectiveFrankWolfe.of(
             block=1, regularization=0.1, residual_clip=3.0, **middle
         ),
-        "private SVD, local scale (Algorithm 4)": lambda e: PrivateSVD(rank=1, scale="local", **middle),
-        "private SVD, ridge": lambda e: PrivateSVD(rank=1, regularization=0.1, **middle),
+        "private SVD, local scale (Algorithm 4)": lambda e: PrivateSVD.of(rank=1, scale="local", **middle),
+        "private SVD, ridge": lambda e: PrivateSVD.of(rank=1, regularization=0.1, **middle),
         "cleansed SVD": lambda e: CleansedSVD(rank=1, prediction="neighbours"),
     }
     if quick_gradient:
-        methods["private PGD, step 0.5, T = 5 (Algorithm 5)"] = lambda e: PrivateProjectedGradient(
+        methods["private PGD, step 0.5, T = 5 (Algorithm 5)"] = lambda e: PrivateProjectedGradient.of(
             nuclear_norm=k, iterations=5, step_size=0.5, row_clip=9.0, **middle
         )
     return methods
@@ -397,19 +399,19 @@ def real_methods(
         "corrective FW with power iteration": lambda e: CorrectiveFrankWolfe.planned(
             Budget(e, DELTA), domain, n_users, **refits, eigenvector="power", inner_steps=3
         ),
-        "private SVD, ridge (Algorithm 4)": lambda e: PrivateSVD(rank=3, row_clip=3.0, **refits),
-        "private SVD, biases first": lambda e: PrivateSVD(rank=3, row_clip=3.0, center="biases", **refits),
+        "private SVD, ridge (Algorithm 4)": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, **refits),
+        "private SVD, biases first": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, center="biases", **refits),
         "cleansed SVD": lambda e: CleansedSVD(max_ratings_per_user=cap),
         "cleansed SVD, neighbours": lambda e: CleansedSVD(prediction="neighbours", max_ratings_per_user=cap),
     }
     if gradient:
-        methods["non-private PGD"] = lambda e: ProjectedGradient(
+        methods["non-private PGD"] = lambda e: ProjectedGradient.of(
             nuclear_norm=0.6 * size, iterations=20, step_size=1.0
         )
-        methods["private PGD (Algorithm 5)"] = lambda e: PrivateProjectedGradient(
+        methods["private PGD (Algorithm 5)"] = lambda e: PrivateProjectedGradient.of(
             nuclear_norm=size, row_clip=2.0, max_ratings_per_user=cap, **gradient
         )
-        methods["private PGD, biases first"] = lambda e: PrivateProjectedGradient(
+        methods["private PGD, biases first"] = lambda e: PrivateProjectedGradient.of(
             nuclear_norm=size, row_clip=2.0, max_ratings_per_user=cap, center="biases", **gradient
         )
     return methods
@@ -423,7 +425,7 @@ def best_gradient_settings(ratings: Ratings, cap: int, long: bool) -> dict[str, 
     for iterations in (5, 10, 20) if long else (5,):
         for eta, decay in SCHEDULES.values():
             steps = {"iterations": iterations, "step_size": eta, "step_decay": decay}
-            estimator = PrivateProjectedGradient(
+            estimator = PrivateProjectedGradient.of(
                 nuclear_norm=size, row_clip=2.0, max_ratings_per_user=cap, **steps
             )
             model = estimator.fit(train, Accountant(Budget(1.0, DELTA)))

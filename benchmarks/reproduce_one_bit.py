@@ -96,7 +96,7 @@ def completion(mechanism: str, epsilon: float, ratings: Ratings, seed: int, **se
         mechanism = "output-published"
         settings |= {"entry_epsilon": epsilon, "n_users": ratings.n_users, "acknowledge_cost": True}
         epsilon *= ratings.n_users * ratings.n_items
-    estimator = OneBitCompletion(mechanism=mechanism, **settings)
+    estimator = OneBitCompletion.of(mechanism=mechanism, **settings)
     budget = Budget(epsilon, DELTA, unit="rating", relation="replace")
     return estimator.complete(ratings, Accountant(budget, data_is_public=True), seed=seed)
 
@@ -404,7 +404,7 @@ def timed(name: str, end: int, settings: dict[str, Any]) -> tuple[float, float, 
 
     ratings = Ratings.read(data(name)[0], Domain(range(1, end), rating_range=(1, 5)))  # type: ignore[index]
     published = settings.get("solver") == "dense"
-    fit = (OneBitCompletion.as_published if published else OneBitCompletion)(threshold=3.5, **settings)
+    fit = (OneBitCompletion.as_published if published else OneBitCompletion.of)(threshold=3.5, **settings)
     epsilon = math.inf if fit.mechanism == "none" else 4.0
     accountant = Accountant(Budget(epsilon, DELTA, unit="rating", relation="replace"), data_is_public=True)
     wall, busy = time.perf_counter(), time.process_time()

@@ -75,7 +75,7 @@ class _Layered(ABCMeta):
             DeprecationWarning,
             stacklevel=2,
         )
-        return cls.of_settings(given)  # type: ignore[attr-defined]
+        return cls.of(given)  # type: ignore[attr-defined]
 
     @property
     def __signature__(cls) -> Signature:
@@ -96,16 +96,16 @@ class Settings(metaclass=_Layered):
         check_fields(self)
 
     @classmethod
-    def of_settings(cls, *given: Mapping[str, Any]) -> Self:
+    def of(cls, *given: Mapping[str, Any], **last: Any) -> Self:
         """Return the settings of these names, as :func:`settings_of` names them, of which the last count.
 
         A whole ``tuning`` counts for each of its fields.
         """
         flat: dict[str, Any] = {}
-        for settings in given:
+        for settings in (*given, last):
             own = dict(settings)
-            tuning = own.pop("tuning", None)
-            if tuning is not None:
+            if "tuning" in own:
+                tuning = own.pop("tuning")
                 check_kind(tuning, Settings, "tuning", f"pass {cls.__name__}.Tuning(...)")
                 flat |= tuning.get_params()
             flat |= own
@@ -127,8 +127,8 @@ class Settings(metaclass=_Layered):
         Choosing settings by private ratings costs budget: search by hand on public ones, or with
         :func:`hushrec.evaluation.tune`, which charges for it.
         """
-        known = self.get_params() | dict.fromkeys(behind(type(self)))  # as 0.2 names them
-        if unknown := sorted(set(settings) - set(known)):
+        known = self.get_params()
+        if unknown := sorted(set(settings) - {*known, *behind(type(self))}):  # as 0.2 names them
             name = getattr(self, "name", type(self).__name__)
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
         own = {name: value for name, value in settings.items() if "__" not in name}

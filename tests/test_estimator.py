@@ -2,11 +2,14 @@
 
 import math
 import re
+from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import pytest
 
 from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
@@ -61,6 +64,10 @@ REFUSED = {
     "a setting": (
         lambda: ItemBias().set_params(clips=ROWS),
         "item-bias has no setting 'clips'; it has clip, prior_sd, user_regularization.",
+    ),
+    "a tuning": (
+        lambda: PrivateALS(tuning={"bias_clip": 1.0}),
+        "tuning must be Tuning, not dict; pass PrivateALS.Tuning(...).",
     ),
     "no share": (
         lambda: plan_of([Round("a", 0.0, counted(1.0))], BUDGET, 1.0),
@@ -179,6 +186,24 @@ def test_settings_are_those_of_the_class_where_nothing_is_planned() -> None:
     assert model.set_params(rank=4, iterations=1) == PrivateALS(rank=4, iterations=1) and model.rank == 3
 
 
+def test_what_studies_chose_is_behind_the_settings_and_beside_them_in_files_and_calls_of_0_2() -> None:
+    tuned = PrivateALS(rank=3, tuning=PrivateALS.Tuning(bias_clip=0.3))
+    assert PrivateALS.of(settings_of(tuned)) == tuned == PrivateALS(rank=3).set_params(tuning__bias_clip=0.3)
+    longer = tuned.set_params(tuning__user_norm=0.9)
+    assert (longer.tuning.user_norm, longer.tuning.bias_clip, tuned.tuning.user_norm) == (0.9, 0.3, 0.7)
+    assert [*signature(PrivateALS).parameters][-2:] == ["tuning", "n_users"]
+    now = r"PrivateALS\({0}=...\) is PrivateALS\(tuning=PrivateALS.Tuning\({0}=...\)\) now"
+    with pytest.warns(DeprecationWarning, match=now.format("bias_clip")) as said:
+        assert PrivateALS(rank=3, bias_clip=0.3) == tuned
+    assert said[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match=now.format("user_norm")):
+        assert tuned.set_params(user_norm=0.9) == replace(tuned, user_norm=0.9) == longer
+    planned = PrivateALS.planned(BUDGET, RATINGS.domain, 60, rank=3, tuning=tuned.tuning)
+    assert planned.tuning == tuned.tuning and planned.n_users == 60
+    parts = Both.planned(BUDGET, RATINGS.domain, 60, **{"ratings.bias_clip": 0.3, "lists.weights_share": 0.5})
+    assert (parts.ratings.tuning.bias_clip, parts.lists.tuning.weights_share) == (0.3, 0.5)
+
+
 def test_nothing_is_shown_unless_that_was_asked_for(capfd) -> None:
     """And then how many releases were made."""
     first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
@@ -240,7 +265,7 @@ def test_what_a_user_who_is_replaced_moves() -> None:
         GlobalMean(): [2.0],
         Popular(): [math.sqrt(2)],
         ItemBias(): [math.sqrt(4 + 2 * 0.49 + 4 * 0.01)],
-        PrivateALS(bias_rounds=1, bias_clip=0.3, n_users=50): [2.0, math.sqrt(3.25), math.sqrt(2), 0.6],
+        PrivateALS.of(bias_rounds=1, bias_clip=0.3, n_users=50): [2.0, math.sqrt(3.25), math.sqrt(2), 0.6],
         PrivateEigenRec(rank=1, iterations=1): [1.0, math.sqrt(2), 2.0],
     }
     for model, sensitivities in wanted.items():

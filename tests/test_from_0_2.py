@@ -8,6 +8,7 @@ import pytest
 from hushrec import Accountant, Billboard, Budget, ItemBias, Ledger, SeasonAccountant, Store
 from hushrec.errors import BudgetError, InputError
 from hushrec.registry import ESTIMATORS
+from hushrec.serving.modelfile import read
 from tests.from_0_2.__main__ import ALS, FOLDER, domains, rated, table
 
 pytestmark = pytest.mark.true("0.2")
@@ -47,7 +48,10 @@ def test_a_model_tells_what_it_told(written, name: str) -> None:
         assert model.predict(history, items) == pytest.approx(told["predicted"], rel=1e-6, abs=1e-6)
     assert [item for item, *_ in model.recommend(history, len(items))] == told["list"]
     assert model.privacy.version == "0.2.0" and model.privacy.text()
+    again = read(model.to_bytes()), read(written / f"{name}.hush")
     assert Billboard.from_bytes(model.to_bytes()).domain == model.domain
+    now, then = (each.header["sections"] for each in again)
+    assert json.dumps(now) == json.dumps(then)  # settings by the same names, in the same order
 
 
 def test_a_store_is_read_and_trained_on(written) -> None:

@@ -19,6 +19,7 @@ import safetensors.numpy
 
 import hushrec
 from hushrec.algorithms import Billboard, PrivateALS
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Accountant, Budget
@@ -29,7 +30,7 @@ RATINGS = realistic(80, 30, 900, seed=0)
 
 
 def model(**settings) -> Billboard:
-    return PrivateALS(**{"rank": 2} | settings).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
+    return PrivateALS.of(**{"rank": 2} | settings).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
 
 
 def one_sentence(error: Exception) -> bool:
@@ -397,7 +398,7 @@ def written_first(billboard: Billboard, change=lambda header: None) -> bytes:
         "format": "hushrec billboard",
         "version": 1,
         "model": billboard.estimator.name,
-        "hyper_parameters": billboard.estimator.get_params(),
+        "hyper_parameters": settings_of(billboard.estimator),
         "domain": {
             "items": items,
             "rating_range": [domain.low, domain.high],

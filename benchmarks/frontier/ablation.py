@@ -56,7 +56,7 @@ def cells(draws: int, places: tuple[tuple[str, float], ...] = PLACES) -> list[Ce
             estimator = PrivateALS.planned(budget, *size, **settings)
             if estimator != base or isinstance(change, str):
                 variants.append((idea, estimator, change if isinstance(change, str) else ""))
-        itemwise = DPALS(
+        itemwise = DPALS.of(
             rank=2,
             clipping="user",
             clip=0.03,

@@ -117,11 +117,11 @@ def _solver(parts: Split) -> dict[str, Any]:
 
 def _published(budget: Budget, name: str, parts: Split, settings: Settings) -> Estimator:
     heuristics = {} if DATASETS[name].low_rank else {"sampling": "tail", "center": "user"}  # section 5
-    return DPALS(**{**heuristics, **settings})
+    return DPALS.of(**{**heuristics, **settings})
 
 
 def _frank_wolfe(budget: Budget, name: str, parts: Split, settings: Settings) -> Estimator:
-    return PrivateFrankWolfe(
+    return PrivateFrankWolfe.of(
         nuclear_norm=size(parts), iterations=5, max_ratings_per_user=_cap(name), **_solver(parts)
     )
 
@@ -177,7 +177,7 @@ RATINGS: dict[str, Method] = {
     ),
     "projected-gradient": Method(
         "projected gradient",
-        lambda budget, name, parts, settings: PrivateProjectedGradient(
+        lambda budget, name, parts, settings: PrivateProjectedGradient.of(
             nuclear_norm=size(parts),
             row_clip=2.0,
             iterations=5,
@@ -225,7 +225,7 @@ RATINGS: dict[str, Method] = {
     ),
     "plain-projected-gradient": Method(
         "projected gradient, no privacy",
-        lambda budget, name, parts, settings: ProjectedGradient(
+        lambda budget, name, parts, settings: ProjectedGradient.of(
             nuclear_norm=0.6 * size(parts), iterations=20, step_size=1.0
         ),
         _FIXED,
@@ -239,7 +239,7 @@ ITEMS: dict[str, Method] = {
     "private-eigenrec": Method("private EigenRec", _planned(PrivateEigenRec), _RULE, "ours"),
     "dpals": Method(
         "DPALS (Algorithm 1)",
-        lambda budget, name, parts, settings: DPALS(
+        lambda budget, name, parts, settings: DPALS.of(
             **{
                 "clip": 2.0,
                 "user_norm": 0.5,

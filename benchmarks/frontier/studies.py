@@ -173,7 +173,7 @@ def movie_fraction(long: bool) -> Iterable[Point]:
     }
     for fraction in (0.05, 0.1, 0.2, 0.4, 0.7, 1.0) if long else (0.1, 0.4, 1.0):
         for line, (changes, epsilon, patch) in lines.items():
-            model = DPALS(**{**PUBLISHED, **changes}, item_fraction=fraction)
+            model = DPALS.of(**{**PUBLISHED, **changes}, item_fraction=fraction)
             yield Point(line, fraction, "ml-1m", epsilon, model, patch)
         yield Point("no privacy, all ratings", fraction, "ml-1m", math.inf, ALS())
 
@@ -182,20 +182,22 @@ def rank(long: bool) -> Iterable[Point]:
     for count in (2, 4, 8, 16, 32) if long else (2, 8, 32):
         for epsilon in (1.0, 10.0):
             name = f"DPALS, epsilon {epsilon:g}"
-            yield Point(name, count, "ml-1m", epsilon, DPALS(**PUBLISHED, rank=count))
+            yield Point(name, count, "ml-1m", epsilon, DPALS.of(**PUBLISHED, rank=count))
             model = _planned("ml-1m", epsilon, rank=count)
             yield Point(f"private ALS, epsilon {epsilon:g}", count, "ml-1m", epsilon, model)
         free = {"clip": None, "user_norm": None}
-        yield Point("DPALS, no privacy", count, "ml-1m", math.inf, DPALS(**{**PUBLISHED, **free}, rank=count))
+        yield Point(
+            "DPALS, no privacy", count, "ml-1m", math.inf, DPALS.of(**{**PUBLISHED, **free}, rank=count)
+        )
 
 
 def regularization(long: bool) -> Iterable[Point]:
     for ridge in (2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if long else (5.0, 20.0, 100.0):
         for epsilon in (1.0, 10.0):
-            model = DPALS(**PUBLISHED, regularization=ridge)
+            model = DPALS.of(**PUBLISHED, regularization=ridge)
             yield Point(f"DPALS, epsilon {epsilon:g}", ridge, "ml-1m", epsilon, model)
         free = {"clip": None, "user_norm": None}
-        model = DPALS(**{**PUBLISHED, **free}, regularization=ridge, rank=8)
+        model = DPALS.of(**{**PUBLISHED, **free}, regularization=ridge, rank=8)
         yield Point("DPALS, no privacy, rank 8", ridge, "ml-1m", math.inf, model)
 
 
@@ -204,7 +206,7 @@ def iterations(long: bool) -> Iterable[Point]:
     for count in (1, 2, 3, 5, 8) if long else (1, 3, 8):
         for epsilon in (10.0, math.inf):
             what = "epsilon 10" if epsilon == 10.0 else "no noise"
-            yield Point(f"DPALS, {what}", count, "ml-1m", epsilon, DPALS(**PUBLISHED, iterations=count))
+            yield Point(f"DPALS, {what}", count, "ml-1m", epsilon, DPALS.of(**PUBLISHED, iterations=count))
             model = _planned("ml-1m", epsilon, iterations=count)
             yield Point(f"private ALS, {what}", count, "ml-1m", epsilon, model)
             walk = _walk("ml-1m", epsilon, iterations=count)
@@ -215,7 +217,7 @@ def fraction_of_users(long: bool) -> Iterable[Point]:
     for fraction in (0.1, 0.25, 0.5, 1.0):
         data = "ml-1m" if fraction == 1 else f"ml-1m@{fraction:g}"
         yield Point("private ALS", fraction, data, 10.0, _planned(data, 10.0))
-        yield Point("DPALS", fraction, data, 10.0, DPALS(**PUBLISHED))
+        yield Point("DPALS", fraction, data, 10.0, DPALS.of(**PUBLISHED))
         yield Point("corrective Frank-Wolfe", fraction, data, 10.0, _walk(data, 10.0))
         yield Point("user mean + item bias", fraction, data, 10.0, ItemBias())
 
@@ -229,7 +231,7 @@ def number_of_users(kind: str) -> Callable[[bool], Iterable[Point]]:
             for epsilon in (1.0, 10.0):
                 low = kind == "low-rank"
                 settings: dict[str, Any] = {"rank": 5, "max_ratings_per_user": 150, "clip": 0.375}
-                published = DPALS(**settings, user_norm=0.0625) if low else DPALS(**PUBLISHED)
+                published = DPALS.of(**settings, user_norm=0.0625) if low else DPALS.of(**PUBLISHED)
                 planned = _planned(data, epsilon)
                 yield Point(f"private ALS, epsilon {epsilon:g}", count, data, epsilon, planned)
                 yield Point(f"DPALS, epsilon {epsilon:g}", count, data, epsilon, published)
@@ -248,7 +250,7 @@ def frequent_frank_wolfe(long: bool) -> Iterable[Point]:
         yield Point(
             "corrective Frank-Wolfe", fraction, data, epsilon, Frequent(inner=walk, fraction=fraction)
         )
-        model = DPALS(**PUBLISHED, item_fraction=fraction)
+        model = DPALS.of(**PUBLISHED, item_fraction=fraction)
         yield Point("DPALS", fraction, data, epsilon, model)
         yield Point("private ALS, all items", fraction, data, epsilon, _planned(data, epsilon))
         yield Point("user mean", fraction, data, epsilon, UserMean())
@@ -258,7 +260,7 @@ def recall(long: bool) -> Iterable[Point]:
     data = "ml-1m-likes"
     for fraction in (0.05, 0.1, 0.2, 0.4, 1.0) if long else (0.1, 0.4, 1.0):
         for epsilon in (5.0, 20.0):
-            model = DPALS(
+            model = DPALS.of(
                 clip=2.0,
                 user_norm=0.5,
                 unobserved_weight=0.1,

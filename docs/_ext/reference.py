@@ -37,14 +37,14 @@ def command_names() -> Iterator[list[str]]:
         yield words.split()
 
 
-def help_of(words: list[str]) -> str:
+def help_of(words: list[str], asked: str = "--help") -> str:
     """What ``hushrec WORDS --help`` prints."""
     from hushrec.cli import run
 
     os.environ["COLUMNS"] = "96"
     with contextlib.redirect_stdout(io.StringIO()) as shown:
-        if run([*words, "--help"]) != 0:
-            raise RuntimeError(f"hushrec {' '.join(words)} --help failed")
+        if run([*words, asked]) != 0:
+            raise RuntimeError(f"hushrec {' '.join(words)} {asked} failed")
     return shown.getvalue().rstrip()
 
 
@@ -94,13 +94,15 @@ def settings_page() -> str:
     parts = [
         "# Settings of models\n\nWhat `hushrec train --model NAME` takes beside the options that all models"
         " have. *planned* means: chosen from epsilon, the catalogue, the range and the number of users. In"
-        " Python they are the fields of the model's class.\n"
+        " Python they are the fields of the model's class; what studies chose is behind them, in its"
+        " `Tuning`.\n"
     ]
     for name in ESTIMATORS:
-        blocks = help_of(["train", "--model", name]).split("\n\n")
+        parts.append(f"## {name}\n")
+        blocks = help_of(["train", "--model", name], "--help-tuning").split("\n\n")
         for block in blocks:
-            if block.startswith("Settings of "):
-                parts.append(f"## {name}\n\n{options_list(block).partition(chr(10))[2].lstrip()}\n")
+            if block.startswith(("Settings of ", "Tuning of ")):
+                parts.append(f"{options_list(block).partition(chr(10))[2].lstrip()}\n")
     return "\n".join(parts)
 
 

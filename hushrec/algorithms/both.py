@@ -22,9 +22,10 @@ from hushrec.checks import Part, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Bounded, Budget, Plan, Release
-from hushrec.registry import ESTIMATORS, best
+from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState, check_planned
 from hushrec.training.gate import Gate, LabelledGate
+from hushrec.training.run import choose
 from hushrec.training.users import Users
 from hushrec.types import Array, Parts
 
@@ -174,7 +175,7 @@ class Both(Estimator[BothUsers]):
         budget, domain, n_users
             As of the models' own `planned`.
         **changes
-            Fields to set otherwise.
+            Settings to choose otherwise; of the two models', as ``**{"ratings.rank": 4}``.
         """
         check_planned(budget, domain)
         check_numbers(n_users=(n_users, int, "[1, inf)"))
@@ -185,14 +186,19 @@ class Both(Estimator[BothUsers]):
         share = _LARGER_SHARE if begin else _LISTS_SHARE
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {"like_from": domain.like_from, "lists_share": shares.lists_share}
-        for job in ("ratings", "lists"):
-            model = ESTIMATORS[best(job, budget.private)]
-            settings[job] = model.planned(shares.part(budget, job), domain, n_users)
-        if budget.private:
+        own: dict[str, dict[str, Any]] = {"ratings": {}, "lists": {}}
+        for name, value in changes.items():
+            job, dot, setting = name.partition(".")
+            (own[job] if dot else settings)[setting or name] = value
+        for job in own:
+            if job not in changes:
+                model, part = best(job, budget.private), shares.part(budget, job)
+                settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
+        if budget.private and "lists" not in changes and "weights_share" not in own["lists"]:
             lists = settings["lists"]
             tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
             settings["lists"] = replace(lists, tuning=tuning)
-        return cls(**(settings | changes))
+        return cls(**settings)
 
     def part(self, budget: Budget, job: str) -> Budget:
         """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""

@@ -283,7 +283,7 @@ class PrivateALS(Estimator[FittedUsers]):
                 "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",
             }
-        return cls.of_settings(settings, changes)
+        return cls.of(settings, changes)
 
     @property
     def _iterates(self) -> bool:

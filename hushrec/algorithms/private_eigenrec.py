@@ -226,7 +226,7 @@ class PrivateEigenRec(Estimator["LikingUsers"]):
             "matrix_share": _matrix_share(signal) if changes.get("learned_items", 0) <= MOST_ITEMS else 0.0,
             "n_users": n_users,
         }
-        return cls.of_settings(chosen, changes)
+        return cls.of(chosen, changes)
 
     # ------------------------------------------------------------------ plan
 

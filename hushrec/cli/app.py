@@ -105,6 +105,8 @@ _USAGE = {
 
 _OPTIONS = Group("Options", sort_key=1)
 _HELP = ("--help", "-h")
+#: Help that lists what studies chose as well.
+_TUNING = "--help-tuning"
 
 
 def hushrec() -> None:
@@ -128,7 +130,8 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Carry out one command line; its exit code. A traceback never reaches the user."""
-    words = _renamed(words)
+    words, whole = _renamed(words), _TUNING in words
+    words = ["--help" if word == _TUNING else word for word in words]
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
     app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
@@ -138,7 +141,7 @@ def run(words: Sequence[str]) -> int:
             begin_compiling(asked[0], asked[1:])
         _, apps, rest = app.parse_commands(asked)
         command = apps[-1]
-        model = offer_fields(command, rest)
+        model = offer_fields(command, rest, whole)
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return 0
@@ -154,13 +157,16 @@ def run(words: Sequence[str]) -> int:
         return code
 
 
-def offer_fields(command: App, words: Sequence[str]) -> str:
-    """Give a command that takes a model's settings those of the models that its command line names."""
+def offer_fields(command: App, words: Sequence[str], whole: bool = False) -> str:
+    """Give a command that takes a model's settings those of the models that its command line names.
+
+    Its help lists those of their tuning too where the whole is asked for.
+    """
     if command.default_command is None or "settings" not in signature(command.default_command).parameters:
         return ""
     from hushrec.cli import fields  # loads the models, which no other command waits for
 
-    return fields.offer_fields(command, words)
+    return fields.offer_fields(command, words, whole)
 
 
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)

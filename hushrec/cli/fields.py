@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import MISSING, Field, fields
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import getdoc, signature
-from typing import Annotated, Any, Required, TypedDict, Unpack, get_type_hints
+from typing import Annotated, Any, Required, TypedDict, Unpack, get_args, get_type_hints
 
 from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
+from hushrec.checks import Settings, settings_of
 from hushrec.cli.chosen import best_of, value_of
 from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
@@ -22,17 +24,18 @@ from hushrec.training.run import known
 
 #: Integers are taken as written, 1.0 is none.
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}
-#: The number of users has an option of its own, --users.
-_ELSEWHERE = {"n_users"}
+#: The number of users has an option of its own, --users; a tuning is offered field by field.
+_ELSEWHERE = {"n_users", "tuning"}
 #: Numbers of users for which a model is planned, to see which fields that changes.
 _TRIED = (1, 100, 10_000, 1_000_000)
 
 
-def offer_fields(app: App, words: Sequence[str]) -> str:
+def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
     """Give a command that takes ``**settings`` the fields of the models that its command line names.
 
     They are those of the model in its option ``model``, or those of each model in its option ``models``, by
-    the model's name. Returns what the command line says of models.
+    the model's name. Those of a tuning go by ``--tuning.NAME``, and until 0.4 by what 0.2 called them; the
+    help lists them where the ``whole`` is asked for. Returns what the command line says of models.
     """
     command = app.default_command
     assert command is not None
@@ -40,15 +43,21 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     many = "models" in parameters
     option = "models" if many else "model"
     given = value_of(f"--{option}", words)
-    named = given or parameters[option].default or best_of(words)
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
+    offered: dict[str, Any] = {}
     if many:
-        models = dict.fromkeys(
-            [*(listed(given) if given else USUAL["--implicit" in words]), *REFERENCES[True]]
-        )
-        offered: dict[str, Any] = {name: _of_model(name, set(), at) for at, name in enumerate(models)}
+        models = [*(listed(given) if given else USUAL["--implicit" in words]), *REFERENCES[True]]
+        for name in dict.fromkeys(models):
+            options = _of_model(name, whole, "", place=len(offered))
+            _say_former(options, words, f"--{name}.")
+            offered[name] = TypedDict(name, options, total=False)  # type: ignore[operator]
     else:
-        offered = get_type_hints(_of_model(named, taken), include_extras=True)
+        named = given or parameters[option].default or best_of(words)
+        offered = _of_model(named, whole, taken=taken)
+        _say_former(offered, words)
+        for place, part in enumerate(_parts(named), 1):
+            within = _of_model(best_of([*words, "--for", part]), whole, f"--{part}.", place=place)
+            offered |= {f"{part}.{name}": each for name, each in within.items() if name not in offered}
 
     @wraps(command)
     def offering(*arguments: Any, **options: Any) -> Any:
@@ -60,32 +69,67 @@ def offer_fields(app: App, words: Sequence[str]) -> str:
     return f" --{option} {given}" if given else ""
 
 
-def _of_model(model: str, taken: set[str], place: int = 0) -> Any:
-    """The fields of a model as a typed dictionary of options."""
+def _parts(model: str) -> list[str]:
+    """The fields of a model that hold models."""
+    return [field.name for field in fields(known(model)) if field.default_factory is not MISSING]
+
+
+def _of_model(
+    model: str, whole: bool, root: str = "--", taken: Collection[str] = (), place: int = 0
+) -> dict[str, Any]:
+    """The settings of a model as types of options.
+
+    An option's name begins with ``root``, or is that of the model where it is ``taken``.
+    """
     cls = known(model)
-    texts, kinds, planned = _texts(cls), get_type_hints(cls), _planned(cls)
+    tuning, planned = getattr(cls, "tuning", None), _planned(cls)
+    title = f"{model} ({root[2:]}NAME)" if "." in root else model
     summary = _plain((getdoc(cls) or "").partition("\n\n")[0])
-    group = Group(f"Settings of {model}", help=summary, sort_key=6 + place)
+    if tuning is not None and not whole:
+        summary += f" What studies chose is set by --{root[2:]}tuning.NAME: --help-tuning lists it."
     options = {}
-    for field in fields(cls):
-        if field.name in _ELSEWHERE or field.default_factory is not MISSING:  # a part of the model
-            continue
-        must = field.default is MISSING and field.name not in planned
-        option = f"--{field.name.replace('_', '-')}"
-        parameter = Parameter(
-            name=f"--{model}.{option[2:]}" if option in taken else None,
-            group=group,
-            help=_plain(texts[field.name].description or ""),
-            converter=_CONVERTERS.get(kinds[field.name]),
-            show_default="planned" if field.name in planned else _default_text(field),
-            negative=None,
-        )
-        kind: Any = Annotated[kinds[field.name], parameter]
-        options[field.name] = Required[kind] if must else kind
-    return TypedDict(model, options, total=False)  # type: ignore[operator]
+    layers = [("", cls, Group(f"Settings of {title}", help=summary, sort_key=6 + 2 * place))]
+    if tuning is not None:
+        chosen = _plain((getdoc(tuning) or "").partition("\n\n")[0])
+        layers += [
+            ("tuning.", type(tuning), Group(f"Tuning of {title}", help=chosen, sort_key=7 + 2 * place))
+        ]
+    for layer, owner, group in layers:
+        texts, kinds = _texts(owner), get_type_hints(owner)
+        for field in fields(owner):
+            if field.name in _ELSEWHERE or field.default_factory is not MISSING:
+                continue
+            default = getattr(tuning, field.name) if layer else field.default
+            option = field.name.replace("_", "-")
+            own = f"--{model}.{option}" if f"{root}{option}" in taken else f"{root}{option}"
+            former = [own] if layer and "." not in root and not whole else []
+            must = default is MISSING and field.name not in planned
+            parameter = Parameter(
+                name=[f"{root}{layer}{option}", *former] if layer else own,
+                group=group,
+                help=_plain(texts[field.name].description or ""),
+                converter=_CONVERTERS.get(kinds[field.name]),
+                show_default="planned" if field.name in planned else _default_text(default),
+                show=whole or not layer,
+                negative=None,
+            )
+            kind: Any = Annotated[kinds[field.name], parameter]
+            options[field.name] = Required[kind] if must else kind
+    return options
 
 
-def _texts(cls: type[Estimator]) -> dict[str, DocstringParam]:
+def _say_former(options: dict[str, Any], words: Sequence[str], root: str = "") -> None:
+    """Tell what a setting is called now, where the command line has it as 0.2 called it."""
+    former: dict[str, str] = {}
+    for each in options.values():
+        now, *then = getattr(get_args(each)[-1], "name", None) or ("",)
+        former |= {root + name: root + now for name in then}
+    for word in words:
+        if now := former.get(word.partition("=")[0].replace("--no-", "--")):
+            print(f"{word.partition('=')[0]} is {now} now; the old spelling goes with 0.4.", file=sys.stderr)
+
+
+def _texts(cls: type[Settings]) -> dict[str, DocstringParam]:
     """What the docstrings say of each field, those of the class before those of its bases."""
     found: dict[str, DocstringParam] = {}
     for each in cls.__mro__:
@@ -101,16 +145,15 @@ def _planned(cls: type[Estimator]) -> set[str]:
     if not cls.uses_user_count:
         return set()
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
-    plans = [cls.planned(budget, domain, n_users) for n_users in _TRIED]
-    return {
-        field.name
-        for field in fields(cls)
-        if any(getattr(plan, field.name) != field.default for plan in plans)
+    plans = [settings_of(cls.planned(budget, domain, n_users)) for n_users in _TRIED]
+    usual = {
+        field.name: field.default for layer in (cls, getattr(cls, "tuning", cls)) for field in fields(layer)
     }
+    return {name for name, value in usual.items() if any(plan.get(name, value) != value for plan in plans)}
 
 
-def _default_text(field: Field[Any]) -> str | bool:
-    return False if field.default is MISSING else str(field.default).lower()
+def _default_text(default: Any) -> str | bool:
+    return False if default is MISSING else str(default).lower()
 
 
 def _plain(text: str) -> str:

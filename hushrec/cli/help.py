@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import (
@@ -19,6 +18,7 @@ from cyclopts import (
     ValidationError,
 )
 
+from hushrec.checks import behind, names_of
 from hushrec.registry import ESTIMATORS, best
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ def sentence(error: CycloptsError, app: App, model: str) -> str:
 
 
 def _unknown(option: str, app: App, command: str, see: str) -> str:
-    where = _where(option.partition("=")[0].removeprefix("--").replace("-", "_"), command)
+    setting = option.partition("=")[0].removeprefix("--").removeprefix("tuning.").replace("-", "_")
+    where = _where(setting, command)
     return f"{command} has no option {option}{where or _meant(option, app)}; {see}"
 
 
@@ -149,14 +150,15 @@ def _where(setting: str, command: str) -> str:
     """The models that have a setting which the chosen one has not, where models can be chosen."""
     if setting == "implicit" and command.endswith("plan"):
         return ": a model of likes is planned with --for lists"
-    having = [name for name, cls in ESTIMATORS.items() if setting in (field.name for field in fields(cls))]
+    having = [name for name, cls in ESTIMATORS.items() if setting in names_of(cls)]
     having.sort(key=lambda name: name not in (best("ratings", True), best("lists", True)))
     if not having or command.rpartition(" ")[2] not in ("train", "plan", "compare"):
         return ""
     few = ", ".join(having[:3]) + ", ..." * (len(having) > 3)
     how = "choose one with --model"
     if command.endswith("compare"):
-        how = f"name one in --models and write --{having[0]}.{setting.replace('_', '-')}"
+        layer = "tuning." * (setting in behind(ESTIMATORS[having[0]]))
+        how = f"name one in --models and write --{having[0]}.{layer}{setting.replace('_', '-')}"
     return f", which is a setting of {few}: {how}"
 
 

@@ -194,5 +194,5 @@ def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Setting
         )
     for settings in candidates:
         check_run(model, budget, ratings.domain, None, settings)
-        if ESTIMATORS[model](**settings).scores != "ratings":
+        if ESTIMATORS[model].of(settings).scores != "ratings":
             raise InputError(f"{model} ranks likes and predicts no ratings, which the score is made of.")

@@ -295,7 +295,7 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
             raise ValueError("the learned items do not fit the catalogue")
     factors = BYTES if BYTES in arrays else FACTORS
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
-    estimator = ESTIMATORS[entry["model"]].of_settings(settings)
+    estimator = ESTIMATORS[entry["model"]].of(settings)
     if stored.version > 1 and entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
     rank = (*arrays.shape(factors), 0, 0)[1]

@@ -154,7 +154,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         **changes
             Settings that override the choice, those of the tuning too.
         """
-        return cls.of_settings(changes)
+        return cls.of(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a run that spends ``fraction`` of the budget's mu squared."""

@@ -388,7 +388,7 @@ def choose(
     given = dict(settings or {})
     names = names_of(cls)
     for setting in given:
-        if setting not in names:
+        if setting.partition(".")[0] not in names:  # of a model within, its own
             raise InputError(
                 f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
             )
@@ -397,7 +397,7 @@ def choose(
     if "like_from" in names:
         given.setdefault("like_from", domain.like_from)
     if not cls.uses_user_count:
-        return cls.of_settings(given)
+        return cls.of(given)
     n_users = given.pop("n_users", n_users)
     if n_users is None:
         what = f"{name} is tuned to the number of users; declare it or release it."

@@ -1,7 +1,8 @@
 """D4: settings that are no numbers in range, no words of the list or no booleans: refused in one sentence."""
 
 import math
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +30,19 @@ def bad_values(field) -> list:
     return NOT_NUMBERS if "None" in field.type else [*NOT_NUMBERS, None]
 
 
+def settings_in(cls: Any) -> list[Field]:
+    """The fields of a model, and those of its tuning."""
+    return [field for layer in (cls, getattr(cls, "tuning", None)) if layer for field in fields(layer)]
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_no_estimator_takes_them(name: str, record_property) -> None:
     estimator_class, accepted = ESTIMATORS[name], []
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
-    for field in fields(estimator_class):
+    for field in settings_in(estimator_class):
         for value in bad_values(field):
             try:
-                estimator_class(**needed | {field.name: value})
+                estimator_class.of(needed | {field.name: value})
             except InputError as error:
                 assert "\n" not in str(error) and len(str(error)) < 600
             except Exception as error:
@@ -63,7 +69,7 @@ def test_a_clip_whose_square_overflows_is_not_taken_for_none(estimator_class, bo
     """It would pass for no clip, which has no noise scale: at epsilon 1, mu of a step was 80."""
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
     with pytest.raises(InputError, match=CLIPPED[estimator_class]):
-        estimator_class(**needed | {CLIPPED[estimator_class]: bound})
+        estimator_class.of(needed | {CLIPPED[estimator_class]: bound})
 
 
 @pytest.mark.parametrize("bound", [1e30, 1e-30])
@@ -71,7 +77,7 @@ def test_a_clip_whose_square_overflows_is_not_taken_for_none(estimator_class, bo
 @pytest.mark.parametrize("rating_range", [(-1e30, 1e30), (0.0, 1e-38)])
 def test_the_widest_clips_and_ranges_have_finite_sensitivities(estimator_class, bound, rating_range) -> None:
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
-    estimator = estimator_class(**needed | {CLIPPED[estimator_class]: bound})
+    estimator = estimator_class.of(needed | {CLIPPED[estimator_class]: bound})
     domain = Domain(range(5), rating_range)
     for relation in ("add-remove", "replace"):
         for release in estimator.plan(Budget(1.0, 1e-6, relation=relation), domain).releases:
@@ -84,14 +90,16 @@ def test_the_ends_of_a_range_can_be_planned(name: str) -> None:
     estimator_class = ESTIMATORS[name]
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
     needed = {key: value for key, value in needed.items() if key not in ("ratings", "lists")}
-    for field, rule in checks._rules(estimator_class).items():
-        if rule.words or rule.kind is bool or rule.interval == checks._ANY:
+    tuning = type(getattr(estimator_class, "tuning", None))
+    rules = checks._rules(estimator_class) | (checks._rules(tuning) if tuning is not type(None) else {})
+    for field, rule in rules.items():
+        if rule.words or rule.kind not in (int, float) or rule.interval == checks._ANY:
             continue
         low, high = (float(end) for end in rule.interval[1:-1].split(","))
         ends = [low] * (rule.interval[0] == "[") + [high] * (rule.interval[-1] == "]")
         for end in ends:
             try:
-                estimator = estimator_class(**needed | {field: rule.kind(end)})
+                estimator = estimator_class.of(needed | {field: rule.kind(end)})
                 releases = estimator.plan(Budget(1.0, 1e-6), Domain(range(5), (1, 5))).releases
             except InputError:
                 continue

@@ -21,7 +21,7 @@ def model_of(ratings, **changes):
         "residual_clamp": CLAMP,
         "regularization": 0.3,
     }
-    return recorded(CleansedSVD(**(settings | changes)), ratings)
+    return recorded(CleansedSVD.of(**(settings | changes)), ratings)
 
 
 def twin(ratings, calls):

@@ -7,7 +7,6 @@ The checks are those of :mod:`hushrec.testing`; here is what they are run on, an
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -171,13 +170,17 @@ def test_the_public_side_needs_no_row(case: Case, public: PublicSide) -> None:
 def options(estimator: Estimator) -> dict[str, list[Any]]:
     """Values of its settings between which what is released may change: words, truths, none and some."""
     found = {}
-    for name, hint in get_type_hints(type(estimator)).items():
+    layers = {"": type(estimator), "tuning__": type(getattr(estimator, "tuning", estimator))}
+    hints = {
+        (layer, name): hint for layer, cls in layers.items() for name, hint in get_type_hints(cls).items()
+    }
+    for (layer, name), hint in hints.items():
         kinds = [kind for kind in (hint, *get_args(hint)) if kind is not type(None)]
         words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
         none = [None] * (type(None) in get_args(hint))
         numbers = [0, 1] if int in kinds else [0.0, 0.5] if float in kinds else []
-        found[name] = words or ([True, False] if hint is bool else [*none, *numbers])
-    return {field.name: found[field.name] for field in fields(estimator)}
+        found[layer + name] = words or ([True, False] if hint is bool else [*none, *numbers])
+    return {name: found[name] for name in estimator.get_params() if name in found}
 
 
 def released(estimator: Estimator, budget: Budget) -> frozenset[tuple[str, str]] | None:
@@ -202,10 +205,10 @@ def test_every_configuration_is_a_case(name: str, record_property) -> None:
     missing = []
     record_property("option grids", len(cases))
     for field, values in options(first.estimator).items():
-        tried = {getattr(case.estimator, field) for case in cases}
+        tried = {case.estimator.get_params()[field] for case in cases}
         for value in values:
             try:
-                found = released(replace(first.estimator, **{field: value}), first.budget())
+                found = released(first.estimator.set_params(**{field: value}), first.budget())
             except InputError:
                 continue
             if found is not None and (found not in had or (isinstance(value, str) and value not in tried)):

@@ -15,7 +15,7 @@ from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, s
 def test_steps_match_a_dense_twin() -> None:
     """Residuals of refits, hollow noisy matrix, several directions at their strength; twice."""
     ratings = small()
-    estimator = CorrectiveFrankWolfe(
+    estimator = CorrectiveFrankWolfe.of(
         iterations=2, block=2, residual_clip=1.0, regularization=0.5, center="user"
     )
     model, calls = recorded(estimator, ratings)

@@ -63,7 +63,7 @@ def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
     """At most k of a user's, but where cells are weighted; from the tail the k rarest ones."""
     ratings, rng = realistic(80, 20, 700, seed=5), np.random.default_rng(3)
     frequent, weights = rng.random(20) < 0.6, rng.permutation(20) + 1.0
-    users = DPALS(sampling=sampling, item_fraction=0.6, max_ratings_per_user=3).users(ratings)
+    users = DPALS.of(sampling=sampling, item_fraction=0.6, max_ratings_per_user=3).users(ratings)
     users.sample(1)
     users.choose(frequent, weights, 1)
     kept, dense = users._rows.matrix.toarray() != 0, ratings.matrix.toarray() != 0
@@ -80,7 +80,7 @@ def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
 def test_a_user_is_served_from_the_level_that_ratings_were_taken_from(center: str) -> None:
     """Oracle: her normal equations; her own mean is added again where it was taken off."""
     ratings = small()
-    model = DPALS(rank=2, iterations=1, center=center, regularization=0.7)
+    model = DPALS.of(rank=2, iterations=1, center=center, regularization=0.7)
     board = model.fit(ratings, Accountant(Budget(math.inf, 1e-5)))
     assert board.arrays["center"] == (3.0 if center == "middle" else 0.0)
     assert board.arrays["supported"].all()  # nothing was released that says otherwise
@@ -97,7 +97,7 @@ def test_a_user_is_served_from_the_level_that_ratings_were_taken_from(center: st
 
 def test_factors_are_orthonormal_where_that_is_asked_for() -> None:
     for wanted in (True, False):
-        model = DPALS(rank=3, iterations=2, orthonormalize=wanted)
+        model = DPALS.of(rank=3, iterations=2, orthonormalize=wanted)
         factors = model.fit(small(), Accountant(Budget(math.inf, 1e-5))).item_factors.astype(np.float64)
         assert np.allclose(factors.T @ factors, np.eye(3), atol=1e-5) == wanted
 
@@ -109,13 +109,13 @@ def test_one_user_replaced_moves_the_statistics_by_no_more(share: float, cells: 
     of a joint clip any two contributions, where Gramians cannot point away from each other."""
     cosine, odds = np.linspace(0, 1, 100_001), share / (1 - share)
     settings = {"gramian_share": share, "max_ratings_per_user": cells}
-    bound = DPALS(**settings).statistics_bound
+    bound = DPALS.of(**settings).statistics_bound
     assert bound.under("add-remove") == pytest.approx(math.sqrt(cells * (odds + 1)))
     moved = cells * (odds * (2 - 2 * cosine**2) + 2 + 2 * cosine).max()
     assert bound.under("replace") == pytest.approx(math.sqrt(moved))
-    bound = DPALS(clipping="user", **settings).statistics_bound
+    bound = DPALS.of(clipping="user", **settings).statistics_bound
     assert bound.under("add-remove") == pytest.approx(math.sqrt(odds + 1))
     assert bound.under("replace") == pytest.approx(math.sqrt(2 * odds + 4))
-    bound = DPALS(sampling="weights", **settings).statistics_bound  # cells of norm 1 together
+    bound = DPALS.of(sampling="weights", **settings).statistics_bound  # cells of norm 1 together
     assert bound.under("add-remove") == pytest.approx(math.sqrt(odds + 1))
     assert bound.under("replace") == pytest.approx(math.sqrt(moved / cells))

@@ -77,7 +77,7 @@ def test_the_replay_of_every_training_user_is_what_training_computed(
 
     monkeypatch.setattr(frank_wolfe, "Iterates", Kept)
     ratings = small(4)
-    estimator = PrivateFrankWolfe(
+    estimator = PrivateFrankWolfe.of(
         nuclear_norm=40.0, iterations=4, eigenvector=eigenvector, center=center, max_ratings_per_user=5
     )
     model, _ = recorded(estimator, ratings)
@@ -148,10 +148,10 @@ def test_users_are_served_in_float64(name: str) -> None:
     }  # fmt: skip
     model = {
         "svd": PrivateSVD(scale="local", center="middle", row_clip=100.0),
-        "svd, ridge": PrivateSVD(center="middle", regularization=0.6),
+        "svd, ridge": PrivateSVD.of(center="middle", regularization=0.6),
         "corrective": CorrectiveFrankWolfe(center="middle", regularization=0.6),
-        "projected": ProjectedGradient(nuclear_norm=3.0, center="middle", step_size=0.5),
-        "cleansed": CleansedSVD(residual_clamp=0.3, user_shrinkage=2.0),
+        "projected": ProjectedGradient.of(nuclear_norm=3.0, center="middle", step_size=0.5),
+        "cleansed": CleansedSVD.of(residual_clamp=0.3, user_shrinkage=2.0),
     }[name]
     found = model.fold_in(arrays, ratings)
     for user, (items, values, _) in enumerate(rows_of(ratings, "middle")):

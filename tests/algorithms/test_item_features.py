@@ -95,7 +95,7 @@ def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_su
     monkeypatch.setattr(item_features, "_EVIDENCE", -math.inf)
     features = np.random.default_rng(1).standard_normal((12, 2))
     ratings = with_features(small(), features)
-    estimator = PrivateALS(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)
+    estimator = PrivateALS.of(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)
     model, noise, noise_sd = run(estimator, ratings)
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = [np.flatnonzero(row) for row in dense]

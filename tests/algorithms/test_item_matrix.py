@@ -79,7 +79,7 @@ def test_pairs_and_directions_are_told_apart() -> None:
 def test_it_matches_a_slow_twin() -> None:
     """Both releases of the matrix, their mean, its parts, and the regressions of each item on the others."""
     ratings = likes_of_groups(400, 16, 4, 3)
-    estimator = PairedEigenRec(rank=2, iterations=1, matrix_share=0.3, weights_share=0.3, support=41.5)
+    estimator = PairedEigenRec.of(rank=2, iterations=1, matrix_share=0.3, weights_share=0.3, support=41.5)
     model, noise, noise_sd = run(estimator, ratings)
     likes = (ratings.matrix.toarray() > 0).astype(np.float64)
     weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
@@ -126,7 +126,7 @@ def test_it_matches_a_slow_twin() -> None:
 def test_without_noise_it_works_too(estimator: type[PrivateEigenRec]) -> None:
     ratings = likes_of_groups(200, 30, 3, 1)
     for given in (ratings, ratings.rows(np.zeros(200, dtype=bool), keyed=True)):
-        model = estimator(rank=3, iterations=1, matrix_share=0.2, n_users=200).fit(
+        model = estimator.of(rank=3, iterations=1, matrix_share=0.2, n_users=200).fit(
             given, Accountant(Budget(math.inf, 1e-6))
         )
         assert all(np.isfinite(array).all() for array in model.arrays.values())

@@ -37,7 +37,7 @@ def budget(epsilon: float, delta: float = 1e-6) -> Budget:
 
 def estimator(name: str, **changes) -> OneBitCompletion:
     settings = {"rank": 2, "iterations": 5, "threshold": 3.5} | MECHANISMS[name] | changes
-    return OneBitCompletion(**{"mechanism": name.split(",")[0]} | settings)
+    return OneBitCompletion.of(**{"mechanism": name.split(",")[0]} | settings)
 
 
 def cells(n_users: int = 6, n_items: int = 5) -> list[tuple[int, int]]:
@@ -181,8 +181,8 @@ def test_objective_perturbation_minimises_the_likelihood_plus_the_noise_once():
 def test_published_output_is_refused_unless_its_cost_is_acknowledged():
     settings = {"mechanism": "output-published", "entry_epsilon": 2.0, "n_users": 6, "rank": 2}
     with pytest.raises(InputError, match="each entry"):
-        OneBitCompletion(**settings)
-    fit = OneBitCompletion(**settings, acknowledge_cost=True, bound=1.0)
+        OneBitCompletion.of(**settings)
+    fit = OneBitCompletion.of(**settings, acknowledge_cost=True, bound=1.0)
     labels = np.arange(20) % 2 == 0
     with pytest.raises(BudgetError, match="past the budget"):
         fit.complete(rated(labels), Accountant(budget(2.0)))
@@ -208,7 +208,7 @@ def low_rank(n_users: int = 60, n_items: int = 40, seed: int = 0):
 
 def test_users_are_served_from_the_item_factors_with_their_own_labels():
     truth, ratings = low_rank()
-    fit = OneBitCompletion(threshold=3.5, rank=3, nuclear_norm=2.0)
+    fit = OneBitCompletion.of(threshold=3.5, rank=3, nuclear_norm=2.0)
     board = fit.fit(ratings, Accountant(budget(4.0), noise=SeededNoise(0)))
     assert set(board.arrays) == {"center", "item_bias", "item_factors"}  # nothing of any user
     scores = board.predict(ratings, list(range(40)))
@@ -271,7 +271,9 @@ def test_steps_along_noisy_gradients_are_within_their_bounds(link, longest):
     A curvature that noise made negative says nothing of the length; the entries stay within the bound.
     """
     rng, bound = np.random.default_rng(0), 0.9
-    model = OneBitCompletion(mechanism="gradient", gradient_steps=6, nuclear_norm=1e3, bound=bound, link=link)
+    model = OneBitCompletion.of(
+        mechanism="gradient", gradient_steps=6, nuclear_norm=1e3, bound=bound, link=link
+    )
     lengths = (0.01, 0.5 * longest, 90.0, -1.0, 0.3 * longest)
     slope, matrix, given, wanted = 1e-3 * rng.normal(size=(3, 4)), np.zeros((3, 4)), [], []
     step, asked = longest / 6, []

@@ -73,7 +73,7 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     assert users._ratings.matrix.data.dtype == np.float32
     assert (users.domain.low, users.domain.high, users.domain.likes) == (-1.0, 1.0, False)
     budget = Budget(2.0, 1e-6)
-    wide = PrivateALS(**{key: value for key, value in model.get_params().items() if key != "threshold"})
+    wide = PrivateALS.of(rank=2, iterations=1, features=False)
     assert model.plan(budget, ratings.domain).releases == wide.plan(budget, users.domain).releases
     arrays = {"center": np.float64(0.5), "item_bias": np.ones(2), "item_factors": np.full((2, 1), 3.0)}
     monkeypatch.setattr(PrivateALS, "train", lambda self, *asked: Parts(arrays | {"regularization": 7.0}))

@@ -135,7 +135,7 @@ def test_a_number_of_users_that_is_none_is_refused_by_its_name(name, n_users) ->
 #: Settings, and by label of a release the part of mu squared (up to a common factor) and the sensitivity.
 SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
     (
-        PrivateALS(
+        PrivateALS.of(
             rank=4, iterations=2, bias_rounds=2, start="spectral", features=False, level_share=0.03,
             n_users=None, weights_share=0.2, start_share=0.12, bias_share=0.3, factor_share=0.25,
             gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, factor_clip_decay=0.8, user_norm=0.5,
@@ -151,21 +151,21 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         },
     ),
     (
-        PrivateALS(
+        PrivateALS.of(
             n_users=50, bias_rounds=1, level_share=0.02, weights_share=0.3, bias_share=0.5, bias_clip=0.7
         ),
         {"level": (0.02, 1.0), "spreads": (0.02, math.sqrt(1.25)), "item weights": (0.3, 1.0),
          "item biases 1": (0.5, 0.7)},
     ),
     (
-        PrivateEigenRec(rank=2, iterations=3, weights_share=0.3, matrix_share=0.25, share_growth=2.0),
+        PrivateEigenRec.of(rank=2, iterations=3, weights_share=0.3, matrix_share=0.25, share_growth=2.0),
         {"number of users": (0.01, 1.0), "item weights": (0.99 * 0.3, 1.0),
          "item matrix": (0.99 * 0.7 * 0.25, 1.0)}
         | {f"item sums {step}, or the item matrix again": (0.99 * 0.7 * 0.75 * 2 ** (step - 1) / 7, 1.0)
            for step in (1, 2, 3)},
     ),
     (
-        PrivateEigenRec(rank=2, iterations=2, weights_share=0.4, share_growth=1.0, n_users=50),
+        PrivateEigenRec.of(rank=2, iterations=2, weights_share=0.4, share_growth=1.0, n_users=50),
         {"item weights": (0.4, 1.0), "item sums 1": (0.3, 1.0), "item sums 2": (0.3, 1.0)},
     ),
     (
@@ -174,11 +174,11 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
          "weights": (0.25, 1.0)},
     ),
     (
-        PrivateSVD(row_clip=3.0, scale="paid", scale_share=0.1, center="user", max_ratings_per_user=9),
+        PrivateSVD.of(row_clip=3.0, scale="paid", scale_share=0.1, center="user", max_ratings_per_user=9),
         {"sizes": (0.1, math.sqrt(2)), "covariance": (0.9, 9.0 * DOMAIN.half_width**2)},
     ),
     (
-        DPALS(
+        DPALS.of(
             iterations=2, center="level", sampling="tail", max_ratings_per_user=4, level_share=0.02,
             weights_share=0.1, factor_share=0.3, gramian_share=0.25,
         ),
@@ -186,19 +186,20 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         | {f"item statistics {step}": (0.15, math.sqrt(4 / 3 + 4)) for step in (1, 2)},
     ),
     (
-        DPALS(iterations=1, unobserved_weight=0.1, user_norm=0.3, max_ratings_per_user=4, gramian_share=0.5),
+        DPALS.of(iterations=1, unobserved_weight=0.1, user_norm=0.3, max_ratings_per_user=4,
+            gramian_share=0.5),
         {"unobserved gramian 1": (0.05, (0.3 * DOMAIN.half_width) ** 2),
          "item statistics 1": (0.95, math.sqrt(8))},
     ),
     (
-        PrivateFrankWolfe(
+        PrivateFrankWolfe.of(
             nuclear_norm=10.0, iterations=2, schedule="polynomial", schedule_power=1.0, row_clip=2.0,
             residual_clip_decay=0.5, center="user",
         ),
         {"step 1": (1.0, (4 * DOMAIN.half_width) ** 2), "step 2": (2.0, (2 * DOMAIN.half_width) ** 2)},
     ),
     (
-        PrivateFrankWolfe(
+        PrivateFrankWolfe.of(
             nuclear_norm=10.0, iterations=1, eigenvector="oja", inner_steps=2, residual_clip=0.5,
             center="user",
         ),
@@ -230,7 +231,7 @@ def test_each_release_gets_its_part_and_has_the_sensitivity_of_its_clip(model, w
     ("model", "wanted"),
     [
         (
-            PrivateALS(rank=3, iterations=2, factor_clip=0.2, factor_clip_decay=0.9, user_norm=0.5),
+            PrivateALS.of(rank=3, iterations=2, factor_clip=0.2, factor_clip_decay=0.9, user_norm=0.5),
             {"number of users": (0.01, 1.0), "item weights": (0.03, 1.0), "residual variance": (0.01, 1.0),
              "item biases": (0.26, 0.7), "gramian": (0.02, math.sqrt(2) / 4),
              "item sums": (0.6, 0.85 * 0.2 * 0.9)},

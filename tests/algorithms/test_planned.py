@@ -6,6 +6,7 @@ import math
 import pytest
 
 from hushrec.algorithms import Both, PrivateALS, PrivateEigenRec
+from hushrec.checks import settings_of
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.papers.frank_wolfe import (
@@ -55,7 +56,7 @@ def als(mu: float, n_users: int, n_items: int) -> dict[str, object]:
 
 def check(found: object, rule: dict[str, object]) -> None:
     for name, wanted in rule.items():
-        value = getattr(found, name)
+        value = settings_of(found)[name]
         assert value == (pytest.approx(wanted, rel=1e-12) if isinstance(wanted, float) else wanted), name
 
 
@@ -79,11 +80,11 @@ def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
         domain = Domain(range(n_items), rating_range=(1, 5))
         found = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users, start="spectral", rank=3)
         plain = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users)
-        assert plain.start == "random" and (found.start, found.rank) == ("spectral", 3)
-        assert found.start_share == 0.1 and found.iterations == iterations
+        assert plain.tuning.start == "random" and (found.tuning.start, found.rank) == ("spectral", 3)
+        assert found.tuning.start_share == 0.1 and found.iterations == iterations
         paid = 0.1 if iterations else 0.0
-        assert found.bias_share == pytest.approx(plain.bias_share - paid)
-        assert plain.start_share == (0.0 if iterations else 0.1)
+        assert found.tuning.bias_share == pytest.approx(plain.tuning.bias_share - paid)
+        assert plain.tuning.start_share == (0.0 if iterations else 0.1)
 
 
 def eigenrec(mu: float, n_users: int) -> dict[str, object]:
@@ -125,7 +126,7 @@ def test_both_plans_either_model_for_its_share() -> None:
             lists["weights_share"] = 0.3 * lists["weights_share"]
             for model, rule in ((found.ratings, own), (found.lists, lists)):
                 for name, wanted in rule.items():
-                    value = getattr(model, name)
+                    value = settings_of(model)[name]
                     near = pytest.approx(wanted, rel=1e-5) if isinstance(wanted, float) else wanted
                     assert value == near, name
             shares.add(share)
@@ -141,7 +142,7 @@ def test_models_of_the_papers(n_users: int, n_items: int) -> None:
     assert PrivateProjectedGradient.planned(*asked).nuclear_norm == pytest.approx(size)
     assert FrankWolfe.planned(*asked) == FrankWolfe(nuclear_norm=3 * size)
     steps = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
-    assert PrivateFrankWolfe.planned(*asked) == PrivateFrankWolfe(nuclear_norm=3 * size, **steps)
+    assert PrivateFrankWolfe.planned(*asked) == PrivateFrankWolfe.of(nuclear_norm=3 * size, **steps)
     assert FrankWolfe.planned(*asked, nuclear_norm=7.0).nuclear_norm == 7.0
     for model in (ProjectedGradient, FrankWolfe, PrivateFrankWolfe, CorrectiveFrankWolfe):
         with pytest.raises(InputError, match="n_users=0"):

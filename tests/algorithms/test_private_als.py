@@ -26,7 +26,7 @@ from tests.algorithms.twins import (
 
 def test_it_matches_a_slow_twin() -> None:
     ratings = small()
-    estimator = PrivateALS(
+    estimator = PrivateALS.of(
         rank=2,
         features=False,
         iterations=1,
@@ -139,7 +139,7 @@ def test_the_planned_model_beats_both_baselines_on_realistic_data() -> None:
 def test_no_clip_is_refused_in_a_private_run(name: str) -> None:
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match=name):
-        PrivateALS(iterations=1, **{name: None}).fit(small(), accountant)
+        PrivateALS.of(iterations=1, **{name: None}).fit(small(), accountant)
     assert accountant.releases == ()
 
 
@@ -188,7 +188,7 @@ class Told:
 def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, norm) -> None:
     """By Gaussian conditioning, item by item along a round's directions; a random start is a guess."""
     n, rank, rng = 9, 4 if features else 2, np.random.default_rng(6)
-    model = PrivateALS(
+    model = PrivateALS.of(
         rank=rank, features=features, iterations=3, start=start_of, user_norm=norm, factor_clip=0.2,
         factor_clip_decay=0.8, factor_prior=0.7,
     )  # fmt: skip

@@ -28,7 +28,7 @@ def test_it_matches_a_slow_twin(
     monkeypatch.setattr(private_eigenrec, "_SOME", some)
     ratings = likes_of_groups(90, 16, 2, 3)
     settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}
-    model, noise, noise_sd = run(PrivateEigenRec(rank=2, iterations=3, **settings), ratings)
+    model, noise, noise_sd = run(PrivateEigenRec.of(rank=2, iterations=3, **settings), ratings)
     likes = (ratings.matrix.toarray() > 0).astype(np.float64)
 
     exact = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0)
@@ -214,7 +214,7 @@ def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
 def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: set) -> None:
     """Also whose row is nearly the popular one: what is left of it is at most 4 times as long then, 2 in
     the matrix. Oracle: dense rows, one user at a time."""
-    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec(rank=3, learned_items=20)
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
     known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     learned, (scale, first) = known.learned, (known.scale, known.first)
     vectors, direction = rng.standard_normal((n, 3)), first / np.linalg.norm(first)
@@ -248,7 +248,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
 @pytest.mark.parametrize("weight", [400.0, 1e4])
 def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
     """And what is summed of them is exact. Oracle: integers, user by user."""
-    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec(rank=3, learned_items=20)
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
     known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     scale, first, learned = known.scale, known.first, known.learned
     rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]

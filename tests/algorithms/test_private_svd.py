@@ -37,7 +37,7 @@ def twin(ratings, calls, scale: str, rank: int, bound: float, ridge: float) -> n
 @pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
 def test_it_matches_a_dense_twin_of_algorithm_4(scale: str) -> None:
     ratings = small()
-    estimator = PrivateSVD(rank=2, row_clip=1.0, scale=scale, regularization=0.7)
+    estimator = PrivateSVD.of(rank=2, row_clip=1.0, scale=scale, regularization=0.7)
     model, calls = recorded(estimator, ratings)
     expected = twin(ratings, calls, scale, 2, 1.0, 0.7)
     if scale == "paid":

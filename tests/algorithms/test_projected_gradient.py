@@ -32,7 +32,7 @@ def test_without_privacy_it_is_projected_gradient_descent() -> None:
     ratings = small()
     target, seen = targets(ratings)
     model = exact(
-        ProjectedGradient(nuclear_norm=8.0, iterations=6, step_size=0.9, step_decay=0.5, center="middle"),
+        ProjectedGradient.of(nuclear_norm=8.0, iterations=6, step_size=0.9, step_decay=0.5, center="middle"),
         ratings,
     )
     matrix = np.zeros_like(target)
@@ -46,7 +46,7 @@ def test_without_privacy_it_is_projected_gradient_descent() -> None:
 def test_private_steps_match_a_dense_twin() -> None:
     ratings = small()
     target, seen = targets(ratings)
-    estimator = PrivateProjectedGradient(
+    estimator = PrivateProjectedGradient.of(
         nuclear_norm=8.0, iterations=4, step_size=0.5, row_clip=0.6, center="middle"
     )
     model, calls = recorded(estimator, ratings)

@@ -73,7 +73,7 @@ def conditioned(measured, slope, variance, noise):
 
 @pytest.mark.parametrize("users", [None, 120])
 def test_a_week_of_private_als(users: int | None) -> None:
-    model = PrivateALS(
+    model = PrivateALS.of(
         rank=RANK, features=False, iterations=3, bias_rounds=1, n_users=users, factor_clip_decay=0.9
     )
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
@@ -100,7 +100,7 @@ def test_a_week_of_private_als(users: int | None) -> None:
     )
     tracked = before.measured(values["item weights"], 0.81, grows=True)
     weights, supported = item_weights(tracked.mean, math.sqrt(tracked.variance.mean()))
-    relative = adaptive_weights(weights, model.weight_exponent)
+    relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     n_users = float(counts.mean[0])
     level = Level(
@@ -123,8 +123,8 @@ def test_a_week_of_private_als(users: int | None) -> None:
     assert told == pytest.approx(items) and (clip, unit) == (0.7, math.sqrt(residual))
     told, used, *bounds = gate.asked["item_sums"]
     assert told == pytest.approx(items) and np.array_equal(used, slopes)
-    clip = 0.85 * model.factor_clip * 0.9**2
-    assert bounds == pytest.approx([model.user_norm, clip, spread, spread * math.sqrt(residual)])
+    clip = 0.85 * model.tuning.factor_clip * 0.9**2
+    assert bounds == pytest.approx([model.tuning.user_norm, clip, spread, spread * math.sqrt(residual)])
 
     # biases
     slope, drawn, evidence = 0.55 * slopes, residual * 4.0, last.state["evidence"]
@@ -138,7 +138,7 @@ def test_a_week_of_private_als(users: int | None) -> None:
 
     # the Gramian, then the factors along its directions
     prior = known.gramian_variance + (0.02 * np.abs(known.gramian).mean()) ** 2
-    noise = packed_variance(1.5 / n_users, RANK, model.user_norm, spread)
+    noise = packed_variance(1.5 / n_users, RANK, model.tuning.user_norm, spread)
     precision = 1 / prior + 1 / noise
     gram = (known.gramian / prior + values["gramian"] / n_users / noise) / precision
     assert found.state["gramian"] == pytest.approx(gram)
@@ -147,7 +147,7 @@ def test_a_week_of_private_als(users: int | None) -> None:
     values_of = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), 1e-2 * user_variance)
     sums = values["item sums"] - np.array([s * f @ unsure for s, f in zip(slopes, factors)])
     slope, drawn = np.outer(slopes, values_of), spread**2 * residual * 0.16
-    size = (factors**2 + known.variance).mean(axis=0) + 1e-9 * model.factor_prior**2
+    size = (factors**2 + known.variance).mean(axis=0) + 1e-9 * model.tuning.factor_prior**2
     tastes = learned(evidence[2], sums, slope, known.variance, np.full(slope.shape, drawn), size)
     variance = np.clip(known.variance + drift(tastes) * size, 1e-9 * size, size)
     change, variance = conditioned(sums, slope, variance, drawn + FACTOR_SAMPLING * residual * slope)
@@ -234,7 +234,7 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
 
 def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     """What is released anew is added to what was: of the same items, in the same scales, clipped alike."""
-    model = PairedEigenRec(rank=3, iterations=1, matrix_share=0.3, n_users=120)
+    model = PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=120)
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
     last = moved(model.fit(DATA, accountant), np.arange(ITEMS))
     pairs = last.state["pairs"]

@@ -13,14 +13,14 @@ def _of(option: str, *values: str) -> list[Words]:
 
 
 _STEPS: dict[str, list[Words]] = {
-    "eigenvector": _of("eigenvector", "oja", "power"),
-    "schedule": _of("schedule", "polynomial", "open-ended"),
+    "eigenvector": _of("tuning.eigenvector", "oja", "power"),
+    "schedule": _of("tuning.schedule", "polynomial", "open-ended"),
     "iterations": _of("iterations", "3"),
     "center": _of("center", "user", "biases", "middle"),
-    "residual clip": _of("residual-clip", "0.2"),
-    "decay": _of("residual-clip-decay", "0.5"),
-    "inner steps": _of("inner-steps", "2"),
-    "block": _of("block", "3"),
+    "residual clip": _of("tuning.residual-clip", "0.2"),
+    "decay": _of("tuning.residual-clip-decay", "0.5"),
+    "inner steps": _of("tuning.inner-steps", "2"),
+    "block": _of("tuning.block", "3"),
     "sample": _of("{}.max-ratings-per-user", "3"),
 }
 _ALS: dict[str, list[Words]] = {
@@ -32,10 +32,10 @@ _ALS: dict[str, list[Words]] = {
         ("--no-features", "--bias-rounds", "0"),
     ],
     "iterations": _of("iterations", "0", "2"),
-    "start": _of("start", "spectral", "random"),
-    "factor clip": _of("factor-clip", "0.001"),
-    "user variance": _of("user-variance", "6"),
-    "weight exponent": _of("weight-exponent", "0", "-1"),
+    "start": _of("tuning.start", "spectral", "random"),
+    "factor clip": _of("tuning.factor-clip", "0.001"),
+    "user variance": _of("tuning.user-variance", "6"),
+    "weight exponent": _of("tuning.weight-exponent", "0", "-1"),
 }
 
 #: Options by model, beside those that all have.
@@ -45,10 +45,10 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
     "dpals": {
         "clipping": _of("clipping", "user"),
         "sampling": _of("sampling", "tail", "weights"),
-        "center": _of("center", "level", "user"),
-        "orthonormalize": [(), ("--orthonormalize",)],
-        "unobserved weight": _of("unobserved-weight", "0.1"),
-        "item fraction": _of("item-fraction", "0.5"),
+        "center": _of("tuning.center", "level", "user"),
+        "orthonormalize": [(), ("--tuning.orthonormalize",)],
+        "unobserved weight": _of("tuning.unobserved-weight", "0.1"),
+        "item fraction": _of("tuning.item-fraction", "0.5"),
         "sample": _of("dpals.max-ratings-per-user", "2"),
         "clip": _of("clip", "0.01"),
     },
@@ -70,7 +70,7 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
         "iterations": _of("iterations", "2"),
         "row clip": _of("row-clip", "0.1"),
         "center": _of("center", "biases", "middle"),
-        "step decay": _of("step-decay", "0.5"),
+        "step decay": _of("tuning.step-decay", "0.5"),
         "nuclear norm": _of("nuclear-norm", "30"),
     },
     "cleansed-svd": {
@@ -82,8 +82,8 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
     "private-eigenrec": {
         "rank": _of("rank", "0", "2"),
         "iterations": _of("iterations", "1"),
-        "support": _of("support", "0.1"),
-        "equalization": _of("equalization", "0"),
+        "support": _of("tuning.support", "0.1"),
+        "equalization": _of("tuning.equalization", "0"),
     },
     "both": {
         "like from": _of("like-from", "2", "4.5"),
@@ -109,10 +109,10 @@ GENERAL: dict[str, list[Any]] = {
 #: Of the model that protects the value of a rating.
 ONE_BIT: dict[str, list[Words]] = {
     "mechanism": _of("mechanism", "objective", "gradient", "output"),
-    "solver": _of("solver", "dense"),
-    "noise": _of("noise", "gaussian"),
+    "solver": _of("tuning.solver", "dense"),
+    "noise": _of("tuning.noise", "gaussian"),
     "link": _of("link", "probit"),
-    "offsets": [(), ("--no-offsets",)],
+    "offsets": [(), ("--tuning.no-offsets",)],
     "threshold": _of("threshold", "3.5"),
 }
 

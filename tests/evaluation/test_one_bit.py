@@ -40,7 +40,7 @@ def test_log_loss(link, chance):
 
 def test_evaluation_of_a_model_and_of_its_matrix():
     train, test = split_ratings(realistic(150, 40, 3000, seed=0), (0.8, 0.2), seed=0)
-    fit = OneBitCompletion(mechanism="none", threshold=3.5, rank=4)
+    fit = OneBitCompletion.of(mechanism="none", threshold=3.5, rank=4)
     budget = Budget(math.inf, 1e-6, unit="rating", relation="replace")
     result = evaluate(fit.fit(train, Accountant(budget)), train, test, resamples=20)
     assert result["accuracy"].value > 0.6 and result["auc"].value > 0.6

@@ -70,8 +70,8 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     """Small models by name; and whether in bytes."""
     likes = Domain(DOMAIN.items, likes=True)
     awkward = Domain(DOMAIN.items, rating_range=(0.1, 4.1))
-    private_als = trained(PrivateALS(**PRIVATE))
-    pairs = trained(PairedEigenRec(rank=2, iterations=2, matrix_share=0.2, like_from=4.0))
+    private_als = trained(PrivateALS.of(**PRIVATE))
+    pairs = trained(PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2, like_from=4.0))
     yield "item-bias", trained(ItemBias()), False
     yield "popular", trained(Popular()), False
     yield "private-als", private_als, False
@@ -79,18 +79,18 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     yield "private-als of biases", trained(PrivateALS(n_users=120)), False
     yield (
         "private-als of few ratings a user",
-        trained(PrivateALS(**PRIVATE), replace(DOMAIN, max_ratings_per_user=6)),
+        trained(PrivateALS.of(**PRIVATE), replace(DOMAIN, max_ratings_per_user=6)),
         False,
     )
-    yield "private-als of an awkward range", trained(PrivateALS(**PRIVATE), awkward), False
-    yield "private-als of hostile ids", trained(PrivateALS(**PRIVATE), Domain(HOSTILE_IDS, (1, 5))), False
-    yield "private-eigenrec", trained(PrivateEigenRec(**LIKES, like_from=4.0, learned_items=12)), False
-    yield "private-eigenrec of likes", trained(PrivateEigenRec(**LIKES), likes), True
+    yield "private-als of an awkward range", trained(PrivateALS.of(**PRIVATE), awkward), False
+    yield "private-als of hostile ids", trained(PrivateALS.of(**PRIVATE), Domain(HOSTILE_IDS, (1, 5))), False
+    yield "private-eigenrec", trained(PrivateEigenRec.of(**LIKES, like_from=4.0, learned_items=12)), False
+    yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
     yield (
         "both",
-        trained(Both(ratings=PrivateALS(**PRIVATE), lists=PrivateEigenRec(**LIKES), like_from=4.0)),
+        trained(Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_from=4.0)),
         False,
     )
     yield (
@@ -98,18 +98,18 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
         False,
     )
-    yield "one-bit-user", trained(UserLevelOneBit(**PRIVATE, threshold=3.0)), False
+    yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False
     yield "als", trained(ALS(rank=5), epsilon=math.inf), False
     yield "als of likes", trained(ALS(rank=5, unobserved_weight=0.1), epsilon=math.inf), True
-    yield "dpals", trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5)), False
+    yield "dpals", trained(DPALS.of(**DPALS_SMALL, user_norm=0.5, clip=0.5)), False
     yield (
         "dpals of users' means",
-        trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5, center="user")),
+        trained(DPALS.of(**DPALS_SMALL, user_norm=0.5, clip=0.5, center="user")),
         False,
     )
     yield (
         "dpals of likes",
-        trained(DPALS(**DPALS_SMALL, user_norm=0.5, clip=0.5, unobserved_weight=0.1)),
+        trained(DPALS.of(**DPALS_SMALL, user_norm=0.5, clip=0.5, unobserved_weight=0.1)),
         False,
     )
 

@@ -77,7 +77,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
             "iterations": 1 if signal < 30 else 2,
             "bias_share": 0.8 if signal < 10 else 0.5,
         }
-        return cls.of_settings(settings, changes)
+        return cls.of(settings, changes)
 
     def users(self, ratings: Ratings) -> RefittedUsers:
         return RefittedUsers(ratings, self)

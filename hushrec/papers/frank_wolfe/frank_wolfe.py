@@ -82,7 +82,7 @@ class FrankWolfe(ExactEstimator):
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
-        return cls.of_settings({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
+        return cls.of({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Algorithm 3: residuals, their top singular vector, update; T times."""
@@ -246,7 +246,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
-        return cls.of_settings(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
+        return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def users(self, ratings: Ratings) -> IteratingUsers:
         return IteratingUsers(ratings, self)

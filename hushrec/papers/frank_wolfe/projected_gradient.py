@@ -156,7 +156,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         check_numbers(n_users=(n_users, int, "[1, inf)"))
-        return cls.of_settings({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
+        return cls.of({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own gradient steps between the released projections."""

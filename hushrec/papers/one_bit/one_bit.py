@@ -222,7 +222,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def as_published(cls, **settings: Any) -> OneBitCompletion:
         """The paper's estimator: dense, without offsets or weights, within the entrywise bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
-        return cls.of_settings(published, {"tolerance": 1e-3}, settings)
+        return cls.of(published, {"tolerance": 1e-3}, settings)
 
     @property
     def exact_arithmetic(self) -> bool:  # type: ignore[override]
@@ -470,7 +470,8 @@ class LabelledUsers(Users):
 
     def _clamped(self, slope: Array) -> Array:
         """Before the noise; clamping after it would bound nothing."""
-        return np.clip(slope, -self._settings.tuning.clamp, self._settings.tuning.clamp)
+        clamp = self._settings.tuning.clamp
+        return np.clip(slope, -clamp, clamp)
 
     def observed_entries(self) -> Bounded:
         """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""
