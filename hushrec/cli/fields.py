@@ -124,9 +124,9 @@ def _say_former(options: dict[str, Any], words: Sequence[str], root: str = "") -
     for each in options.values():
         now, *then = getattr(get_args(each)[-1], "name", None) or ("",)
         former |= {root + name: root + now for name in then}
-    for word in words:
-        if now := former.get(word.partition("=")[0].replace("--no-", "--")):
-            print(f"{word.partition('=')[0]} is {now} now; the old spelling goes with 0.4.", file=sys.stderr)
+    for option in (word.partition("=")[0] for word in words):
+        if now := former.get(option.replace("--no-", "--")):
+            print(f"{option} is {now} now; the old spelling goes with 0.4.", file=sys.stderr)
 
 
 def _texts(cls: type[Settings]) -> dict[str, DocstringParam]:
