@@ -514,11 +514,10 @@ class PrivateALS(Estimator[FittedUsers]):
             users.fit(items, level.ridge(residual))
             released = gate.release(votes.label, users.residual_variance(items, slopes, most))
             residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
-            ridge, most = level.ridge(residual), _RESIDUAL_BOUND * residual
-            if step == 0:
-                users.fit(items, ridge)
+            most = _RESIDUAL_BOUND * residual
+            if step == 0:  # later sums are of the fit that the residual variance was released of
                 items = self._start(users, gate, level, items, public, seed)
-            users.fit(items, ridge)
+                users.fit(items, level.ridge(residual))
             unit = level.spread * math.sqrt(residual)
             contributions = users.item_sums(
                 items, slopes, _or_infinite(self.tuning.user_norm), clip, level.spread, unit

@@ -216,7 +216,6 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
         most = 4 * residual
         sums_asked = next(told)
         if step == 1:
-            asked.append(("fit", current, level.ridge(residual)))
             current = sums_asked[0]
             assert np.array_equal(current[:, : given.shape[1] - 1], given[:, :-1])
             assert np.array_equal(current[:, -1], given[:, -1]) and current.shape == (n, rank + 1)
@@ -225,7 +224,7 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
                 assert current[:, -3:-1] == pytest.approx(drawn)
             else:
                 assert (current[:, -3:-1] ** 2).sum(axis=0) == pytest.approx([n * 0.49] * 2)
-        asked.append(("fit", current, level.ridge(residual)))
+            asked.append(("fit", current, level.ridge(residual)))
         unit = 1.3 * math.sqrt(residual)
         asked.append(("item_sums", current, slopes, norm or math.inf, 0.2 * 0.8 ** (step - 1), 1.3, unit))
         along, vectors, variance = spectrum(values[f"gramian {step}"], 2.0, 90.0, level)
