@@ -43,7 +43,7 @@ _ANY = "(-inf, inf)"
 
 
 class Single:
-    """What must not exist twice: pickling and copying are refused in a sentence."""
+    """An object that must not exist twice: pickling and copying are refused in a sentence."""
 
     #: What to do instead.
     _instead = ""
@@ -53,7 +53,7 @@ class Single:
 
 
 class _Rule(NamedTuple):
-    """What a field may be: None or not, a kind, an interval or words."""
+    """The values that a field may have: None or not, a kind, an interval or words."""
 
     optional: bool
     kind: Any
@@ -191,7 +191,7 @@ def check_fields(settings: Any) -> None:
 
 @cache
 def _rules(cls: Any) -> dict[str, _Rule]:
-    """By field, for those whose type says what is allowed."""
+    """Return the rule of each field whose type says what is allowed."""
     found = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

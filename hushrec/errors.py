@@ -92,7 +92,7 @@ class LedgerError(HushrecError):
 
 
 class MissingPackageError(HushrecError, ImportError):
-    """What was asked for needs packages of an extra that is not installed (exit code 1)."""
+    """Packages of an extra are needed and not installed (exit code 1)."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs more packages; install them with: pip install 'hushrec[{extra}]'")

@@ -197,7 +197,7 @@ def check_estimator(
 
 
 def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 0) -> None:
-    """What is released, what is charged and what noise is drawn are the plan's, in its order.
+    """Check that releases, charges and noise are the plan's, in its order.
 
     Values are in float64: in less no sum would be exact, nor noise as fine as it is charged.
     """
@@ -550,7 +550,7 @@ def transcript(
 def replay(
     estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
 ) -> list[NoiseCall]:
-    """What another data set would have sent to the gate, had the world seen the same releases."""
+    """Return what another data set would have sent to the gate, had the world seen the same releases."""
     return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
 
 
@@ -560,7 +560,7 @@ def moves(
     charged: Mapping[str, Release],
     bounds: Mapping[str, Release],
 ) -> dict[str, float]:
-    """How far each release moved, in units of a sensitivity.
+    """Return how far each release moved, in units of a sensitivity.
 
     The runs were charged for releases of the same labels, which may be of another relation.
     """
@@ -596,7 +596,7 @@ def _power(call: NoiseCall) -> int:
 
 
 def _scale(call: NoiseCall, charged: Release) -> np.ndarray:
-    """What a move of an entry counts for: less where the entry gets more noise."""
+    """Return the weight of a move of each entry: less where it gets more noise."""
     law: Any = charged.mechanism
     if isinstance(law, RandomizedResponse):
         return np.ones(())
@@ -613,7 +613,7 @@ def _simple(square: float) -> Fraction:
 
 
 class Published(NamedTuple):
-    """What the world gets of a training: the bytes of the model file, and what was printed."""
+    """All that the world gets of a training: the bytes of the model file, and what was printed."""
 
     model: bytes
     printed: str

@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a training makes, or what is expected of it: named arrays in the sections of a model file.
+    """Named arrays in the sections of a model file, as a training makes them or a reader expects them.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ class CanaryAudit:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted."""
+        """True where the claim is refuted."""
         return self.epsilon_bound > self.budget.epsilon or self.mu_bound > self.claimed_mu
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _canaries(n_canaries: int) -> Ratings:
 
 
 def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
-    """Which canary moves each entry of the releases (-1: none or several), and by how much.
+    """Find which canary alone moves each entry of the releases (-1: none or several), and how far.
 
     A canary's number is read off bit by bit: from runs on the canaries whose number has that bit.
     """

@@ -76,7 +76,7 @@ class Distinguishing:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted."""
+        """True where the claim is refuted."""
         return self.lower_bound > self.claimed_mu
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def distinguish(
 
 
 def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
-    """How far apart two transcripts' values are in units of their noise, in mu."""
+    """Return the distance between two transcripts' values in units of their noise, in mu."""
     mus = []
     for one, other in zip(calls, others, strict=True):
         moved = np.abs(one.value.astype(np.float64) - other.value) / one.amount
@@ -246,7 +246,7 @@ def _redrawn(call: NoiseCall, shape: tuple[int, ...], noise: NoiseSource) -> Noi
 
 
 def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
-    """How much likelier each number that came out is with one exact value than with another."""
+    """Return the log of how much likelier each output is with one exact value than with another."""
     output, amount = call.output, call.amount
     if call.kind == "gaussian":
         return np.asarray((output - (value + other) / 2) * (value - other) / amount**2)

@@ -1,4 +1,4 @@
-"""Which command and which model a command line is about, read before anything that they need is loaded."""
+"""The command and the model of a command line, read before anything that they need is loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AHEAD = ("both", "private-als")
 
 
 def begin_compiling(command: str, words: Sequence[str]) -> None:
-    """Where a command will train the usual model and no kernel was compiled before, begin with that.
+    """Begin to compile where a command will train the usual model and no kernel was compiled before.
 
     A second process does, while this one loads the library and reads.
     """
@@ -22,7 +22,7 @@ def begin_compiling(command: str, words: Sequence[str]) -> None:
 
 
 def value_of(option: str, words: Sequence[str]) -> str | None:
-    """What the command line gives for an option, before anything else of it is read."""
+    """Return what the command line gives for an option, before anything else of it is read."""
     value = None
     for word, after in zip(words, [*words[1:], None]):
         if word == option:

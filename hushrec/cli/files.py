@@ -1,4 +1,4 @@
-"""Where results go: checked before anything is spent, written whole."""
+"""Places of results: checked before anything is spent, written whole."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
-    """Where a table goes, Parquet or CSV."""
+    """Return where a table goes, Parquet or CSV; refuse another suffix."""
     if Path(path).suffix.lower() not in _TABLES:
         raise InputError(
             f"{path!r} is no table; give it a name that ends in .parquet or .csv.", parameter="out"

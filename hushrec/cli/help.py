@@ -108,7 +108,7 @@ def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
 
 
 def sentence(error: CycloptsError, app: App, model: str) -> str:
-    """What is wrong with a command line; ``model`` is what it says of the model, for the way to the help."""
+    """Say what is wrong with a command line; ``model`` is what it says of the model, to point to its help."""
     command = " ".join(["hushrec", *(error.command_chain or ())])
     see = f"see {command}{model} --help"
     argument, unused = error.argument, error.unused_tokens or []
@@ -175,7 +175,7 @@ def _lower(text: str) -> str:
 
 
 def _wanted(error: CycloptsError, argument: Argument) -> str:
-    """What an option takes."""
+    """Say what an option takes."""
     if choices := argument.get_choices(force=True):
         return f"pass one of {', '.join(choices)}"
     if error.msg:

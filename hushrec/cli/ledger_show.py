@@ -52,7 +52,7 @@ def ledger_show(
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
-    """What all runs on a data set were charged, at its budget's delta or the usual one."""
+    """Return what all runs on a data set were charged, at its budget's delta or the usual one."""
     try:
         return book.summary(dataset, delta)
     except InputError:
@@ -72,7 +72,7 @@ def _line(book: Ledger, summary: LedgerSummary) -> str:
 
 
 def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
-    """What each season and all other runs take of mu squared, for a program and for a reader."""
+    """Return what each season and all other runs take of mu squared, for a program and for a reader."""
     summary, rows = summary_of(book, dataset), book.shares(dataset)
     together = summary.shares
     found = {"models": [each._asdict() for each in rows], "shares": together}

@@ -13,7 +13,7 @@ from hushrec.evaluation.plots import needs_matplotlib
 
 
 def plot_file(path: str | None, replace: bool) -> Path | None:
-    """Where a plot goes, if one is asked for; it is not there yet, unless it may be replaced."""
+    """Return where a plot goes, if one is asked for; refuse a file that is there and may not be replaced."""
     if path is None:
         return None
     if Path(path).suffix.lower() not in (".png", ".svg"):
@@ -23,7 +23,7 @@ def plot_file(path: str | None, replace: bool) -> Path | None:
 
 
 def audit(found: Any, plot: Path | None, as_json: bool) -> None:
-    """What an audit found, with its plot where one is asked for."""
+    """Show what an audit found; draw its plot where one is asked for."""
     if plot is not None:
         save_plot(found, plot)
     show.result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))

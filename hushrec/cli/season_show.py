@@ -51,7 +51,7 @@ def planned(season: Season) -> list[str]:
 
 
 def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
-    """What several seasons of a data set promise together; nothing where there is one."""
+    """Return what several seasons of a data set promise together; nothing where there is one."""
     if len(seasons) < 2:
         return None, []
     budget = seasons[-1].season.budget

@@ -1,4 +1,4 @@
-"""From values to output: everything that the commands print goes through here."""
+"""Output: everything that the commands print goes through here."""
 
 from __future__ import annotations
 

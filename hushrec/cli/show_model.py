@@ -1,4 +1,4 @@
-"""What a model is, learned and promises, for a program and for a reader."""
+"""Descriptions of a model, of what it learned and what it promises, for a program and for a reader."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def about(billboard: Billboard, brief: bool = False) -> str:
 
 
 def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
-    """What a training made, and where the rest of it is told."""
+    """Show what a training made, and where the rest of it is told."""
     more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
     if all(release.label != _COUNT for release in billboard.privacy.releases):
         more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
@@ -79,13 +79,13 @@ def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
 
 
 def summary(estimator: Algorithm) -> str:
-    """What a model is, in the words of its class."""
+    """Return what a model is, in the words of its class."""
     first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
     return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
 
 
 def taste_of(billboard: Billboard) -> Taste:
-    """What a model learned of personal taste."""
+    """Return what a model learned of personal taste."""
     return taste(billboard, billboard.privacy.budget, billboard.privacy.ledger)
 
 

@@ -108,7 +108,7 @@ class Size:
 @Parameter(name="*", group=Group("Reading tables", sort_key=4))
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How tables of ratings are read.
+    """The reading of tables of ratings.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Reading:
             )
 
     def arguments(self, *, times: bool = False) -> dict[str, Any]:
-        """Of the readers of `Ratings`."""
+        """Return the arguments for the readers of `Ratings`."""
         names: dict[str, Any] | None = None
         if self.columns is not None:
             names = pairs(self.columns.split(","), "--columns", "user=uid,item=movie")

@@ -148,7 +148,7 @@ def save(billboard: Billboard, target: Path) -> None:
 
 
 def _rescue(billboard: Billboard) -> str:
-    """What brings back a model that could not be saved."""
+    """Say what brings back a model that could not be saved."""
     privacy = billboard.privacy
     if privacy.week is not None:
         if privacy.week.number:

@@ -1,4 +1,4 @@
-"""From columns to the rows of `Ratings`: the rules for what cannot be used, and the order."""
+"""Columns become the rows of `Ratings`: the rules for what cannot be used, and the order."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _sorted_unique(
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
-    """Whether users follow one another, and the items of each in the order of the catalogue."""
+    """Tell whether users follow one another, and the items of each in the order of the catalogue."""
     for part in slices(len(users) - 1):
         one, next_one = slice(part.start, part.stop), slice(part.start + 1, part.stop + 1)
         same = users[one] == users[next_one]

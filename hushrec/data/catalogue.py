@@ -30,7 +30,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What was declared apart from the catalogue, and the catalogue: ``text``, ``offsets`` and ``kinds``.
+    """Return what else was declared, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
 
     An id of another type than those of :data:`KINDS` (a decimal number, say) comes back as its text.
     Features of items are not kept.

@@ -1,4 +1,4 @@
-"""Which column of a table holds users, items, ratings or times: by its name, or as it was asked for."""
+"""Columns of users, items, ratings and times in a table: found by their names, or as they are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is public about a data set and must be declared before a private row is read."""
+"""The public side of a data set, which must be declared before a private row is read."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Domain:
 
     @property
     def like_from(self) -> float | None:
-        """What is planned to count as a like: three quarters up the range, 4 on 1 to 5; None of likes."""
+        """The rating that a like is planned from: three quarters up the range, 4 on 1 to 5; None of likes."""
         return None if self.likes else self.low + 0.75 * (self.high - self.low)
 
     @property
@@ -339,7 +339,7 @@ def _natural_order(text: str) -> tuple[int, int, str]:
 
 
 def _no_list(lines: list[str]) -> str:
-    """What a catalogue is that is no list of ids: a file of bytes, or a table with a header; else nothing."""
+    """Say what a catalogue is that is no list of ids: bytes, or a table with a header; empty if it is one."""
     if any("\0" in line for line in lines[:100]):
         return "no text"
     for mark in (",", ";", "\t", "|"):

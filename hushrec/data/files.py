@@ -102,7 +102,7 @@ def _checked_kind(file: File, columns: Any, format: str | None) -> str:
 
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
-    """What goes wrong while a file is read, in one sentence."""
+    """Say in one sentence what goes wrong while a file is read."""
     try:
         yield
     except InputError:

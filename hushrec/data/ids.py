@@ -108,7 +108,7 @@ def _text_of(value: Any, exact: bool) -> str | None:
 
 
 def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
-    """Whether a cell has more octets, in UTF-8, than an id, a rating or a time may have."""
+    """Tell whether a cell has more octets, in UTF-8, than an id, a rating or a time may have."""
     if isinstance(cell, str) and not cell.isascii():
         return len(cell) > MAX_CELL_BYTES or len(cell.encode("utf-8", "surrogatepass")) > MAX_CELL_BYTES
     return len(cell) > MAX_CELL_BYTES

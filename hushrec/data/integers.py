@@ -31,7 +31,7 @@ def plain_integers(column: Any) -> np.ndarray | None:
 
 
 class Places:
-    """Where ids stand among canonical texts.
+    """The places of ids among canonical texts.
 
     Parameters
     ----------

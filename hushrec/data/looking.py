@@ -59,7 +59,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Look:
-    """What `Ratings.check` found; private.
+    """The result of `Ratings.check`; private.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Look:
         return self.text()
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the text for a terminal."""
         named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
         lines = [f"{PRIVATE_LOOK}.", ""]
         if self.format:
@@ -135,7 +135,7 @@ class Look:
 def look(
     source: Any, domain: Domain, columns: Any = None, format: str | None = None, implicit: bool = False
 ) -> Look:
-    """What becomes of each row of a source; see `hushrec.data.Ratings.check`."""
+    """Look what becomes of each row of a source; see `hushrec.data.Ratings.check`."""
     found = _Read(source, domain, columns, format, implicit or domain.likes)
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)

@@ -51,7 +51,7 @@ _LOCK = "lock"
 
 
 class _Options(NamedTuple):
-    """How tables are read."""
+    """Options of reading tables."""
 
     domain: Domain
     columns: Any

@@ -187,7 +187,7 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Look:
-        """What becomes of each row of a source, and why: the curator's own look, before anything is spent.
+        """Look what becomes of each row of a source, and why: for the curator, before anything is spent.
 
         Private: nothing of it may be declared, logged or published.
 
@@ -282,7 +282,7 @@ class Ratings:
 
     @cached_property
     def users_differ(self) -> bool:
-        """Whether every row is another user's, as it must be for training."""
+        """True where every row is another user's, as it must be for training."""
         return len(self.user_texts.unique()) == self.n_users
 
     @cached_property

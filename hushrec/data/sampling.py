@@ -10,7 +10,7 @@ from hushrec.errors import InputError
 
 
 def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarray | None = None) -> Ratings:
-    """At most ``count`` ratings of each user, drawn without regard to any other user.
+    """Return at most ``count`` ratings of each user, drawn without regard to any other user.
 
     The order in which a user's ratings are taken is a hash of (seed, their key, item). A generator that walks
     through the users would shift everyone's sample when one user leaves, and with it every sensitivity.

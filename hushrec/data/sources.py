@@ -1,4 +1,4 @@
-"""Where files of ratings lie: one path, a folder, a pattern of names, or any of them in an object store."""
+"""Places of files of ratings: one path, a folder, a pattern of names, or any of them in an object store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class File(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Of the name without what says how it is compressed, in small letters."""
+        """The name's suffix in small letters, without one that says how the file is compressed."""
         name = self.name.lower()
         for compression in _COMPRESSED:
             name = name.removesuffix(compression)
@@ -72,7 +72,7 @@ class File(NamedTuple):
         return self.filesystem.get_file_info(self.path).size or 0
 
     def seekable(self) -> Any:
-        """What a Parquet reader takes."""
+        """Return a path or an open file, as a Parquet reader takes it."""
         return self.path if self.filesystem is None else self.filesystem.open_input_file(self.path)
 
     def stream(self) -> Any:

@@ -157,7 +157,7 @@ class Partition:
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """What the manifest says of it: file, bytes, sha256, users, ratings, blocks."""
+        """The manifest's entry of it: file, bytes, sha256, users, ratings, blocks."""
         found: Mapping[str, Any] = self.store._manifest["partitions"][self.number]  # noqa: SLF001
         return found
 
@@ -181,7 +181,7 @@ class Partition:
         return joined(self.store.domain, [block() for block in self.blocks()])
 
     def verify(self) -> None:
-        """As `Store.verify`."""
+        """Read every octet and refuse what is not as it was written."""
         store_files.check_file(self.path, self.entry)
 
 

@@ -100,7 +100,7 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def new_manifest(domain: Domain, partitions: list[dict[str, Any]], **marks: Any) -> dict[str, Any]:
-    """What a manifest says, but for its checksum."""
+    """Return a manifest, but for its checksum."""
     declared, _ = pack(domain)
     return {
         "format": _FORMAT,

@@ -1,1 +1,1 @@
-"""Where the contributions of all users are added up, other than in one process: each engine is a gate."""
+"""Trainings in other places than one process: a Dask cluster, nodes under secure aggregation."""

@@ -123,13 +123,13 @@ class Dask:
 
     @contextlib.contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
-        """As `Engine.asking`, of a store that all workers reach by its path."""
+        """Yield a function that asks all users of a store, which all workers reach by its path."""
         if not isinstance(rows, Store):
             raise InputError("Dask trains on a store; make one with Store.prepare or hushrec prepare.")
         yield lambda question: self.added(partial(_answered, make), rows, question)
 
     def verify(self, rows: Store) -> None:
-        """As `Store.verify`, by the workers."""
+        """Let the workers read every octet of a store; refuse what is not as it was written."""
         for damage in self.each(_damage, (rows,), None):
             if damage:
                 raise InputError(damage)
@@ -159,7 +159,7 @@ class Dask:
         raise HushrecError(_WORDS[found] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """What ``work(number, partitions, public)`` comes to, for partitions of that number of all stores.
+        """Return what ``work(number, partitions, public)`` comes to, for the partitions of each number.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Dask:
         return layer[0]
 
     def _found(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
-        """What tasks come to, or the future; a word where they or the cluster are lost."""
+        """Return what tasks come to, or the future; a word where they or the cluster are lost."""
         try:
             if wait and not self._somebody():
                 return "nobody"
@@ -270,7 +270,7 @@ class Dask:
         return found
 
     def _somebody(self) -> bool:
-        """Whether there is a worker, or comes one while there is patience."""
+        """Tell whether there is a worker, or comes one while there is patience."""
         until = time.monotonic() + self._patience
         while not self._workers():
             if time.monotonic() > until:
@@ -333,7 +333,7 @@ async def _give_up(dask_scheduler: Any, silence: float) -> int:
 
 
 class _NotFinite(Exception):
-    """What a worker was sent is nothing to compute with."""
+    """A worker was sent numbers that it cannot compute with."""
 
 
 def _answered(make: Make, blocks: list[Any], question: Question) -> list[Array] | None:
@@ -349,7 +349,7 @@ def _itself(question: Any) -> Any:
 def _work(
     work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], question: Any, version: str
 ) -> Found:
-    """What some blocks come to; nothing that depends on rows leaves but partial sums."""
+    """Return what some blocks come to; nothing that depends on rows leaves but partial sums."""
 
     def run() -> list[Array]:
         blocks = rows.blocks()
@@ -359,12 +359,12 @@ def _work(
 
 
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
-    """What one partition of each store comes to."""
+    """Return what one partition of each store comes to."""
     return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
 
 
 def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:
-    """What is wrong with the file of a partition: the sentence that names it."""
+    """Return the sentence that names what is wrong with the file of a partition; None where nothing is."""
     try:
         partitions[0].verify()
     except InputError as error:
@@ -373,7 +373,7 @@ def _damage(number: int, partitions: Sequence[Partition], public: None) -> str |
 
 
 def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
-    """What is run, or a word for what went wrong: why is private, and goes to this worker's log."""
+    """Return the result of a run, or a word for what went wrong: why is private, for this worker's log."""
     if version != library_version():
         return "version"
     _keep_memory()

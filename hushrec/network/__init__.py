@@ -1,1 +1,1 @@
-"""How nodes and servers talk: typed messages over HTTP, with limits, TLS and retries."""
+"""The talk of nodes and servers: typed messages over HTTP, with limits, TLS and retries."""

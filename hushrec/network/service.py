@@ -27,7 +27,7 @@ except ImportError:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What clients may ask of a server.
+    """The most that clients may ask of a server.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 class Rates:
-    """How many requests each address has left."""
+    """The requests that each address has left."""
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second
@@ -317,7 +317,7 @@ class _Limited:
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """What was received is forgotten with the reply, also what the request said of itself."""
+        """Forget with the reply what was received, also what the request said of itself."""
         self._received, self._began, self._taken = b"", None, 0
         if self.cycle.response_complete:
             self.cycle.scope, self.scope, self.headers, self.url = {}, None, None, b""

@@ -134,7 +134,7 @@ class Accountant(Single):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What has been charged so far, in order."""
+        """The releases that were charged so far, in order."""
         with self._lock:
             return tuple(self._releases)
 
@@ -262,7 +262,7 @@ class Accountant(Single):
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
-        """What a training that was killed had released, and charged, already."""
+        """Return what a training that was killed has released already and was charged; None after that."""
         self._check_process()
         with self._lock:
             kept = journal.next(release, np.shape(bounded._take()))
@@ -274,7 +274,7 @@ class Accountant(Single):
     def _release_of(
         self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
     ) -> Release:
-        """What is to be charged, if the value is bounded as planned and in the mechanism's norm."""
+        """Return what is to be charged; refuse a value that is not bounded as planned."""
         relation = self.budget.relation
         if bounded.norm != mechanism.norm or (bounded.norm == "labels" and relation != "replace"):
             raise InputError(
@@ -419,7 +419,7 @@ class Accountant(Single):
 
 
 class _Outcome(Generic[Result]):
-    """What a run returned or raised, and its rank among the others: the lowest is the best."""
+    """The result or the error of a run, and its rank among the others: the lowest is the best."""
 
     def __init__(self, result: Callable[[], Result], failed: bool, score: float) -> None:
         self.result = result
@@ -441,7 +441,7 @@ class _Outcome(Generic[Result]):
 
 
 class _RunAccountant(Accountant):
-    """Of one run of a selection, whose price holds for runs that are mu-GDP (docs/proofs/selection.md)."""
+    """The accountant of one run of a selection, whose price holds for mu-GDP (docs/proofs/selection.md)."""
 
     _logs = _keeps_journal = False  # how many runs there are is secret
 

@@ -46,7 +46,7 @@ class Bound(NamedTuple):
 
 
 def signed(norm: float) -> Bound:
-    """Of a sum of contributions of at most that norm: two of them may point in opposite directions.
+    """Bound a sum of contributions of at most that norm, two of which may point in opposite directions.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def signed(norm: float) -> Bound:
 
 
 def positive(norm: float) -> Bound:
-    """Of contributions that cannot point away from each other: counts, positive semidefinite matrices.
+    """Bound contributions that cannot point away from each other: counts, positive semidefinite matrices.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def positive(norm: float) -> Bound:
 
 
 def counted(most: float) -> Bound:
-    """Of a sum of one number a unit, from 0 to that.
+    """Bound a sum of one number a unit, from 0 to that.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def counted(most: float) -> Bound:
 
 
 def jointly(*bounds: Bound) -> Bound:
-    """Of several values released as one, whatever one unit's moves of them have to do with each other.
+    """Bound several values released as one, however one unit's moves of them hang together.
 
     Examples
     --------
@@ -166,7 +166,7 @@ class Bounded:
 
     @property
     def declared(self) -> dict[str, Any]:
-        """What is public of it: all that it was made with but the values."""
+        """Its public part: all that it was made with but the values."""
         return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
 
     def times(self, factor: float) -> Bounded:

@@ -86,7 +86,7 @@ class Journal:
                 self._write_header()
 
     def uncharged(self, coming: tuple[Release, ...]) -> tuple[Release, ...]:
-        """Those of the coming releases that are yet to be charged."""
+        """Return the coming releases that are yet to be charged."""
         return coming[max(0, len(self._kept) - self._used) :]
 
     def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -203,7 +203,7 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Those of the data set, in the order in which they were begun."""
+        """Return the headers of the data set, in the order in which their trainings were begun."""
         found = [(json.loads(path.read_bytes()), path) for path in self._folder.glob(f"*{suffix}")]
         return sorted(
             (each for each in found if each[0]["dataset"] == self._dataset), key=lambda each: each[0]["begun"]
@@ -345,7 +345,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
-    """As it reads from JSON."""
+    """Return a binding as it reads from JSON."""
     return json.loads(json.dumps(binding, default=repr))
 
 

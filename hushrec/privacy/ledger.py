@@ -1,4 +1,4 @@
-"""What every run has spent on a data set, on disk and before anything is released.
+"""A ledger: what every run has spent on a data set, on disk before anything is released.
 
 One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
 survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
@@ -73,7 +73,7 @@ class LedgerSummary:
 
     @property
     def shares(self) -> dict[str, float | None] | None:
-        """What is spent, reserved and free, as parts of the budget's mu squared.
+        """The parts of the budget's mu squared that are spent, reserved and free.
 
         Without a budget as parts of what is spent and reserved, and nothing tells what is free. None where
         nothing can be a part of it.
@@ -193,7 +193,7 @@ class Ledger(SeasonBook):
     """
 
     def __repr__(self) -> str:
-        """What each data set was charged and has reserved; of a file that cannot be read its path."""
+        """Name the path, and what each data set was charged and has reserved, where that can be read."""
         try:
             budgets = {each: self.left(each) is not None for each in self.datasets()}
             said = [str(self.summary(each, None if limited else 1e-6)) for each, limited in budgets.items()]

@@ -33,7 +33,7 @@ class Charge:
 
 
 class Dataset(NamedTuple):
-    """What the ledger knows of a data set beside its charges."""
+    """An entry of the ledger on a data set, beside its charges."""
 
     unit: str
     relation: str
@@ -42,7 +42,7 @@ class Dataset(NamedTuple):
 
 
 class LedgerFile(Single):
-    """What the transactions of `Ledger` share."""
+    """The part that all transactions of `Ledger` share."""
 
     busy_timeout = 30.0
     """Seconds to wait for another process before giving up."""

@@ -26,7 +26,7 @@ _CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 
 
 class NoiseSource(Protocol):
-    """What the accountant draws from. Anything but `SystemNoise` makes the results NOT PRIVATE.
+    """A source of the accountant's noise. Anything but `SystemNoise` makes the results NOT PRIVATE.
 
     Each method returns a new array, equal to its input bit for bit where there is no noise to add; integers
     become float64, float32 and float64 keep their type.
@@ -52,7 +52,7 @@ class NoiseSource(Protocol):
 
 
 class GeneratorNoise(Single):
-    """What all sources share: exact noise from the words of `_stream`.
+    """The part that all sources share: exact noise from the words of `_stream`.
 
     The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded
     to it from the real sum of value and noise, and then to the type of the value. What is not finite stays.

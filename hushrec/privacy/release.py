@@ -1,4 +1,4 @@
-"""What is, or will be, released: no data in it, so a plan can be read before any row is."""
+"""Releases as they are planned and charged: no data in them, so a plan is read before any row is."""
 
 import html
 import math
@@ -120,7 +120,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an algorithm will release under a budget; made from its configuration, without data.
+    """The releases of an algorithm under a budget, made from its configuration, without data.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Plan:
         return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
 
     def _repr_html_(self) -> str:
-        """For a notebook: a row a release."""
+        """Return a table for a notebook: a row a release."""
         rows = [("release", "mechanism", "sensitivity", "mu")] + [
             (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}")
             for each in self.releases

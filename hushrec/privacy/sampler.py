@@ -48,7 +48,7 @@ _PENDING = 256  # undecided draws that are kept before they are done: far more t
 
 @dataclass(frozen=True)
 class Margins:
-    """How far from a decision float64 must be to take it; docs/proofs/noise.md bounds its errors by less."""
+    """Distances from a decision at which float64 takes it; docs/proofs/noise.md bounds its errors by less."""
 
     acceptance: float = 2.0**-45  # of V against exp(-t)
     rounding: float = 2.0**-46  # of the sum against a half-integer, in parts of the scale
@@ -89,7 +89,7 @@ class Law:
 
     @cached_property
     def guide(self) -> npt.NDArray[np.uint16]:
-        """Where to begin the search in `high`, by the first bits of the word."""
+        """The places where searches in `high` begin, by the first bits of the word."""
         starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(_CELL_BITS - _GUIDE_BITS)
         return np.searchsorted(self.high, starts.astype(np.uint32)).astype(np.uint16)
 
@@ -197,7 +197,7 @@ def add_noise(
 
 
 def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterator[int]) -> float:
-    """What `add_noise` does to one value, in integers of any length: slow, and right without any margin."""
+    """Do what `add_noise` does, to one value, in integers of any length: slow, and right without a margin."""
     first = next(words)
     k = _cell(law, Uniform(first >> 32, 32, words))
     sign = -1 if first & 1 else 1
@@ -240,7 +240,7 @@ def _cell(law: Law, uniform: Uniform) -> int:
 
 
 def _accepted(law: Law, k: int, place: Uniform, coin: Uniform) -> bool:
-    """Whether the coin is below exp(-t)."""
+    """Tell whether the coin is below exp(-t)."""
     rate, curve = Fraction(law.rate(k)), Fraction(law.curve)
     coin.refine()
     while True:

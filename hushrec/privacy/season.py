@@ -105,7 +105,7 @@ class Season:
             )
 
     def plan(self) -> list[dict[str, Any]]:
-        """What the first week and each later one may spend, and the noise of one release of sensitivity 1."""
+        """Return what the first week and each later one may spend, and its noise at sensitivity 1."""
         rows = []
         for week, weeks in (0, "week 0"), (1, f"weeks 1-{self.weeks - 1}"):
             mu = self.mu(week)
@@ -195,7 +195,7 @@ def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
 
 @dataclass(frozen=True)
 class SeasonSummary:
-    """What the ledger knows of a season.
+    """A season as the ledger knows it.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ class SeasonAccountant(Accountant):
     def following(
         cls, after: PrivacyStatement, *, ledger: Ledger | None = None, skip: bool = False, **options: Any
     ) -> SeasonAccountant:
-        """That of the week after a model's, whose statement says of which season and data set it is."""
+        """Return the accountant of the week after a model's, whose statement names season and data set."""
         week = after.week
         if week is None:
             raise InputError(
@@ -158,7 +158,7 @@ class SeasonAccountant(Accountant):
         return max(0.0, left)
 
     def check(self, plan: Plan) -> None:
-        """As `Accountant.check`; the ledger's count of weeks is looked at too."""
+        """Check as `Accountant.check` does, and that the ledger's count of weeks allows this one."""
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
@@ -178,7 +178,7 @@ class SeasonAccountant(Accountant):
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
-        """As `Accountant.statement`, of all weeks so far."""
+        """Return the statement, as `Accountant.statement` does, of all weeks so far."""
         notes = (*notes, LEAVING)
         if self._unbound:
             notes += (_UNBOUND,)

@@ -18,7 +18,7 @@ from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
 
 class Share(NamedTuple):
-    """What a season, or all runs outside of seasons, take of a data set's budget, in mu squared.
+    """The part of a data set's budget, in mu squared, of a season or of all runs outside of seasons.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 
 
 class SeasonBook(LedgerFile):
-    """What a ledger does with seasons; each of its methods is one transaction.
+    """The part of a ledger that keeps seasons; each of its methods is one transaction.
 
     A week's charges count in its season's budget, in the week's slice of it, and in the data set's budget,
     where all of an open season's budget is reserved.
@@ -261,7 +261,7 @@ class SeasonBook(LedgerFile):
             )
 
     def _adds_up(self, dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
-        """What a run beside a season costs together with it, where no budget limits both."""
+        """Return the refusal of a run beside a season where no budget limits both, with what both cost."""
         budget = still[-1].season.budget
         both = budget.spell(composed_epsilon(costs, budget.delta))
         return BudgetError(
@@ -388,7 +388,7 @@ class SeasonBook(LedgerFile):
 
     @staticmethod
     def _wrote(connection: sqlite3.Connection, week: Week) -> bool:
-        """Whether a week's last charge is in this ledger."""
+        """Tell whether a week's last charge is in this ledger."""
         row = connection.execute(
             "SELECT hash FROM charges WHERE dataset = ? AND season = ? AND run = ? ORDER BY id DESC LIMIT 1",
             (week.dataset, week.season.name, week.run),
@@ -407,7 +407,7 @@ def _names(seasons: Iterable[SeasonSummary]) -> str:
 
 
 def beside(seasons: Iterable[SeasonSummary], joined: str = " and") -> str:
-    """In a sentence on what runs cost: what open seasons reserve beside them."""
+    """Say in a sentence on what runs cost what open seasons reserve beside them."""
     still = [each for each in seasons if not each.closed]
     if not still:
         return ""

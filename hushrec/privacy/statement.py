@@ -83,7 +83,7 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds at all."""
+        """True where the promise holds at all."""
         return not self.reasons
 
     @property
@@ -115,7 +115,7 @@ class PrivacyStatement:
 
     @property
     def _broken(self) -> str:
-        """What a promise is still worth beside runs without privacy."""
+        """A sentence where other runs on the data set were without privacy; else empty."""
         if not self.private or self.ledger is None or self.ledger.mu < math.inf:
             return ""
         return (
@@ -131,7 +131,7 @@ class PrivacyStatement:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """For a notebook: the text."""
+        """Return the text for a notebook."""
         return f"<pre>{html.escape(self.text())}</pre>"
 
     def text(self, brief: bool = False) -> str:
@@ -243,7 +243,7 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
-    """What is to be said before anybody may have the file of a model; nothing of a private one."""
+    """Return the warning that goes before publishing the file of a model; empty where it is private."""
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (
@@ -257,7 +257,7 @@ def _field(word: str, text: str) -> list[str]:
 
 
 def _choice(chosen: RepeatAndSelect) -> str:
-    """What a private choice of settings was, and why its mu is another than a Gaussian release's."""
+    """Say what a private choice of settings was, and why its mu is another than a Gaussian release's."""
     return (
         f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
         f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"

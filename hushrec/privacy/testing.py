@@ -53,15 +53,15 @@ class _EveryCall:
     """A noise source whose three methods are one."""
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_gaussian`."""
+        """Add Gaussian noise, as `NoiseSource` does."""
         return self._call("gaussian", value, sd, label)
 
     def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """As `NoiseSource.add_laplace`."""
+        """Add Laplace noise, as `NoiseSource` does."""
         return self._call("laplace", value, scale, label)
 
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """As `NoiseSource.flip`."""
+        """Flip labels, as `NoiseSource` does."""
         return self._call("flip", labels, probability, label)
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
@@ -96,7 +96,7 @@ class ReplayNoise(_EveryCall):
 
     @property
     def finished(self) -> bool:
-        """Whether every recorded call has been replayed."""
+        """True once every recorded call has been replayed."""
         return self._next == len(self._calls)
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:

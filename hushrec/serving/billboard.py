@@ -103,7 +103,7 @@ class Billboard(Recommender):
         return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
 
     def _repr_html_(self) -> str:
-        """For a notebook: the model, its settings and what was promised; released values only."""
+        """Show the model, its settings and its promise in a notebook; released values only."""
         settings = (f"{key} = {value}" for key, value in settings_of(self.estimator).items())
         heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
         return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
@@ -174,7 +174,7 @@ class Billboard(Recommender):
         write(path, *self._stored(int8))
 
     def to_bytes(self, *, int8: bool = False) -> bytes:
-        """What :meth:`save` writes."""
+        """Return the bytes that :meth:`save` writes."""
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
@@ -253,7 +253,7 @@ def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
 
 
 def _entry(estimator: Algorithm) -> dict[str, Any]:
-    """What a section of a model file says of its model."""
+    """Return what a section of a model file says of its model."""
     return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 

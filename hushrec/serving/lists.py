@@ -31,7 +31,7 @@ _SHORT = 1000
 
 
 class UserState(NamedTuple):
-    """What a user computes about themselves from the billboard and their own rows; never released.
+    """A user's own state, computed from the billboard and their own rows; never released.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class UserState(NamedTuple):
 
     @classmethod
     def of(cls, table: NDArray[np.float64]) -> UserState:
-        """Of users' factors with their offsets in the last column."""
+        """Take users' factors with their offsets in the last column apart."""
         return cls(offset=table[:, -1], factors=table[:, :-1])
 
     def at(self, rows: slice) -> UserState:
@@ -141,27 +141,27 @@ class Explanation(NamedTuple):
 
 
 class Algorithm(Protocol):
-    """What serving asks of the estimator that trained."""
+    """The estimator that trained, as far as serving asks for it."""
 
     @property
     def name(self) -> str:
-        """In model files."""
+        """The name in model files."""
 
     @property
     def scores(self) -> str:
-        """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
+        """The kind of the scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
 
     @property
     def expected(self) -> Parts | Mapping[str, Any]:
-        """What its own arrays hold (`hushrec.serving.modelfile.Expected`)."""
+        """The kinds and shapes of its own arrays (`hushrec.serving.modelfile.Expected`)."""
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """What each user computes from the released arrays and their own rows."""
+        """Compute each user's state from the released arrays and their own rows."""
 
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
     ) -> NDArray[np.float64]:
-        """What each rating of one user adds to the score of an item."""
+        """Return what each rating of one user adds to the score of an item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class Recommender:
 
     @property
     def scores(self) -> str:
-        """What scores are: ``"ratings"``, ``"likes"`` or ``"log-odds"``; only ratings keep to the range."""
+        """The kind of scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``; only ratings keep to the range."""
         return self.estimator.scores
 
     @property
@@ -483,7 +483,7 @@ class Recommender:
 
     @property
     def directions(self) -> int | None:
-        """How many directions of personal taste stand out of the noise; None where the model does not know.
+        """The number of directions of taste that stand out of the noise; None where the model does not know.
 
         From released values alone. With 0 everybody gets nearly the same list.
         """
@@ -705,7 +705,7 @@ def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:
 
 
 def similarities(arrays: Mapping[str, Array], column: int) -> Array:
-    """How similar all items are to one, shape (n_items,); -inf of itself and where nothing tells."""
+    """Return how similar all items are to one, shape (n_items,); -inf of itself and where nothing tells."""
     factors = np.asarray(arrays["item_factors"])
     found = np.full(len(arrays["item_bias"]), -np.inf)
     if "learned_items" in arrays:

@@ -59,7 +59,7 @@ _FIRST_DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I
 
 
 class Expected(NamedTuple):
-    """What an array of a model holds; a file in which it holds anything else is refused.
+    """The kind, shape and range of an array of a model; a file in which it is another is refused.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a model file holds.
+    """The content of a model file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every algorithm is: frozen hyper-parameters, a plan of releases, a training through a gate.
+"""The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate.
 
 Left of the gate everything is privileged; what the gate returns is public and ends in
 the :class:`~hushrec.Billboard`, from which any user, known or new, is served by folding their own
@@ -181,18 +181,18 @@ class Estimator(Settings, Generic[PrivateSide]):
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
     ) -> NDArray[np.float64]:
-        """What each rating of one user adds to the score of an item, shape (history.n_ratings,).
+        """Return what each rating of one user adds to the score of an item, shape (history.n_ratings,).
 
         Local, as :meth:`fold_in`; refused where an estimator's scores are no sum over a user's items.
         """
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """What else its privacy statement must say, in words."""
+        """Return what else its privacy statement must say, in words."""
         return ()
 
     def plan(self, budget: Budget, domain: Domain) -> Plan:
-        """What a run under ``budget`` releases, with the noise of each release; needs no data.
+        """Return the releases of a run under ``budget``, with the noise of each; needs no data.
 
         Parameters
         ----------

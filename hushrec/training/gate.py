@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 
 class Gate(Protocol):
-    """What a training releases through. All of it but the values that go in is public.
+    """The door that a training releases through. All of it but the values that go in is public.
 
     Examples
     --------
@@ -64,20 +64,20 @@ class LabelledGate:
         return self._prefix + label + self._suffix
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """As `Gate.release`."""
+        """Release a value as planned."""
         return self._gate.release(self._called(label), bounded)
 
     def planned(self, label: str) -> Release | None:
-        """As `Gate.planned`."""
+        """Return the planned release of a label; None where there is none."""
         return self._gate.planned(self._called(label))
 
     def noise_sd(self, label: str) -> float:
-        """As `Gate.noise_sd`."""
+        """Return the standard deviation of a release's noise."""
         return self._gate.noise_sd(self._called(label))
 
 
 class PlannedGate:
-    """What all gates share: sensitivity, unit, relation and mechanism come from the plan.
+    """The base of all gates: sensitivity, unit, relation and mechanism come from the plan.
 
     So a release that was not planned, or not as planned, cannot happen.
     """
@@ -87,11 +87,11 @@ class PlannedGate:
         self._planned = {release.label: release for release in plan.releases}
 
     def planned(self, label: str) -> Release | None:
-        """As `Gate.planned`."""
+        """Return the planned release of a label; None where there is none."""
         return self._planned.get(label)
 
     def noise_sd(self, label: str) -> float:
-        """As `Gate.noise_sd`."""
+        """Return the standard deviation of a release's noise."""
         return self._planned[label].noise_sd
 
     def _as_planned(self, label: str, bounded: Bounded) -> Release:
@@ -143,7 +143,7 @@ class LocalGate(PlannedGate):
             self._bar.close()
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """As `Gate.release`."""
+        """Release a value as planned."""
         planned = self._as_planned(label, bounded)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)

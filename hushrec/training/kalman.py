@@ -94,17 +94,17 @@ class Tracked(NamedTuple):
 
     @classmethod
     def first(cls, released: Array, noise_variance: Any) -> Tracked:
-        """After its first release."""
+        """Return what is known after the first release."""
         return cls(released, np.full(released.shape, noise_variance, dtype=np.float64), no_evidence())
 
     @classmethod
     def of(cls, state: Mapping[str, Array], name: str) -> Tracked:
-        """Of a model's state; inverse of `to_arrays`."""
+        """Read it from a model's state; the inverse of `to_arrays`."""
         return cls(*(state[each] for each in cls.expected(name)))
 
     @staticmethod
     def expected(name: str, *shape: int | str) -> dict[str, Expected]:
-        """What the arrays of `to_arrays` hold."""
+        """Return the kinds and shapes of the arrays of `to_arrays`."""
         drifts = name.removeprefix("item_")
         return {
             name: Expected("f", shape),
@@ -113,7 +113,7 @@ class Tracked(NamedTuple):
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
-        """As a model file has it. The name of what has a row for every item begins with ``item_``."""
+        """Return its arrays for a model file. Names of those with a row for every item begin with ``item_``."""
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:

@@ -49,16 +49,16 @@ class Call(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether all its arrays are: users compute with no others."""
+        """True where all its arrays are finite: users compute with no others."""
         return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
 
     def of(self, users: Any) -> Any:
-        """What the method returns."""
+        """Call the method of these users."""
         return attrgetter(self.name)(users)(*self.positional, **self.named)
 
 
 class Question(NamedTuple):
-    """What a training asks of users.
+    """A question of a training to its users.
 
     Attributes
     ----------
@@ -76,12 +76,12 @@ class Question(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether all that users are told and asked with is."""
+        """True where all that users are told and asked with is finite."""
         return all(call.finite for call in (*self.told, self.asked))
 
 
 class Engine(Protocol):
-    """Where the partitions of a training are asked."""
+    """The place where the partitions of a training are asked."""
 
     def verify(self, rows: Store) -> None:
         """Refuse a store whose files are not as they were written, before anything is asked."""
@@ -99,7 +99,7 @@ class Engine(Protocol):
 
 
 def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
-    """What some users answer: partial sums, privileged, of integers in units of their step."""
+    """Return what some users answer: partial sums, privileged, of integers in units of their step."""
     users = make(rows)
     for call in question.told:
         call.of(users)
@@ -116,7 +116,7 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
 
 
 def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Question) -> list[Array] | None:
-    """What all blocks of users answer together, each on one thread; None where there is no block.
+    """Add what all blocks of users answer, each on one thread; None where there is no block.
 
     A thread holds the table of what its users add, and all threads one of what was added so far: there are
     fewer threads where these would take more than `TABLES_BYTES`.
@@ -180,15 +180,15 @@ class Streaming:
 
     @contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
-        """As `Engine.asking`."""
+        """Yield a function that adds what all blocks of users answer."""
         yield lambda question: answer_all(make, rows.blocks(), question) or []
 
     def verify(self, rows: Store) -> None:
-        """As `Engine.verify`."""
+        """Refuse a store whose files are not as they were written."""
         rows.verify()
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """What ``work(number, partitions, public)`` comes to, for partitions of that number of all stores.
+        """Return what ``work(number, partitions, public)`` comes to, for the partitions of each number.
 
         Parameters
         ----------

@@ -81,7 +81,7 @@ def wiener_gain(slope: Array, variance: Array | float, noise_variance: Array) ->
 def regression(
     released: Array, slope: Array, design: Array, variance: Array, noise_variance: Array, precision: Array
 ) -> tuple[Array, Array]:
-    """What released numbers have in common with the columns of a design: coefficients and their precision.
+    """Regress released numbers on the columns of a design; return coefficients and their precision.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def journaled(
 
 
 def public_inputs(domain: Domain) -> dict[str, str]:
-    """What a training is bound to besides its settings: hashes, since a catalogue is long."""
+    """Return what a training is bound to besides its settings: hashes, since a catalogue is long."""
     features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
     return {
         "catalogue and range": domain.fingerprint,
@@ -314,7 +314,7 @@ def moved(model: Recommender, position: Array) -> Parts:
 
 
 def _learned(model: Recommender, position: Array) -> dict[str, Array]:
-    """What a model has for learned items alone, over another catalogue."""
+    """Return what a model has for learned items alone, over another catalogue."""
     if "learned_items" not in model.arrays:
         return {}
     place = np.full(model.domain.n_items, -1)
@@ -415,7 +415,7 @@ def known(name: str) -> type[Algorithm]:
 
 
 def needs_user_count(name: str) -> bool:
-    """Whether a model's settings are chosen from the number of users."""
+    """Tell whether a model's settings are chosen from the number of users."""
     return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
 
 
@@ -429,7 +429,7 @@ def check_run(
 
 
 def told_from_nobody(n_users: int, noise_sd: float) -> bool:
-    """Whether a released number of users can be told from 0."""
+    """Tell whether a released number of users differs from 0 by more than noise."""
     return n_users > 4 * noise_sd
 
 

@@ -174,7 +174,7 @@ class FittedUsers(Users):
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
-        """As :meth:`item_biases`, of users with factors, whose contribution is their residuals alone."""
+        """Sum residuals as :meth:`item_biases` does, of users with factors, who contribute nothing else."""
         bound = unit * clip
         matrix = self._clipped_residuals(items, bound, spacing(bound))
         sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
@@ -304,7 +304,7 @@ class FittedUsers(Users):
         return sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def _residuals(self, items: Array, cells: Array) -> Array:
-        """What the model leaves of each rating, given whose it is."""
+        """Return what the model leaves of each rating, given whose it is."""
         matrix, users, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
         residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]

@@ -1,4 +1,4 @@
-"""What nodes and server agree on before a private training, and the gate that both train through.
+"""The agreement of nodes and server on a private training, and the gate that both train through.
 
 Every node runs the estimator's own training loop on its own few users, and the server runs it on none: what
 they hand to the gate is summed over the nodes by secure aggregation, what comes back is the same noisy total
@@ -141,7 +141,7 @@ class Agreement:
 
     @cached_property
     def neighbours(self) -> dict[str, list[str]]:
-        """Of every registered node: the circle is in the order of hashes, so no server arranges it."""
+        """The neighbours of every registered node, on a circle by hashes, which no server arranges."""
         order = sorted(
             self.keys, key=lambda name: hashlib.sha256(f"{self.fingerprint} {name}".encode()).digest()
         )
@@ -169,7 +169,7 @@ class Agreement:
 
     @cached_property
     def graph(self) -> Graph:
-        """How many neighbours a node has, and how many of their shares open a secret."""
+        """The number of a node's neighbours, and how many of their shares open a secret."""
         dropouts = self.n_nodes - self.fewest
         releases = len(self.plan.releases)
         return choose_graph(self.n_nodes, dropouts, self.colluding, releases, active=bool(self.keys))
@@ -219,7 +219,7 @@ class Agreement:
         return Billboard.of(self.estimator, self.domain, parts, statement)
 
     def _statement(self, privacy: PrivacyStatement, secure: bool) -> PrivacyStatement:
-        """What an accountant says that released nothing itself, with what the nodes released."""
+        """Return the statement of an accountant that released nothing, with what the nodes released."""
         server = "" if self.keys else "an honest-but-curious server, and "
         public = (
             *privacy.public,

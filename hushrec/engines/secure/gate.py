@@ -50,7 +50,7 @@ class SecureGate(PlannedGate):
         self._honest, self._total = honest, total
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """As `Gate.release`."""
+        """Add this node's share of noise, have all nodes' integers added up, and return their sum."""
         planned, value = self._as_planned(label, bounded), bounded._take()
         if not np.all(bounded.step > 0):
             raise InputError(f"Release {label!r} is no exact sum; nodes cannot add it up.")

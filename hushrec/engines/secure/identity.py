@@ -1,4 +1,4 @@
-"""Who a node is: one secret in a file of its own, whose public part is registered before a training."""
+"""Identities of nodes: one secret in a file of its own, whose public part is registered before a training."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """What is registered: 32 bytes that signatures are verified with, 32 that shares are sealed for."""
+        """The part that is registered: 32 bytes to verify signatures with, 32 to seal shares for."""
         return self._signing.public_key().public_bytes_raw() + masks.public_part(self.envelope_key)
 
     def sign(self, *words: str) -> bytes:
@@ -69,7 +69,7 @@ class Identity:
 
 
 def signed(public: bytes, signature: bytes, *words: str) -> bool:
-    """Whether a registered node signed these words."""
+    """Tell whether a registered node signed these words."""
     try:
         Ed25519PublicKey.from_public_bytes(public[:_BYTES]).verify(signature, json.dumps(words).encode())
     except (InvalidSignature, ValueError):
@@ -78,7 +78,7 @@ def signed(public: bytes, signature: bytes, *words: str) -> bool:
 
 
 def enrolment_words(node: str, token: str) -> tuple[str, ...]:
-    """What a node signs to enrol: nobody else can take its name, and no other token its place."""
+    """Return what a node signs to enrol: nobody else can take its name, and no other token its place."""
     return "enrolment", node, hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What nodes and the server of a private training send each other."""
+"""Messages between nodes and the server of a private training."""
 
 from __future__ import annotations
 

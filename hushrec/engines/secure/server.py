@@ -179,7 +179,7 @@ class AggregationServer:
         return Neighbours(self.session, agreement.fingerprint, names, keys)
 
     def _check_signature(self, enrolment: Enrolment, token: str) -> None:
-        """Where keys are registered, only who has the key may take a name."""
+        """Refuse a name to who has not its key, where keys are registered."""
         node, keys = enrolment.node, self.agreement.keys
         words = (self.agreement.fingerprint, "", *enrolment_words(node, token))
         if keys and not (node in keys and signed(keys[node], enrolment.signature, *words)):

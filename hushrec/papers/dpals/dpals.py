@@ -320,7 +320,7 @@ class SampledUsers(FittedUsers):
             self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, seed, priority=priority)
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """As users without a sample, with the digits that sums in fixed point need."""
+        """Fit as users without a sample do, with the digits that sums in fixed point need."""
         super().fit(items, ridge)
         self._fitted = self._fitted.astype(items.dtype, copy=False)
 

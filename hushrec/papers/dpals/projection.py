@@ -60,7 +60,7 @@ def project_psd(gram: Array) -> Array:
 
 @simd.compiled
 def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
-    """Whether the Cholesky factorization of each matrix fails, `tolerance` of its largest entry forgiven."""
+    """Mark the matrices whose Cholesky factorization fails, `tolerance` of the largest entry forgiven."""
     lanes = simd.lanes(work)
     order = inverse.shape[0] // lanes
     for first in range(0, len(gram), lanes):

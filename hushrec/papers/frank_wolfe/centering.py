@@ -1,4 +1,4 @@
-"""What the Frank-Wolfe paper's algorithms complete: each user's sampled ratings less a level that is known.
+"""The rows that the paper's algorithms complete: each user's sampled ratings less a level that is known.
 
 The level of a rating is ``center + item_bias + user's offset``. The first two are public or released; the
 offset is the user's own, hence free.

@@ -107,7 +107,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
         return UserState(offset, ridge_fit(rows, directions, self._ridge(len(directions))))
 
     def _ridge(self, n_items: int) -> float:
-        """In units of directions of norm 1, not of root mean square 1."""
+        """Return the ridge in units of directions of norm 1, not of root mean square 1."""
         return self.regularization / n_items
 
     def _solver(self, domain: Domain, step: int) -> Solver:

@@ -80,12 +80,12 @@ def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
 
 
 def product_bound(bound: float, block: int) -> Bound:
-    """Of ``a (a^T V)`` for ``|a| <= bound``: with one vector, a row replaced moves no more than one added."""
+    """Bound ``a (a^T V)``, ``|a| <= bound``: of one vector, a replaced row moves no more than an added one."""
     return positive(bound**2) if block > 1 else counted(bound**2)
 
 
 class Eigenpairs(NamedTuple):
-    """What an eigensolver returns, all of it released.
+    """The result of an eigensolver, all of it released.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ class FrankWolfe(ExactEstimator):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateSteps(CentredEstimator[PrivateSide]):
-    """What the private variants share: T steps, each with the top eigenvectors of the residuals' covariance.
+    """The base of the private variants: T steps, each with the top eigenvectors of the residuals' covariance.
 
     Parameters
     ----------
@@ -362,6 +362,6 @@ def replay(
 
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
-    """Of a matrix of rank about ten whose entries are of the size of half the range or less."""
+    """Return that of a matrix of rank about ten with entries of half the range or less."""
     check_numbers(n_users=(n_users, int, "[1, inf)"))
     return 3.0 * math.sqrt(n_users * domain.n_items)

@@ -131,7 +131,7 @@ class FullRowUsers(CentredUsers):
 
 @dataclass(frozen=True, kw_only=True)
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
-    """What the plain and the private algorithm share."""
+    """The part that the plain and the private algorithm share."""
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
@@ -290,7 +290,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
 
 
 def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
-    """What users replay their rows from."""
+    """Return the arrays that users replay their rows from."""
     width = max(len(each.gains) for each in maps)
     return {
         "item_factors": maps[-1].directions,

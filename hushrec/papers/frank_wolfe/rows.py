@@ -1,4 +1,4 @@
-"""What Frank-Wolfe does with the rows of a sparse matrix: its users' step, and the top singular vector.
+"""Frank-Wolfe on the rows of a sparse matrix: its users' step, and the top singular vector.
 
 Everything is in float64. A row belongs to one thread and is summed in the order of its entries.
 """

@@ -69,7 +69,7 @@ def draw_coefficients(mask_rank: int, noise_sd: float) -> Array:
 
 
 def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Sequence[Array]) -> Array:
-    """What a node uploads (Algorithm 2, line 3): its ratings plus the mask of every round so far.
+    """Return a node's upload (Algorithm 2, line 3): its ratings plus the mask of every round so far.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> floa
 
 @dataclass(frozen=True)
 class MaskingStatement:
-    """What masked completion promises: nothing that has an epsilon.
+    """The promise of masked completion: nothing that has an epsilon.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What nodes and the server of masked completion send each other."""
+"""Messages between nodes and the server of masked completion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Task(Message):
-    """What a completion server publishes (Algorithm 1, line 1).
+    """The task that a completion server publishes (Algorithm 1, line 1).
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Upload(Message):
 
 @dataclass(frozen=True)
 class Record(Message):
-    """What an eavesdropper keeps of an upload: all that the reconstruction needs.
+    """An upload as an eavesdropper keeps it: all that the reconstruction needs.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ _AGREEMENT = 1e-5
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What was computed from one upload.
+    """The ratings that were computed from one upload.
 
     Attributes
     ----------

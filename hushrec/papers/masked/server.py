@@ -39,7 +39,7 @@ _RANK_ROOM = 30  # beyond the mask's rank, where the rank is estimated
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a completion server is set up for; all of it is public.
+    """Settings of a completion server; all of them are public.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Settings:
             raise InputError(self._room(smallest, needed))
 
     def _room(self, smallest: int, needed: int) -> str:
-        """What does not fit, and a combination that does."""
+        """Say what does not fit, and name a combination that does."""
         what = f"{self.enough} columns" if smallest == self.enough else f"{smallest} items"
         asked = f"mask_rank={self.mask_rank}" + (f" and rank={self.rank}" if self.rank else "")
         more = f"enough={needed + 1} (and as many nodes)" if smallest == self.enough else "a larger catalogue"
@@ -98,7 +98,7 @@ class Settings:
 
 
 class Store:
-    """What a server has received and computed, in an SQLite file (write-ahead log, synchronous).
+    """All that a server has received and computed, in an SQLite file (write-ahead log, synchronous).
 
     A new file is its owner's alone to read.
 
@@ -207,7 +207,7 @@ class CompletionServer:
         raise Refusal(404, "There is no such page; see /task.")
 
     def task(self) -> Task:
-        """What is to be done, and the public key."""
+        """Return the task and the public key."""
         settings = self.settings
         with self._lock:
             keys, open = tuple(self._keys), not self._columns and not self._trouble

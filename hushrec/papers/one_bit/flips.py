@@ -16,7 +16,7 @@ from hushrec.types import Array
 def randomize_labels(
     labels: Array, accountant: Accountant, *, flips: tuple[float, float] | None = None
 ) -> NDArray[np.bool_]:
-    """What a client runs on their own labels before they send them: local differential privacy.
+    """Flip a client's own labels before they send them: local differential privacy.
 
     The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and an infinite
     budget of its own, since what it holds is protected already; pass on the flip probabilities, which are
@@ -54,7 +54,7 @@ def randomize_labels(
 
 
 def flips_epsilon(to_dislike: float, to_like: float) -> float:
-    """What flipping likes and dislikes with these probabilities costs: the largest of four log-ratios.
+    """Return what flips of these probabilities cost: the largest of four log-ratios.
 
     The paper's condition (Theorem 1) bounds two of them and lets (0, e^-epsilon) pass, which costs infinity.
     """

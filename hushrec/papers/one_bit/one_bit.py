@@ -303,7 +303,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return LabelledUsers(ratings, self)
 
     def train(self, users: LabelledUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """What new users are served from: item factors and offsets."""
+        """Return what new users are served from: item factors and offsets."""
         items = BiasedFactors(self._released_factors(users, gate, seed)[1])
         return {"center": np.float64(0.0), "item_bias": items.biases, "item_factors": items.factors}
 
@@ -363,7 +363,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             )
 
     def _noisy_labels(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, tuple[float, float]]:
-        """What the solver sees of the labels (0 or 1), and how they were flipped."""
+        """Return the labels (0 or 1) as the solver sees them, and how they were flipped."""
         if self.mechanism == "none":
             return gate.release("labels", users.labels("l2")), self.tuning.flips or (0.0, 0.0)
         if self.mechanism == "objective":
@@ -469,7 +469,7 @@ class LabelledUsers(Users):
         return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm=norm, unit="rating")
 
     def _clamped(self, slope: Array) -> Array:
-        """Before the noise; clamping after it would bound nothing."""
+        """Clamp a slope before the noise; clamping after it would bound nothing."""
         clamp = self._settings.tuning.clamp
         return np.clip(slope, -clamp, clamp)
 
