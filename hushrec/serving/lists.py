@@ -195,7 +195,7 @@ class Recommender:
 
     @property
     def scores(self) -> str:
-        """The kind of scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``; only ratings keep to the range."""
+        """The kind of scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``; ratings keep to the range."""
         return self.estimator.scores
 
     @property

@@ -113,7 +113,7 @@ class Tracked(NamedTuple):
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
-        """Return its arrays for a model file. Names of those with a row for every item begin with ``item_``."""
+        """Return arrays for a model file. Names of those with a row for every item begin with ``item_``."""
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:

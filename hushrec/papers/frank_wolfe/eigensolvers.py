@@ -80,7 +80,7 @@ def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
 
 
 def product_bound(bound: float, block: int) -> Bound:
-    """Bound ``a (a^T V)``, ``|a| <= bound``: of one vector, a replaced row moves no more than an added one."""
+    """Bound ``a (a^T V)``, ``|a| <= bound``: of one vector, replaced rows move it no more than added ones."""
     return positive(bound**2) if block > 1 else counted(bound**2)
 
 
