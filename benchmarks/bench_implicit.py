@@ -27,7 +27,7 @@ from benchmarks.frontier.data import DATASETS, LIKED, available, folder
 from benchmarks.never_loses import TABLES, there
 from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
 from hushrec.algorithms.likes_taste import NOTHING, Taste
-from hushrec.algorithms.private_eigenrec import LikingUsers
+from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import als_rounds, private_als
+from hushrec.algorithms import als_plan, als_rounds, private_als
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
@@ -123,5 +123,5 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "residual variance declared": _replaced("residual_variance", _first_residual),
     "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
     "users certain": lambda: mock.patch.object(FittedUsers, "_uncertainty", _certain),
-    "bias clip does not fall": _replaced("_BIAS_CLIP_DECAY", 1.0),
+    "bias clip does not fall": lambda: mock.patch.object(als_plan, "_BIAS_CLIP_DECAY", 1.0),
 }

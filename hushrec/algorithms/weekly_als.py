@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushrec.algorithms.als_plan import PlannedALS, or_infinite
 from hushrec.algorithms.als_rounds import (
     FACTOR_SAMPLING,
     Biases,
@@ -45,10 +46,6 @@ from hushrec.training.kalman import (
 from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.training.users import FittedUsers
 from hushrec.types import Array, Parts
-
-if TYPE_CHECKING:
-    from hushrec.algorithms.private_als import PrivateALS
-
 
 # Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
 # seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what bounds them). No study chose
@@ -93,7 +90,7 @@ EXPECTED = Parts(
 )
 
 
-def rounds(model: PrivateALS) -> list[Round]:
+def rounds(model: PlannedALS) -> list[Round]:
     """What a week releases."""
     found = [
         Round("number of users", _COUNT, counted(1.0)),
@@ -103,7 +100,7 @@ def rounds(model: PrivateALS) -> list[Round]:
     if model.bias_rounds:
         found.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
     if model.rank and model.iterations:
-        gramian = jointly(positive(1.0), counted(1.0)).times(_user_norm(model) ** 2)
+        gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(model.tuning.user_norm) ** 2)
         found += [
             Round("gramian", _GRAMIAN, gramian),
             Round("item sums", _FACTORS, signed(_clip(model))),
@@ -201,7 +198,7 @@ class Last(NamedTuple):
         return float(self.state.numbers[4])
 
 
-def week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     domain = users.domain
     items, state = _with_new_items(model, last, feature_scores(domain.item_features, domain.n_items))
@@ -285,12 +282,13 @@ def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Arr
 
 
 def _factor_change(
-    model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
+    model: PlannedALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
     """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
     items, level, slopes, state = last
     residual, evidence = last.residual, state.evidence[2]
-    unit, norm, n_users = level.spread * math.sqrt(residual), _user_norm(model), level.n_users
+    unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
+    n_users = level.n_users
     sums, gramian = users.item_sums(items, slopes, norm, _clip(model), level.spread, unit)
     gram = gate.release("gramian", gramian) / n_users
     noisy = gate.release("item sums", sums)
@@ -312,7 +310,7 @@ def _factor_change(
     return gain * noisy, known, evidence
 
 
-def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Array, State]:
+def _with_new_items(model: PlannedALS, last: Parts, scores: Array) -> tuple[Array, State]:
     """The last week's items and state, where new ones are what is usual, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)
@@ -338,11 +336,7 @@ def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Arra
     )
 
 
-def _user_norm(model: PrivateALS) -> float:
-    return math.inf if model.tuning.user_norm is None else model.tuning.user_norm
-
-
-def _clip(model: PrivateALS) -> float:
+def _clip(model: PlannedALS) -> float:
     """Of the factors' sums: that of the last round of the first training, about."""
-    clip = math.inf if model.tuning.factor_clip is None else model.tuning.factor_clip
+    clip = or_infinite(model.tuning.factor_clip)
     return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)

@@ -9,22 +9,20 @@ the first training: docs/proofs/private-eigenrec.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.algorithms.eigenrec_plan import PlannedEigenRec
 from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart, relative_weights
+from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.privacy import counted, positive, signed
 from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
 from hushrec.types import Array, Parts
-
-if TYPE_CHECKING:
-    from hushrec.algorithms.private_eigenrec import LikingUsers, PrivateEigenRec
-
 
 #: Parts of a week's budget: number of users, item weights, sums. No study chose them.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
@@ -104,7 +102,7 @@ class Kept(NamedTuple):
         return cls(**own, weights=weights)
 
 
-def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+def week(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     kept = Kept.of(last.state)
     rank = min(kept.item_probe.shape[1], users.domain.n_items - 1)  # the catalogue may have shrunk
@@ -134,7 +132,7 @@ def week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Parts) ->
     return Parts(model.served(known, weights.mean, weights_sd, taste, learned), kept.to_arrays())
 
 
-def week_of_pairs(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+def week_of_pairs(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model where items recommend items; what was learned of them stays the same items."""
     n_items = users.domain.n_items
     learned = np.zeros(n_items, dtype=bool)

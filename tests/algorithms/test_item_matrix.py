@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.algorithms import PrivateEigenRec
 from hushrec.algorithms.item_matrix import ItemMatrix
-from hushrec.algorithms.private_eigenrec import LikingUsers
+from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.data import Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.privacy import Accountant, Budget, positive

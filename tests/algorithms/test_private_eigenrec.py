@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 
 from hushrec.algorithms import Popular, PrivateEigenRec, private_eigenrec
-from hushrec.algorithms.private_eigenrec import LikingUsers
+from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget, signed
