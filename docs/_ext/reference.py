@@ -13,6 +13,7 @@ from sphinx.application import Sphinx
 
 from docs._ext.names import DATA, groups, thing
 from docs._ext.pages import DOCS, write
+from hushrec.training.estimator import Estimator
 
 
 def api_page(title: str, introduction: str, names: list[str]) -> str:
@@ -24,6 +25,8 @@ def api_page(title: str, introduction: str, names: list[str]) -> str:
         kind = "data" if name in DATA else "class" if isinstance(public, type) else "function"
         members = "   :members:\n   :show-inheritance:\n" if kind == "class" else ""
         members += "   :inherited-members:\n" if name == "Billboard" else ""
+        if isinstance(public, type) and issubclass(public, Estimator) and public is not Estimator:
+            members += "   :inherited-members: Estimator\n"
         members += "   :no-value:\n" if kind == "data" else ""
         parts.append(f"{heading}\n{'-' * len(heading)}\n\n.. auto{kind}:: hushrec.{place}\n{members}")
     return "\n".join(parts)
@@ -101,8 +104,8 @@ def settings_page() -> str:
         parts.append(f"## {name}\n")
         blocks = help_of(["train", "--model", name], "--help-tuning").split("\n\n")
         for block in blocks:
-            if block.startswith(("Settings of ", "Tuning of ")):
-                parts.append(f"{options_list(block).partition(chr(10))[2].lstrip()}\n")
+            if block.startswith(("Settings of ", f"Tuning of {name}:")):
+                parts.append(f"{options_list(block)}\n")
     return "\n".join(parts)
 
 

@@ -39,7 +39,8 @@ class PlannedALS(Estimator[FittedUsers]):
         """What studies chose, in the rounds' own units; :meth:`PrivateALS.planned` changes some of it.
 
         The study is ``python -m benchmarks.never_loses`` unless another one is named
-        (docs/guides/planning.md: the rule, why, and how far to trust it). What some are worth is printed by
+        (docs/guides/planning.md: the rule, why, and how far to trust it). What the falling factor clip,
+        adaptive weights and the spectral start are worth is printed by
         ``python -m benchmarks.frontier --part ablation`` (docs/understand/frontier.md).
 
         Parameters
@@ -56,15 +57,13 @@ class PlannedALS(Estimator[FittedUsers]):
             The same for the first iteration, in units of the spread times the root of the residual variance:
             it bounds residuals times factors.
         factor_clip_decay : float
-            Factor of that bound from one iteration to the next, in (0, 1]. Ablation: "falling factor clip".
+            Factor of that bound from one iteration to the next, in (0, 1].
         user_norm : float or None
             Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
         weight_exponent : float
             Adaptive weights (Krichene et al. 2023) are the released item weight to this power, in [-1, 0].
-            Ablation: "adaptive weights".
         start : {"random", "spectral"}
-            First learned factors: random, or the top eigenvectors of a private item x item matrix. Ablation:
-            "spectral start".
+            First learned factors: random, or the top eigenvectors of a private item x item matrix.
         start_clip : float or None
             Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
             without privacy.

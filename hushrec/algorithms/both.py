@@ -8,7 +8,7 @@ on the ratings from a declared threshold up, which every user picks out of their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -42,7 +42,7 @@ _USUAL_SURPRISE = 4.0
 
 
 class BothUsers(Users):
-    """The users as either model has them: the private sides of the two trainings.
+    """The private sides of the two trainings, on the same users.
 
     Parameters
     ----------
@@ -205,18 +205,18 @@ class Both(Estimator[BothUsers]):
         return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return self._of_both(budget, fraction, lambda model, part: model.releases(budget, domain, part))
+        return self._of_both("releases", budget, domain, fraction)
 
-    def _of_both(
-        self, budget: Budget, fraction: float, planned: Callable[[Estimator[Any], float], Plan]
-    ) -> Plan:
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self._of_both("weekly_releases", budget, domain, fraction)
+
+    def _of_both(self, method: str, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """The releases of either model, each over its share."""
-        parts = ("ratings", self.ratings, 1 - self.lists_share), ("lists", self.lists, self.lists_share)
-        found: list[Release] = []
-        for label, model, share in parts:
-            releases = planned(model, fraction * share).releases
-            found += [replace(each, label=f"{label}: {each.label}") for each in releases]
-        return Plan(budget, found)
+        releases: list[Release] = []
+        for label, share in (("ratings", 1 - self.lists_share), ("lists", self.lists_share)):
+            plan = getattr(getattr(self, label), method)(budget, domain, fraction * share)
+            releases += plan.labelled(prefix=f"{label}: ").releases
+        return Plan(budget, releases)
 
     def users(self, ratings: Ratings) -> BothUsers:
         return BothUsers(ratings, self.ratings, self.lists)
@@ -228,11 +228,6 @@ class Both(Estimator[BothUsers]):
         expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)
         lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
         return replace(ratings, lists=Parts.of(lists))
-
-    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return self._of_both(
-            budget, fraction, lambda model, part: model.weekly_releases(budget, domain, part)
-        )
 
     def week(self, users: BothUsers, gate: Gate, last: Parts) -> Parts:
         """The next week of one model after the other."""

@@ -166,9 +166,10 @@ class Plan:
         """Epsilon of all releases together at the budget's delta, for its unit and relation."""
         return composed_epsilon(self.releases, self.budget.delta)
 
-    def labelled(self, *, suffix: str) -> "Plan":
-        """The plan with something at the end of each label."""
-        return Plan(self.budget, [replace(each, label=each.label + suffix) for each in self.releases])
+    def labelled(self, *, prefix: str = "", suffix: str = "") -> "Plan":
+        """Return the plan with something before or after each label."""
+        labels = ((each, prefix + each.label + suffix) for each in self.releases)
+        return Plan(self.budget, [replace(each, label=label) for each, label in labels])
 
     def check(self) -> None:
         """Raise BudgetError if the releases do not fit the budget together."""
