@@ -17,9 +17,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-import hushrec
 from hushrec.algorithms import Billboard, PrivateALS
-from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Accountant, Budget
@@ -107,12 +105,6 @@ def signed(header: bytes, payload: bytes = b"") -> bytes:
     return head + payload + hashlib.sha256(head).digest()
 
 
-def signed_first(header: bytes, payload: bytes = b"") -> bytes:
-    """A file of version 1 whose digest fits."""
-    body = b"HUSHREC1" + len(header).to_bytes(8, "little") + header + payload
-    return body + hashlib.sha256(body).digest()
-
-
 MARK = b'{"__metadata__":{"format":"hushrec model",'
 
 
@@ -131,21 +123,6 @@ MARK = b'{"__metadata__":{"format":"hushrec model",'
         signed(MARK + b'"version":"3"}}'),
         signed(MARK + b"[" * 100_000),
         (2**62).to_bytes(8, "little") + MARK + b"\0" * 32,
-        signed_first(b""),
-        signed_first(b"[]"),
-        signed_first(b"{}"),
-        signed_first(b'{"version": 1}'),
-        signed_first(b'{"version": 2}'),
-        signed_first(b"[" * 100_000),
-        b"HUSHREC1" + (2**62).to_bytes(8, "little") + b"{}" + b"\0" * 32,
-        signed_first(
-            b'{"version": 1, "arrays": [{"name": "x", "dtype": "float64", "shape": [1000000000000],'
-            b' "offset": 0, "bytes": 8000000000000}]}'
-        ),
-        signed_first(
-            b'{"version": 1, "arrays": [{"name": "x", "dtype": "float64", "shape": [-1],'
-            b' "offset": 0, "bytes": -8}]}'
-        ),
     ],
 )
 @pytest.mark.parametrize("memory_map", [False, True])
@@ -378,60 +355,13 @@ def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
         Billboard.load(path)
 
 
-# ---------------------------------------------------------------------- version 1
-
-
-def written_first(billboard: Billboard, change=lambda header: None) -> bytes:
-    """The file that hushrec 0.1 wrote of a model."""
-    arrays, payload = [], b""
-    for name, value in billboard.arrays.items():
-        raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
-        entry = {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
-        arrays.append(entry | {"offset": len(payload), "bytes": len(raw)})
-        payload += raw
-    domain = billboard.domain
-    items = [
-        {"bytes": i.hex()} if isinstance(i, bytes) else {"uuid": str(i)} if isinstance(i, uuid.UUID) else i
-        for i in domain.items
-    ]
-    header = {
-        "format": "hushrec billboard",
-        "version": 1,
-        "model": billboard.estimator.name,
-        "hyper_parameters": settings_of(billboard.estimator),
-        "domain": {
-            "items": items,
-            "rating_range": [domain.low, domain.high],
-            "max_ratings_per_user": domain.max_ratings_per_user,
-            "declared": domain.declared,
-        },
-        "privacy": billboard.privacy.to_dict(),
-        "arrays": arrays,
-    }
-    change(header)
-    return signed_first(json.dumps(header).encode(), payload)
-
-
-@pytest.mark.parametrize("memory_map", [False, True])
-def test_files_of_version_1_are_read(memory_map: bool, tmp_path) -> None:
-    domain = Domain(("a", 7, uuid.UUID(int=5), b"\x00\xff", 2.5), rating_range=(1, 5))
-    rows = Ratings.from_any((["u", "u", "v"], ["a", 7, "a"], [3.0, 5.0, 1.0]), domain)
-    saved = PrivateALS(rank=2).fit(rows, Accountant(Budget(2.0, 1e-6)))
-    path = tmp_path / "old.hush"
-    path.write_bytes(written_first(saved))
-    old = hushrec.load(path, memory_map=memory_map)
-    assert old.to_bytes() == saved.to_bytes()
-    assert all(array.flags.aligned and not array.flags.writeable for array in old.arrays.values())
-    assert old.recommend({"a": 4.0}, 5) == saved.recommend({"a": 4.0}, 5)
-
-
 @pytest.mark.parametrize("name", ["center", "item_bias", "item_factors", "regularization"])
 def test_numbers_that_are_not_finite_are_refused_in_every_kind_of_file(name: str, tmp_path) -> None:
     good = model()
     array = np.array(good.arrays[name])
     array.reshape(-1)[-1] = math.nan
     bad = replace(good, arrays={**good.arrays, name: array})
-    files = [bad.to_bytes(), written_first(bad)]
+    files = [bad.to_bytes()]
     if name != "item_factors":
         files.append(bad.to_bytes(int8=True))
     else:

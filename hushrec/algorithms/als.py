@@ -140,23 +140,17 @@ class ALS(Estimator[Ratings]):
             return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
         rows, tables = used_columns(csr(history.matrix), arrays["item_factors"], arrays["item_bias"])
         items = BiasedFactors.joined(*tables).table.astype(np.float64)
-        exponent, offset_ridge = self._growth(arrays)
-        side = _Side(rows, offset_ridge, exponent)
+        side = _Side(rows, float(arrays["bias_regularization"]), self.ridge_exponent)
         return UserState.of(side.solve(float(arrays["center"]), items, ridge))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         ridge = float(arrays["regularization"])
         settings = self._of_likes(ridge)
         if self.scores != "likes":
-            exponent, offset_ridge = self._growth(arrays)
-            ridge *= 2.0 ** (exponent * round(math.log2(max(history.n_ratings, 1))))
+            ridge *= 2.0 ** (self.ridge_exponent * round(math.log2(max(history.n_ratings, 1))))
+            offset_ridge = float(arrays["bias_regularization"])
             settings = SweepSettings(regularization=ridge, bias_regularization=offset_ridge)
         return ridge_parts(arrays, history.matrix, settings, column)
-
-    def _growth(self, arrays: Mapping[str, Array]) -> tuple[float, float]:
-        """How ridges grow, and that on offsets: files of earlier versions hold one ridge for all users."""
-        exponent = self.ridge_exponent if "bias_regularization" in arrays else 0.0
-        return exponent, float(arrays.get("bias_regularization", self.bias_regularization or 5.0))
 
     def _of_ratings(self, ratings: Ratings, tried: _Tried, iterations: int, seed: int) -> _Solved:
         rank, part = tried

@@ -63,13 +63,11 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
     KeyError, TypeError, ValueError
         Something is missing or wrong; InputError where a domain says so.
     """
-    # a model file of version 1 has the items in its header
-    items = map(_first_version, declared["items"]) if "items" in declared else _unpacked_all(catalogue)
     low, high = declared["rating_range"]
     if not isinstance(declared["declared"], bool):
         raise InputError("The stored domain does not say whether it was declared.")
     return Domain(
-        tuple(items),
+        tuple(_unpacked_all(catalogue)),
         rating_range=(low, high),
         max_ratings_per_user=declared["max_ratings_per_user"],
         declared=declared["declared"],
@@ -106,9 +104,3 @@ def _unpacked_all(arrays: Mapping[str, NDArray[Any]]) -> Iterable[Any]:
 
 def _unpacked(kind: str, octets: bytes) -> Any:
     return octets if kind == "bytes" else _READ[kind](octets.decode())
-
-
-def _first_version(item: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item
-    return uuid.UUID(item["uuid"]) if "uuid" in item else bytes.fromhex(item["bytes"])

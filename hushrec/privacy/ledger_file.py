@@ -184,12 +184,13 @@ class LedgerFile(Single):
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
             version = schema.version_of(connection)
-            if version != schema.VERSION and not (older and version in schema.OLDER):
+            if version != schema.VERSION and not (older and version == schema.OLDER):
                 raise LedgerError(
                     f"{self.path} is not a ledger, or was cut short; check the path."
                     if version == 0
-                    else f"The ledger {self.path} has schema {version}, and this version of hushrec reads 3"
-                    f" to {schema.VERSION}; use it with the version that wrote it."
+                    else f"The ledger {self.path} has schema {version}, and this version of hushrec reads"
+                    f" {schema.OLDER} and {schema.VERSION}; use it with the version that wrote it, or, if 0.1"
+                    " did, open it once with hushrec 0.2."
                 )
         except BaseException as error:
             connection.close()

@@ -3,15 +3,14 @@
 
 import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
 APPLICATION = 0x68757368  # "hush" in SQLite's application_id
 VERSION = 5
-#: What is brought up to date when it is opened.
-OLDER = (3, 4)
+#: A ledger of this one, of version 0.2, is brought up to date when it is opened.
+OLDER = 4
 GENESIS = "0" * 64  # in the place of the hash before the first charge
 
 _COLUMNS = """
@@ -90,12 +89,10 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> bool:
-    """Within a transaction, bring an older ledger to this schema; False where its hashes are not right."""
-    return (_from_4 if version_of(connection) == 4 else _from_3)(connection)
+    """Within a transaction, bring a ledger of schema 4 to this one; False where its hashes are not right.
 
-
-def _from_4(connection: sqlite3.Connection) -> bool:
-    """Schema 4 knew no gap between weeks, and no digests of models: those of its weeks are empty."""
+    It knew no gap between weeks, and no digests of models: those of its weeks are empty.
+    """
     head = chained(connection.execute("SELECT * FROM charges ORDER BY id"), 0, GENESIS)
     found = connection.execute("SELECT * FROM head").fetchall()
     if head is None or found != [(*head, tables(connection, 4))]:
@@ -106,27 +103,4 @@ def _from_4(connection: sqlite3.Connection) -> bool:
     connection.execute(f"INSERT INTO models {weeks}")
     connection.execute("UPDATE head SET tables = ?", (tables(connection),))
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    return True
-
-
-def _from_3(connection: sqlite3.Connection) -> bool:
-    """Schema 3 knew no reserve: what its charges may fail with is what is reserved.
-
-    So they count as before, and no further selection fits.
-    """
-    charges = connection.execute("SELECT * FROM charges ORDER BY id").fetchall()
-    datasets = connection.execute("SELECT * FROM datasets ORDER BY name").fetchall()
-    head = chained(charges, 0, GENESIS)
-    if head is None or connection.execute("SELECT * FROM head").fetchall() != [(*head, digest(datasets))]:
-        return False
-    for table in ("charges", "datasets", "head"):
-        connection.execute(f"DROP TABLE {table}")
-    create(connection)
-    for name, unit, relation, epsilon, delta, closed in datasets:
-        failure = math.fsum(row[9] for row in charges if row[1] == name)
-        entry = (name, unit, relation, epsilon, delta, min(failure, delta or 0.0), closed)
-        connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", entry)
-    for row in charges:
-        append(connection, (*row[1:12], None, None))
-    connection.execute("UPDATE head SET tables = ?", (tables(connection),))
     return True

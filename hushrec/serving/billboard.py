@@ -184,7 +184,7 @@ class Billboard(Recommender):
         Parameters
         ----------
         path : str or Path
-            A file that :meth:`save` wrote, or hushrec 0.1.
+            A file that :meth:`save` wrote.
         memory_map : bool
             Leave the arrays in the file and read each when it is first used.
 
@@ -296,7 +296,7 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
     factors = BYTES if BYTES in arrays else FACTORS
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
     estimator = ESTIMATORS[entry["model"]].of(settings)
-    if stored.version > 1 and entry["scores"] != estimator.scores:
+    if entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
     rank = (*arrays.shape(factors), 0, 0)[1]
     sizes = {"items": domain.n_items, "learned": with_factors, "rank": rank}

@@ -39,7 +39,6 @@ LARGEST = 1e150
 #: The file's last array, which is not listed among the digests: SHA-256 of the header.
 DIGEST = "digest"
 
-_FIRST_MAGIC = b"HUSHREC1"
 _MARK = b'{"__metadata__":{"format":"hushrec model",'
 #: Of SHA-256.
 _DIGEST_BYTES = 32
@@ -55,7 +54,6 @@ _DTYPES = {
     "F64": "<f8",
 }
 _NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items()}
-_FIRST_DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
 class Expected(NamedTuple):
@@ -164,8 +162,6 @@ class ModelFile:
 
     Attributes
     ----------
-    version : int
-        Of the format, 1 or 2.
     header : dict
         Sections, domain and privacy statement, as JSON has them.
     arrays : Arrays
@@ -174,7 +170,6 @@ class ModelFile:
         SHA-256, hexadecimal: it tells this model from every other.
     """
 
-    version: int
     header: dict[str, Any]
     arrays: Arrays
     digest: str
@@ -231,7 +226,7 @@ def write(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Arra
 
 
 def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
-    """Read a model file of either version.
+    """Read a model file.
 
     Parameters
     ----------
@@ -244,13 +239,12 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     Raises
     ------
     ModelFileError
-        If the file is missing, is no model file, is damaged, or was written by a newer version.
+        If the file is missing, is no model file, is damaged, or was written by another version.
     """
     place = "in memory" if isinstance(path, bytes) else str(path)
     raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)
-    decode = {_FIRST_MAGIC: _decode_first}.get(raw[:8], _decode)
     try:
-        found = decode(memoryview(raw), place)
+        found = _decode(memoryview(raw), place)
     except ModelFileError:
         raise
     except _LayoutError as error:
@@ -322,6 +316,10 @@ def _damaged(place: str, why: object) -> NoReturn:
 
 
 def _decode(raw: memoryview, place: str) -> ModelFile:
+    if raw[:8] == b"HUSHREC1":
+        raise ModelFileError(
+            f"Model file {place!r} was written by hushrec 0.1; load it with hushrec 0.2 and save it anew."
+        )
     length = int.from_bytes(raw[:8], "little")
     if raw[8 : 8 + len(_MARK)] != _MARK:
         raise ModelFileError(f"{place!r} is not a hushrec model file; pass one that `hushrec train` wrote.")
@@ -341,33 +339,15 @@ def _decode(raw: memoryview, place: str) -> ModelFile:
     ordered = sorted(places.items(), key=lambda item: item[1]["data_offsets"])
     parts = [(name, entry["dtype"], entry["shape"], entry["data_offsets"]) for name, entry in ordered]
     parts.append((DIGEST, last["dtype"], last["shape"], last["data_offsets"]))
-    return ModelFile(VERSION, header, Arrays(_entries(parts, payload, digests), place), digest.hex())
-
-
-def _decode_first(raw: memoryview, place: str) -> ModelFile:
-    body, start = raw[:-_DIGEST_BYTES], len(_FIRST_MAGIC) + 8
-    digest = hashlib.sha256(body).digest()
-    if len(raw) < start + _DIGEST_BYTES or raw[-_DIGEST_BYTES:] != digest:
-        _damaged(place, "wrong digest")
-    length = int.from_bytes(body[len(_FIRST_MAGIC) : start], "little")
-    header = json.loads(bytes(body[start : start + length]))
-    if header["version"] != 1:
-        raise ValueError(f"format version {header['version']}")
-    parts = []
-    for entry in header.pop("arrays"):
-        span = (entry["offset"], entry["offset"] + entry["bytes"])
-        parts.append((f"serve/{entry['name']}", _FIRST_DTYPES[entry["dtype"]], entry["shape"], span))
-    arrays = Arrays(_entries(parts, body[start + length :]), place)
-    serve = {"model": header.pop("model"), "settings": header.pop("hyper_parameters")}
-    return ModelFile(1, header | {"sections": {"serve": serve}}, arrays, digest.hex())
+    return ModelFile(header, Arrays(_entries(parts, payload, digests), place), digest.hex())
 
 
 def _entries(
-    parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str] | None = None
+    parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str]
 ) -> dict[str, _Entry]:
     """Arrays that lie one after the other and fill the payload, so that no byte of it is read twice."""
     entries: dict[str, _Entry] = {}
-    end, first_version = 0, digests is None
+    end = 0
     for name, kind, shape, (begin, stop) in parts:
         dtype = np.dtype(_DTYPES[kind])
         if any(type(size) is not int or size < 0 for size in shape):
@@ -375,15 +355,11 @@ def _entries(
         size = math.prod(shape) * dtype.itemsize
         if name in entries or [begin, stop] != [end, end + size] or stop > len(payload):
             raise _LayoutError(f"array {name!r} occurs twice or is not where its entry says")
-        if begin % ALIGNMENT and not (first_version or name.startswith("padding/")):
+        if begin % ALIGNMENT and not name.startswith("padding/"):
             raise _LayoutError(f"array {name!r} does not begin at a multiple of {ALIGNMENT} bytes")
         octets = payload[begin:stop]
-        digest = None if digests is None or name == DIGEST else str(digests[name])
-        array = np.frombuffer(octets, dtype).reshape(shape)
-        if first_version:  # which aligns nothing
-            array = array.copy()
-            array.setflags(write=False)
-        entries[name] = _Entry(array, octets, digest)
+        digest = None if name == DIGEST else str(digests[name])
+        entries[name] = _Entry(np.frombuffer(octets, dtype).reshape(shape), octets, digest)
         end = stop
     if end != len(payload):
         raise _LayoutError("bytes that belong to no array")

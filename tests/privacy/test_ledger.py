@@ -164,36 +164,20 @@ def test_a_chain_breaks_at_any_of_its_links(wrong):
     assert schema.chained(rows, 0, "0" * 64) == (None if wrong else (3, previous))
 
 
-def older(path, failure=1e-7):
-    """A ledger of schema 3, written by the statements of the version that had it."""
-
-    def digest(row):
-        return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
-
-    path.parent.mkdir(mode=0o700)
-    datasets = [["plain", "user", "add-remove", None, None, 0], ["tuned", "user", "replace", 5.0, 1e-6, 1]]
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript("""
-        PRAGMA journal_mode = WAL; PRAGMA application_id = 1752527720; PRAGMA user_version = 3;
-        CREATE TABLE datasets (name TEXT PRIMARY KEY, unit TEXT NOT NULL, relation TEXT NOT NULL,
-            epsilon REAL, delta REAL, closed INTEGER NOT NULL);
-        CREATE TABLE charges (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES datasets,
-            run TEXT NOT NULL, time TEXT NOT NULL, label TEXT NOT NULL, mechanism TEXT NOT NULL,
-            sensitivity REAL NOT NULL, mu REAL NOT NULL, epsilon REAL, failure REAL NOT NULL,
-            unit TEXT NOT NULL, relation TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL);
-        CREATE INDEX charges_of_dataset ON charges (dataset);
-        CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, datasets TEXT NOT NULL);
-    """)
-    connection.executemany("INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?)", datasets)
-    previous = "0" * 64
-    costs = [("plain", 0.3, None, 0.0), ("tuned", 0.5, 2.0, failure), ("plain", 0.4, None, 3e-7)]
-    for number, (dataset, *cost) in enumerate(costs, 1):
-        unit = ("user", "add-remove" if dataset == "plain" else "replace")
-        row = [number, dataset, "run", "2026-11-22", "a", "Gaussian()", 1.0, *cost, *unit, previous]
-        previous = digest(row)
-        connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 14)})", (*row, previous))
-    connection.execute("INSERT INTO head VALUES (3, ?, ?)", (previous, digest(datasets)))
-    connection.close()
+def older(path):
+    """Bring a ledger to schema 4, as hushrec 0.2 wrote it."""
+    ledger = Ledger(path)
+    ledger.open_season("weeks", Season(BUDGET, 4))
+    for charge, part in enumerate((0.1, 0.2)):
+        ledger.charge("plain", f"run {charge}", share(part))
+    ledger.close_dataset("weeks")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE seasons DROP COLUMN gap")
+        connection.execute("DROP TABLE models")
+        small = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("datasets", "seasons")]
+        digest = hashlib.sha256(json.dumps([*small, []]).encode()).hexdigest()
+        connection.execute("UPDATE head SET tables = ?", (digest,))
+        connection.execute("PRAGMA user_version = 4")
 
 
 def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):
@@ -543,30 +527,22 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
     assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
 
 
-def test_a_ledger_of_schema_3_is_brought_up_to_date(path):
-    """Killed: a reserve of nothing for what was selected, charges or a closed mark lost."""
+def test_a_ledger_of_schema_4_is_brought_up_to_date(path):
+    """Killed: charges or a closed mark lost."""
     older(path)
-    ledger = Ledger(path)
-    plain, tuned = ledger.summary("plain", 1e-6), ledger.summary("tuned")
-    assert plain.mu == pytest.approx(0.5) and plain.charges == 2 and plain.budget is None
-    assert tuned.budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-7) and tuned.closed
-    assert tuned.epsilon == 2.0
-    ledger.charge("plain", "run", share(0.1))
-    assert Ledger(path).summary("plain", 1e-6).charges == 3
-    reserved = rows_of(path, "SELECT name, failure FROM datasets ORDER BY name")
-    assert reserved == [("plain", 0.0), ("tuned", 1e-7)]
-    past_delta = path.parent.with_name("more") / path.name
-    older(past_delta, failure=2e-6)
-    assert Ledger(past_delta).summary("tuned").budget == Budget(5.0, 1e-6, "user", "replace", failure=1e-6)
+    plain = Ledger(path).summary("plain", 1e-6)
+    assert plain.mu == pytest.approx(BUDGET.mu * math.sqrt(0.3)) and plain.charges == 2
+    assert Ledger(path).season("weeks", "1").season == Season(BUDGET, 4)
+    assert Ledger(path).summary("weeks", 1e-6).closed and not plain.closed
 
 
 def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
     """Also by who has it open; on Windows nobody could restore an open file from a copy."""
     ledger, caught = Ledger(path), []
-    for version in (3, 1, 2, 99):
+    for version in (4, 1, 3, 99):
         change(path, f"PRAGMA user_version = {version}")
         for use in (lambda: ledger.charge("d", "run", share(0.1)), lambda: Ledger(path)):
-            if version == 3 and caught:
+            if version == 4 and caught:
                 continue
             with pytest.raises(LedgerError, match=f"has schema {version}") as refused:
                 use()
