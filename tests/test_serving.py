@@ -184,6 +184,20 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
     assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
 
 
+@pytest.mark.parametrize("kind", ["dense", "learned"])
+def test_vectors_rank_as_lists_do(kind: str) -> None:
+    """Of one model, of one whose lists are another's, and where some items do not stand out of the noise."""
+    some = np.array([1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0], np.uint8)
+    for lists in (served(kind, "likes"), with_arrays(served(kind, "likes"), supported=some)):
+        for model in (lists, served(lists=lists)):
+            products = model.query(ROWS) @ model.item_vectors().T
+            (wanted,) = (columns for columns, _ in model.top_columns(ROWS, N_ITEMS, exclude_seen=False))
+            assert (np.argsort(-products, axis=1, kind="stable") == wanted).all()
+            alone = [model.query(HISTORIES[user]) for user in ROWS.users]
+            np.testing.assert_allclose(alone, model.query(ROWS), rtol=1e-6)
+            assert model.query([]).shape == model.item_vectors().shape[1:]
+
+
 def with_arrays(model: Recommender, **arrays) -> Recommender:
     return replace(model, arrays={**model.arrays, **arrays})
 
@@ -311,6 +325,14 @@ def test_similar_items_are_those_of_the_twin(known: int | None, column: int) -> 
         found = model.similar_items(ITEMS[column], n)
         same(found, [(ITEMS[place], wanted[place]) for place in order[:n]])
     assert model.similar_items(ITEMS[column]) == model.similar_items(ITEMS[column], 10)
+    several = {
+        place: (wanted[place] + cosines(model.item_factors, 9, known).get(place, -9)) / 2 for place in wanted
+    }
+    order = sorted((place for place in several if place != 9), key=lambda place: -several[place])
+    found = model.similar_items([ITEMS[column], ITEMS[9]], 4)
+    same(found, [(ITEMS[place], several[place]) for place in order[:4]])
+    with pytest.raises(InputError, match="Too few users like item 'i6'"):
+        model.similar_items([ITEMS[column], "i6"])
     found = cosines_with(model.item_factors, column, known)
     assert np.isneginf(found[[1, 6]]).all() and np.isfinite(found).sum() == N_ITEMS - 2
     with pytest.raises(InputError, match="Too few users like item 'i6'"):

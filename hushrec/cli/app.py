@@ -99,6 +99,7 @@ _FORMER = {
 
 #: How the commands whose positional arguments may be left out are called: cyclopts writes [ARGS].
 _USAGE = {
+    "similar": "hushrec similar [OPTIONS] MODEL ITEM...",
     "serve": "hushrec serve [OPTIONS] MODELS...",
     "tune": "hushrec tune --epsilon FLOAT [OPTIONS] [RATINGS]",
 }

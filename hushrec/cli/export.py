@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from cyclopts import Parameter
 
 from hushrec.cli import show
@@ -22,17 +24,19 @@ def export(
     *,
     web: Annotated[str | None, Parameter(metavar="DIR")] = None,
     out: File | None = None,
+    vectors: File | None = None,
     int8: bool = False,
     titled: Titled = Titled(),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write MODEL anew for where it is used: a smaller file, or a site that any host of files can show.
+    """Write MODEL anew for where it is used: a smaller file, a site for any host of files, or vectors.
 
     The site is a page whose visitors rate items and get lists in their own browser; nothing is sent.
 
       hushrec export model.hush --int8 --out small.hush
       hushrec export model.hush --web site/ --titles titles.csv
+      hushrec export model.hush --vectors items.parquet
 
     Parameters
     ----------
@@ -42,18 +46,29 @@ def export(
         A folder for the page and the model.
     out
         A model file.
+    vectors
+        A Parquet table of items and their vectors, for an index of inner products (Billboard.query).
     int8
         Item factors of one byte with a scale an item.
     """
-    if (web is None) == (out is None):
-        raise InputError("Pass --web DIR for a site, or --out FILE for a model file.")
-    if out is not None and titled.titles is not None:
-        raise InputError("A model file holds no titles; pass --titles with --web.")
+    if sum(each is not None for each in (web, out, vectors)) != 1:
+        raise InputError("Pass --web DIR for a site, --out FILE for a model file, or --vectors FILE.")
+    if vectors is not None and int8:
+        raise InputError("Vectors are of float32; pass --int8 with --out or --web.")
+    if web is None and titled.titles is not None:
+        raise InputError("Model files and vectors hold no titles; pass --titles with --web.")
     billboard = load(model)
     if out is not None:
         target = output_file(out, (model,), force)
         billboard.save(target, int8=int8)
         written = [target]
+    elif vectors is not None:
+        written = [output_file(vectors, (model,), force)]
+        found = billboard.item_vectors()
+        listed = pa.FixedSizeListArray.from_arrays(pa.array(found.reshape(-1)), found.shape[1])
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table({"item": billboard.domain.item_column, "vector": listed}), buffer)
+        write_atomically(written[0], [buffer.getvalue()])
     else:
         show.warn_of_publishing(billboard, model)
         page, folder = page_folder(), output_folder(str(web))
@@ -74,4 +89,4 @@ def export(
         written[0].chmod(0o644)
     sizes = {str(path): path.stat().st_size for path in written}
     lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
-    show.result(as_json, {"files": sizes}, f"Wrote {web or out}", *lines)
+    show.result(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)

@@ -7,47 +7,54 @@ from cyclopts import Parameter
 from hushrec.cli import show, show_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Count, Json
+from hushrec.errors import InputError
 from hushrec.serving.billboard import load
 
 
 def similar(
     model: str,
-    item: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
-    *,
+    *items: Annotated[str, Parameter(metavar="ITEM", allow_leading_hyphen=True)],
     n: Annotated[Count, Parameter(name="-n")] = 10,
     titled: Titled = Titled(),
     as_json: Json = False,
 ) -> None:
     """Name the items that the same people like as ITEM, from MODEL alone. The list may be published.
 
-    Only what the model surely learned of people's tastes counts; one that learned nothing has no answer.
+    Of several ITEMs, such as a basket, the average counts; a model of pairs (private-eigenrec with a
+    matrix_share, ease) tells what goes together with them. Only what the model surely learned counts.
 
       hushrec similar model.hush matrix
-      hushrec similar model.hush matrix -n 20 --json
+      hushrec similar model.hush matrix alien -n 20 --titles titles.csv
 
     Parameters
     ----------
     model
         A model file.
-    item
-        An item of its catalogue.
+    items
+        Items of its catalogue.
     n
         How many items.
     """
     billboard = load(model)
-    found = billboard.similar_items(item, n)
-    items: list[dict[str, Any]] = [
+    if not items:
+        raise InputError(
+            "ITEM is missing: pass an item of the catalogue, as in hushrec similar model.hush matrix."
+        )
+    found = billboard.similar_items(list(items), n)
+    entries: list[dict[str, Any]] = [
         {"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)
     ]
-    show_model.name(items, billboard.domain, titled.read(billboard.domain))
-    head = ["rank", "item", *(["title"] if "title" in items[0] else []), "score"]
-    cells = [[show_model.cell(each[key]) for key in head] for each in items]
+    show_model.name(entries, billboard.domain, titled.read(billboard.domain))
+    head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
+    cells = [[show_model.cell(each[key]) for key in head] for each in entries]
     taste = show_model.taste_of(billboard)
+    pairs = "learned_items" in (billboard.lists or billboard).arrays
+    what = "Goes together with" if pairs else "Liked by the same people as"
     show.result(
         as_json,
-        {"item": item, "items": items, "taste": taste.to_dict()},
-        f"Liked by the same people as {item}",
+        {"item": items[0] if len(items) == 1 else items, "items": entries, "taste": taste.to_dict()},
+        f"{what} {', '.join(items)}",
         show.table([head, *cells], left=range(1, len(head) - 1)),
         *show.paragraph(taste.text()),
     )

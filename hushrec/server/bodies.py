@@ -118,7 +118,16 @@ BODIES: dict[str, dict[str, Field]] = {
         "items": Field(_are_ids, "a list of item ids", _IDS, needed=True),
         "model": _MODEL,
     },
-    "/v1/similar": {"item": _ITEM, "n": _N, "model": _MODEL},
+    "/v1/similar": {
+        "item": Field(
+            lambda value: _is_id(value) or (_are_ids(value) and len(value) > 0),
+            "an item id, or a list of them",
+            {"oneOf": [_ID, _IDS | {"minItems": 1}], "description": "Of several the average counts."},
+            needed=True,
+        ),
+        "n": _N,
+        "model": _MODEL,
+    },
     "/v1/explain": {"ratings": _RATINGS, "item": _ITEM, "model": _MODEL},
 }
 

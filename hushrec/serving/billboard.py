@@ -114,7 +114,7 @@ class Billboard(Recommender):
         return encode(*self._stored(int8=False))[-1].hex()
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Return the items most like one; refused where noise may be all that items share.
+        """Return the items most like one, or like several; refused where noise may be all that items share.
 
         That is so of private models that do not say how many of their ``directions`` stand out of it.
         """

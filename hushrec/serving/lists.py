@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.rules import Rules, boosted, limited
+from hushrec.serving.vectors import item_vectors, queries, reach
 from hushrec.types import Array, Parts
 
 if TYPE_CHECKING:
@@ -492,19 +494,66 @@ class Recommender:
             return int(arrays["directions"])
         return None if arrays["item_factors"].shape[1] else 0
 
+    def item_vectors(self) -> NDArray[np.float32]:
+        """Return a vector for each item of the catalogue, for an index of inner products; public.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_dimensions)
+            In the order of the catalogue. Their inner products with :meth:`query` rank as lists do
+            (docs/guides/vectors.md), but for scores that float32 cannot tell apart.
+        """
+        return item_vectors((self.lists or self).arrays)
+
+    def query(
+        self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]]
+    ) -> NDArray[np.float32]:
+        """Return a user's vector, to be compared with :meth:`item_vectors`; for their lists alone.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating, or Ratings
+            One user's own ratings, or many users'.
+
+        Returns
+        -------
+        ndarray of shape (n_dimensions,), or (n_users, n_dimensions) of Ratings
+            Items of the history are ranked too: ask the index for so many more and leave them out.
+        """
+        rows, single = self._rows(history)
+        if self.lists is not None:
+            found = self.lists.query(rows)
+        else:
+            found = queries(self.arrays, self.fold_in(rows).factors, self._reach)
+        return found[0] if single else found
+
+    @cached_property
+    def _reach(self) -> tuple[float, float]:
+        return reach(self.arrays)
+
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Items that the same people like, most similar first; public.
 
         What is compared is the cosine of the items' factors in the directions that stand out of their noise,
-        or, in a model of every item on all others, the item's own weight for them.
+        or, in a model of every item on all others, the item's own weight for them: what goes with it.
+
+        Parameters
+        ----------
+        item : item id, or list of them
+            For several, such as a basket, similarities are averaged.
+        n : int
+            How many items, at most.
 
         Raises
         ------
         InputError
-            If the item is not in the catalogue or was not learned, or no direction of the model stands out of
+            If an item is not in the catalogue or was not learned, or no direction of the model stands out of
             its noise.
         """
-        column = int(self._columns([item])[0])
+        given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
+        columns = self._columns(given)
+        if not given:
+            raise InputError("The list of items is empty; pass one item or more.")
         lister = self.lists or self
         if lister.directions == 0 and "learned_items" not in lister.arrays:
             raise InputError(
@@ -512,13 +561,16 @@ class Recommender:
                 " Whether a model learns tastes depends on how much they differ; another training on the same"
                 " users is charged on top."
             )
-        found = similarities(lister.arrays, column)
+        found = np.zeros(self.domain.n_items)
+        for each, column in zip(given, columns.tolist()):
+            alike = similarities(lister.arrays, column)
+            if not np.isfinite(alike).any():
+                raise InputError(
+                    f"Too few users like item {each!r} to tell at this epsilon what is similar to it; ask for"
+                    " a more popular one."
+                )
+            found += alike / len(given)
         best = np.argsort(-found, kind="stable")[: _count(n)]
-        if not np.isfinite(found).any():
-            raise InputError(
-                f"Too few users like item {item!r} to tell at this epsilon what is similar to it; ask for a"
-                " more popular one."
-            )
         return [(self.domain.items[i], float(found[i])) for i in best if np.isfinite(found[i])]
 
     # ------------------------------------------------------------------ inside

@@ -47,7 +47,7 @@ HOSTILE_IDS = (
 )
 
 #: Models whose lists are ruled, and for whom.
-RULED = ("item-bias", "private-als", "private-eigenrec", "both")
+RULED = ("item-bias", "als", "private-eigenrec", "both without privacy")
 HISTORY_OF_RULES = [(DOMAIN.items[3], 5.0), (DOMAIN.items[8], 2.0)]
 
 PRIVATE = {"rank": 4, "iterations": 2, "bias_rounds": 2, "n_users": 120}

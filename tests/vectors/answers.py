@@ -47,11 +47,11 @@ def explained(model: Billboard, ratings: dict[Any, float], column: int) -> list[
     return [column, round(found.score, _DIGITS), round(found.base, _DIGITS), sorted(map(list, moved.items()))]
 
 
-def similar_to(model: Billboard, column: int) -> dict[str, Any]:
-    """Items similar to one; or whether the model cannot compare any, or not this one."""
+def similar_to(model: Billboard, column: int, *more: int) -> dict[str, Any]:
+    """Items similar to one, or to several; or whether the model cannot compare any, or not this one."""
     items = model.domain.items
     try:
-        found = model.similar_items(items[column], 5)
+        found = model.similar_items([items[each] for each in (column, *more)], 5)
     except InputError as error:
         return {"item": column, "refused": "this one" if repr(items[column]) in str(error) else "all"}
     places = [next(i for i, other in enumerate(items) if other is item) for item, _ in found]
@@ -139,4 +139,5 @@ def rules_of(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
         }
         lists.append({"options": options, **listed})
     refused = {condition: words for condition, words in CONDITIONS.items() if words}
-    return {"table": table, "ratings": pairs, "matching": matching, "refused": refused, "lists": lists}
+    found = {"table": table, "ratings": pairs, "matching": matching, "refused": refused, "lists": lists}
+    return found | {"basket": similar_to(model, 0, 5)}

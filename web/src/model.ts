@@ -92,9 +92,11 @@ class Recommender {
     return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
   }
 
-  /** Items that the same people like, most similar first; public, and the same for everybody. */
-  similarItems(item: Id, n = 10): Scored[] {
-    const [at] = this.positions([item]);
+  /** Items that the same people like as one, or as several on average, most similar first; public. */
+  similarItems(item: Id | readonly Id[], n = 10): Scored[] {
+    const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
+    const places = this.positions(given);
+    if (!places.length) throw new InputError("The list of items is empty; pass one item or more.");
     const { section } = this;
     if (this.directions === undefined && this.isPrivate && !section.learned) {
       throw new InputError(
@@ -106,15 +108,18 @@ class Recommender {
         "This model learned nothing of people's tastes beyond chance, so items cannot be compared. Whether a model learns tastes depends on how much they differ; another training on the same users is charged on top.",
       );
     }
-    const found = section.learned ? this.weightsFor(at!) : this.cosinesWith(at!);
-    found[at!] = -Infinity;
-    const similar = best(found, count(n));
-    if (!similar.length) {
-      throw new InputError(
-        `Too few users like item '${item}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
-      );
-    }
-    return this.named(similar, (other) => found[other]!);
+    const found = new Float64Array(section.nItems);
+    places.forEach((at, which) => {
+      const alike = section.learned ? this.weightsFor(at) : this.cosinesWith(at);
+      alike[at] = -Infinity;
+      if (!alike.some((score) => score > -Infinity)) {
+        throw new InputError(
+          `Too few users like item '${given[which]}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
+        );
+      }
+      alike.forEach((score, other) => (found[other]! += score / places.length));
+    });
+    return this.named(best(found, count(n)), (other) => found[other]!);
   }
 
   /** Their ratings without those that this model cannot use, and these with the reason. */
@@ -249,7 +254,7 @@ export class Model extends Recommender {
     return this.lists ? this.lists.explain(this.pairs(ratings), item) : super.explain(ratings, item);
   }
 
-  override similarItems(item: Id, n?: number): Scored[] {
+  override similarItems(item: Id | readonly Id[], n?: number): Scored[] {
     return this.lists ? this.lists.similarItems(item, n) : super.similarItems(item, n);
   }
 }

@@ -41,7 +41,7 @@ export async function parity({ Attributes, Model, InputError, ModelFileError }, 
       if (listed.join() !== expected.list.join()) faults.push(`${where}: another list`);
     }
     if (vectors.rules[name]) {
-      const { table, ratings, matching, refused, lists } = vectors.rules[name];
+      const { table, ratings, matching, refused, lists, basket } = vectors.rules[name];
       const attributes = new Attributes(table, model.items);
       for (const [condition, expected] of Object.entries(matching)) {
         const found = attributes.matching(condition).flatMap((match, item) => (match ? [item] : []));
@@ -55,6 +55,7 @@ export async function parity({ Attributes, Model, InputError, ModelFileError }, 
         const found = model.recommend(ratings, { n: LISTED, attributes, ...(atMost && { atMost }), ...options });
         if (places(found).join() !== list.join() || differ(found.map(({ score }) => score), scores) > CLOSE) faults.push(`${name}: other lists by ${JSON.stringify(options)}`);
       }
+      if (basket.items && places(model.similarItems([ids[0], ids[5]], 5)).join() !== basket.items.join()) faults.push(`${name}: other items similar to two`);
       if (attributes.title(0) !== "The 0" || attributes.title(ids.length - 1) !== undefined) faults.push(`${name}: other titles`);
     }
     for (const { item, refused, items, cosines } of similar) {
