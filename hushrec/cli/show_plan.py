@@ -1,98 +1,83 @@
-"""What a plan costs, and its errors on generated ratings, for a program and for a reader."""
+"""What a plan costs and what it may come to, for a program and for a reader."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from hushrec.cli import show
 from hushrec.data import Domain
-from hushrec.evaluation.expected_loss import expected_loss, users_needed
-from hushrec.evaluation.season_loss import draw, season_loss
+from hushrec.evaluation.forecast import Forecast, Range, error_of_part, forecast
 from hushrec.privacy import Budget, Plan, Season
 
+#: Jobs that ranges are known for, by their model.
+JOBS = {"both": ("lists", "ratings"), "private-eigenrec": ("lists",), "private-als": ("ratings",)}
 
-def expected(
-    budget: Budget,
-    n_users: int,
-    n_items: int,
-    ratings_per_user: float,
+
+def ranges(
+    budgets: dict[str, Budget],
+    sizes: tuple[int, int, float],
     domain: Domain | None,
-    spread: float | None = None,
-    model: str = "private-als",
-) -> tuple[dict[str, Any], str]:
-    """Errors of a configuration on generated ratings, for a program and for a reader."""
-    part = None if spread is None or domain is None else spread / (2 * domain.half_width)
-    loss = expected_loss(budget, n_users, n_items, ratings_per_user, spread=part)
-    half, most = (users_needed(budget, n_items, ratings_per_user, kept=kept) for kept in (0.5, 0.9))
-    found = {
-        "n_users": n_users,
-        "n_items": n_items,
-        "ratings_per_user": ratings_per_user,
-        "spread": spread,
-        "rmse_in_rating_ranges": loss.to_dict(),
-        "users_to_keep_half_of_the_gain": half,
-        "users_to_keep_nine_tenths": most,
-    }
-    rows = [
-        ("no privacy", loss.non_private),
-        (model, loss.private_als),
-        ("item-bias", loss.item_bias),
-        ("each user's own mean, no model", loss.user_mean),
-    ]
-    on = "" if domain is None else f"   on {domain.low:g} to {domain.high:g}"
-    lines = [
-        f"Error on generated ratings of {n_users:,} users, {n_items:,} items, {ratings_per_user:g} ratings"
-        " a user (yours may differ):",
+    spread: float | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """What a configuration may come to, for a program and for a reader; each job with its budget."""
+    n_users, n_items, each = sizes
+    part, inside = _part(spread, domain), True
+    lines: list[str] = []
+    found: dict[str, Any] = {}
+    for job, budget in budgets.items():
+        of = forecast(budget, n_users, n_items, each, spread=part)
+        inside = inside and of.inside
+        if job == "lists":
+            ways = _range(of.directions, "{:.0f}")
+            lines += [
+                f"ways in which tastes differ, of those a list can follow   {ways}",
+                f"Recall@20 of lists over that of the most popular items    {_range(of.lift, '{:.1f}')}",
+                f"Recall@20 of lists                                        {_range(of.recall, '{:.2f}')}",
+            ]
+            found |= {name: getattr(of, name)._asdict() for name in ("directions", "lift", "recall")}
+        else:
+            lines.append(f"RMSE{'':54}{_error(of, domain)}")
+            found["rmse_in_rating_ranges"] = of.rmse._asdict()
+    about = dict(zip(("n_users", "n_items", "ratings_per_user"), sizes))
+    said = [
         "",
-        f"{'RMSE':30}  {'% of the rating range':>23}{on}",
-    ]
-    for name, each in rows:
-        of_range = f"{each.value:.1%} ({each.low:.1%} to {each.high:.1%})"
-        units = "" if domain is None else f"   {2 * domain.half_width * each.value:.3f}"
-        lines.append(f"{name:30}  {of_range:>23}{units}")
-    kept = f"keeps {loss.kept.value:.0%} ({loss.kept.low:.0%} to {loss.kept.high:.0%})"
-    relative = loss.private_als.value / loss.non_private.value - 1
-    lines += [
+        f"What it may come to with {n_users:,} users, {n_items:,} items and {each:g} ratings a user:",
+        "",
+        *lines,
         "",
         *show.folded(
-            f"There privacy costs {loss.cost.value:.1%} of the range ({loss.cost.low:.1%} to"
-            f" {loss.cost.high:.1%}), that is {relative:.0%} of the error without privacy; of what a model"
-            f" gains over the users' own means {model} {kept}. Half of the gain was kept from {_count(half)}"
-            f" users on, nine tenths from {_count(most)}."
+            "From weak to strong tastes: what seven public tables came to at such a signal, and half as much"
+            " again as these differ. Of tables that were left out six in seven lay within; yours may not"
+            " (docs/understand/how-many-users.md)."
         ),
     ]
-    if loss.item_bias.value < loss.private_als.value:
-        lines.append("There item-bias had the smaller error (--model item-bias).")
-    lines += show.folded(
-        "In brackets: the range from weaker to stronger tastes of the users, with what chance adds"
-        " (docs/understand/how-many-users.md)."
-    )
-    for limit in _limits(spread is None, loss.inside):
-        lines += show.folded(limit)
-    return found, "\n".join(lines)
-
-
-def _limits(spread_unknown: bool, inside: bool) -> list[str]:
-    """What such an error does not know."""
-    lines = []
-    if spread_unknown:
-        lines.append(
+    if spread is None and "ratings" in budgets:
+        said += show.folded(
             "How widely people rate is not known here: --spread, the standard deviation of all ratings,"
-            " narrows the brackets."
+            " narrows the range of the RMSE."
         )
     if not inside:
-        lines.append(
-            "Nothing of this size was simulated: the figures are those of the nearest size that was."
-        )
-    return lines
+        said += show.folded("No table had such a signal; these are the ranges of the nearest.")
+    return {**about, "spread": spread, "inside": inside, **found}, said
 
 
-def _count(number: int | None) -> str:
-    if number is None:
-        return "more than 1,000,000"
-    return "no more than 1,000" if number <= 1000 else f"about {number:,}"
+def _part(spread: float | None, domain: Domain | None) -> float | None:
+    """A spread in parts of the range."""
+    return None if spread is None or domain is None else spread / (2 * domain.half_width)
+
+
+def _range(ends: Range, form: str) -> str:
+    low, high = map(form.format, ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _error(of: Forecast, domain: Domain | None) -> str:
+    """An error in ratings, or in percent of a range that is not declared."""
+    if domain is None:
+        return _range(of.rmse, "{:.1%}") + " of the rating range"
+    unit = 2 * domain.half_width
+    return _range(Range(unit * of.rmse.low, unit * of.rmse.high), "{:.2f}")
 
 
 def _shares(planned: Plan) -> list[float]:
@@ -134,30 +119,23 @@ def plan_table(planned: Plan) -> str:
     )
 
 
-def season_expected(
-    season: Season,
-    sizes: tuple[int, int, float],
-    share: float,
-    domain: Domain | None,
-    spread: float | None,
-    plot: Path | None,
+def season_ranges(
+    season: Season, share: float, sizes: tuple[int, int, float]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Errors on generated ratings week by week, for a program and for a reader."""
-    unit = 1.0 if domain is None else 2 * domain.half_width
-    part = None if spread is None else spread / unit
-    loss = season_loss(season, *sizes, share=share, spread=part)
-    heading = "RMSE in rating ranges" if domain is None else "RMSE"
+    """Errors week by week while nothing changes, for a program and for a reader.
+
+    In a world that stands still a week's model is about as good as one that is trained once with all that the
+    season has spent by then (`make bench-year`).
+    """
+    last, budget = season.weeks - 1, season.budget.part(share)
+    weeks = sorted({round(last * step / 4) for step in range(5)})
+    spent = {f"week {week}": season.first_share + week * season.fraction(1) for week in weeks}
+    spent |= {"from scratch every week": 1 / season.weeks}
+    found = {name: error_of_part(budget, part, *sizes[:2]) for name, part in spent.items()}
     lines = [
         "",
-        f"{heading} on generated ratings over {season.weeks} weeks for one budget, while nothing changes",
+        f"RMSE over {season.weeks} weeks for one budget, over that of one training with all of it, while"
+        " nothing changes",
+        *(f"  {name:<56}{_range(of, '{:.3f}')}" for name, of in found.items()),
     ]
-    rows = [(f"week {week}", each) for week, each in zip(loss.weeks, loss.ours)]
-    rows += [("from scratch every week", loss.scratch), ("once in week 0, never again", loss.never)]
-    lines += [
-        f"  {name:<30}{unit * each.value:>8.3f}   ({unit * each.low:.3f} to {unit * each.high:.3f})"
-        for name, each in rows
-    ]
-    if plot is not None:
-        draw(season_loss(season, *sizes, share=share, spread=part, every=True), plot, unit, heading)
-        lines += ["", f"Plot: {plot}"]
-    return loss.to_dict(), lines
+    return {name: of._asdict() for name, of in found.items()}, lines

@@ -95,7 +95,7 @@ LINES = {
     "similar MODEL nothing": "Item 'nothing' is not in the model's catalogue",
     f"plan {B} --items 100": "for example --users 6000",
     f"plan {B} --users 100 --items 100 --spread 2": "declare their range too",
-    f"plan {B} --items 9 --users 9 --model dpals": "are known for both, private-als and item-bias",
+    f"plan {B} --items 9 --users 9 --model dpals": "is known for both, private-als and private-eigenrec",
     f"plan {B} --items 9 --users 9 --catalogue items.txt": "Pass --catalogue or --items, not both",
     f"{COMPARE} --epsilons 1;5": "--epsilons '1;5' is not a list of numbers",
     f"{COMPARE} --epsilons 1 --folds 5": "pass --data-is-public",

@@ -1,0 +1,205 @@
+"""What private models reach on real tables, whole and with fewer users: the figures behind ``hushrec plan``.
+
+    python -m benchmarks.forecasts --part measure check page
+
+"measure" trains private-eigenrec and private-als on seven tables of the folder HUSHREC_DATA, on all users and
+on 300, 1,000 and 3,000 of them, at epsilon 0.5 to 20 (delta 1e-6, user-level, add-remove), three draws each,
+and judges them by users who took no part: their figures are kept in docs/data/forecast-rows.jsonl, and means
+over draws beside hushrec/evaluation/forecast.py. Ten minutes; a run that was cut short goes on where it
+stopped. "check" holds each table's figures against the ranges that the others give (both MovieLens leave
+together) and exits 1 where they fall short; "page" writes its lines and the tables of users into the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+import numpy as np
+
+from benchmarks.frontier.tables import write_part
+from benchmarks.real import SETS, liked, read
+from hushrec.algorithms import Popular, PrivateALS, PrivateEigenRec
+from hushrec.data import Ratings, strong_generalization
+from hushrec.evaluation import evaluate
+from hushrec.evaluation.forecast import TABLE, WIDER, Forecast, Run, forecast
+from hushrec.privacy import Accountant, Budget, epsilon_of
+from hushrec.serving.lists import Recommender
+
+ROWS = Path("docs/data/forecast-rows.jsonl")
+DELTA = 1e-6
+EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+SIZES = (300, 1_000, 3_000)
+DRAWS = 3
+#: Part of a table's rows that should lie within the ranges of the others, in so many tables of the seven; a
+#: range is to be no wider than this many times what the tables differ by.
+COVERED, IN_TABLES = 0.8, 6
+FIGURES = ("directions", "lift", "recall", "rmse", "rmse, spread told")
+#: Columns of the package's table after the name.
+MEANS = ("users", "items", "ratings", "mu", "spread", "directions", "recall", "popular", "rmse")
+USERS = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", nargs="+", choices=["measure", "check", "page"], default=["check"])
+    options = parser.parse_args()
+    if "measure" in options.part:
+        measure()
+        TABLE.write_text(table())
+    lines, good = check()
+    print("\n".join(lines))
+    if "page" in options.part:
+        write_part(Path("docs/understand/how-many-users.md"), "left out", "\n".join(lines))
+        write_part(Path("docs/understand/how-many-users.md"), "ranges", users_table((500, 2_000, 10_000)))
+        write_part(Path("docs/understand/which-model.md"), "ranges", users_table((2_000,)))
+    if not good:
+        sys.exit(1)
+
+
+def rows() -> list[Row]:
+    """What was measured so far."""
+    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+
+
+def measure() -> None:
+    """All trainings that the file does not hold yet."""
+    done = {(row["table"], row["size"], row["draw"], row["epsilon"]) for row in rows()}
+    for name in SETS:
+        ratings = read(name)
+        if ratings is None:
+            print(f"{name} skipped: HUSHREC_DATA names no folder that holds it.")
+            continue
+        for draw in range(DRAWS):
+            for size, parts in subsets(ratings, draw):
+                for epsilon in EPSILONS:
+                    if (name, size, draw, epsilon) not in done:
+                        row = {"table": name, "size": size, "draw": draw, **run(parts, epsilon, draw)}
+                        with ROWS.open("a") as file:
+                            file.write(json.dumps(row) + "\n")
+
+
+Parts = tuple[Ratings, Ratings, Ratings]
+
+
+def subsets(ratings: Ratings, seed: int) -> Iterator[tuple[int | str, Parts]]:
+    """Training users of each size and all of them; with others' history and held-out ratings."""
+    part = min(0.25, max(0.1 if ratings.n_users < 6_000 else 0.0, 600 / ratings.n_users))
+    parts = strong_generalization(ratings, part, seed=seed)
+    order = np.random.default_rng(seed).permutation(parts.train.n_users)
+    for size in (*(size for size in SIZES if size < 0.95 * len(order)), "all"):
+        chosen = order if size == "all" else order[:size]
+        train = parts.train.rows(np.isin(np.arange(len(order)), chosen))
+        yield size, (train, parts.fold_in, parts.target)
+
+
+def run(parts: Parts, epsilon: float, seed: int) -> Row:
+    """Figures of one training; lists are judged on likes, folded in from likes."""
+    train, history, target = parts
+    of_likes, budget = [liked(each) for each in parts], Budget(epsilon, DELTA)
+    width = 2 * train.domain.half_width
+
+    def trained(model: Any, on: Ratings) -> Any:
+        return model.fit(on, Accountant(budget, data_is_public=True), seed=seed)
+
+    lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=train.domain.like_from)
+    stars = PrivateALS.planned(budget, train.domain, train.n_users)
+    listed = trained(lists, train)
+    return {
+        "users": train.n_users,
+        "items": train.n_items,
+        "ratings": round(train.n_ratings / train.n_users, 2),
+        "epsilon": epsilon,
+        "mu": round(budget.mu, 5),
+        "spread": round(float(train.matrix.data.std(dtype=np.float64)) / width, 4),
+        "directions": listed.directions,
+        "recall": judged(listed, *of_likes[1:], "recall"),
+        "popular": judged(trained(Popular(), of_likes[0]), *of_likes[1:], "recall"),
+        "rmse": round(judged(trained(stars, train), history, target, "rmse") / width, 5),
+    }
+
+
+def judged(model: Recommender, history: Ratings, target: Ratings, metric: str) -> float:
+    found = evaluate(model, history, target, metrics=[metric], resamples=2)
+    return round(next(iter(found.metrics.values())).value, 5)
+
+
+def table() -> str:
+    """Means over draws, as the package has them."""
+    lines = []
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows():
+        groups.setdefault((row["table"], row["size"], row["epsilon"]), []).append(row)
+    for (name, *_), group in groups.items():
+        means = [round(float(np.mean([row[figure] for row in group])), 4) for figure in MEANS]
+        lines.append(json.dumps([name, *means], separators=(",", ":")))
+    return '{"runs":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def check() -> tuple[list[str], bool]:
+    """A table of the part of each table's rows that the others' ranges hold, and how wide these are."""
+    runs = [Run(*row) for row in json.loads(TABLE.read_text())["runs"]]
+    names = list(dict.fromkeys(run.table for run in runs))
+    lines = ["| rows within, and width | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    good = True
+    for figure in FIGURES:
+        cells = [left_out(figure, name, runs) for name in names]
+        good &= sum(covered >= COVERED for covered, _ in cells) >= IN_TABLES
+        lines.append(f"| {figure} | {' | '.join(f'{covered:.0%}, {wide:.1f}' for covered, wide in cells)} |")
+    return lines, good
+
+
+def left_out(figure: str, name: str, runs: list[Run]) -> tuple[float, float]:
+    """Part of a table's rows within the ranges that the others give; these over what all tables differ by."""
+    others = [run for run in runs if run.table[:3] != name[:3]]  # both MovieLens leave together
+    inside, widths = [], []
+    for run in (each for each in runs if each.table == name):
+        low, high = ends(figure, run, others)
+        own = {**run._asdict(), "lift": run.recall / max(run.popular, 0.003)}
+        value = own[figure.split(",")[0]]
+        inside.append(low <= value <= high)
+        least, most = ends(figure, run, runs)
+        widths.append(WIDER * (high - low) / (most - least) if most > least else 1.0)
+    return float(np.mean(inside)), float(np.mean(widths))
+
+
+def ends(figure: str, run: Run, runs: list[Run]) -> tuple[float, float]:
+    """The range of a figure where a run was; directions are whole numbers, means of them are not."""
+    budget = Budget(epsilon_of(run.mu, DELTA), DELTA)
+    sizes = round(run.n_users), round(run.n_items), run.ratings_per_user
+    found: Forecast = forecast(budget, *sizes, spread=run.spread if "told" in figure else None, runs=runs)
+    low, high = getattr(found, figure.split(",")[0])
+    return (low - 0.5, high + 0.5) if figure == "directions" else (low, high)
+
+
+def users_table(catalogues: tuple[int, ...]) -> str:
+    """Ranges by users, items and epsilon: directions, and Recall over that of the most popular items."""
+    epsilons = (1.0, 2.0, 5.0)
+    lines = ["| items | users | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |"]
+    lines.append("|---:|---:|" + "---|" * len(epsilons))
+    for n_items in catalogues:
+        for n_users in USERS:
+            cells = []
+            for epsilon in epsilons:
+                of = forecast(Budget(epsilon, DELTA), n_users, n_items, 50, spread=0.28)
+                stars = f"{4 * of.rmse.low:.2f} to {4 * of.rmse.high:.2f}"
+                ways, lift = ((f"{x:.0f}" for x in of.directions), (f"{x:.1f}" for x in of.lift))
+                cells.append(f"{' to '.join(ways)}; {' to '.join(lift)}; {stars}")
+            lines.append(f"| {n_items:,} | {n_users:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
