@@ -81,6 +81,10 @@ class Connection:
         """Send a message and return the answer."""
         return self._call("POST", path, message.to_json(), reply, token)
 
+    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Send bytes and return the answer."""
+        return self._call("POST", path, content, reply, token)
+
     def _call(
         self, method: str, path: tuple[str, ...], body: bytes | None, reply: type[Kind], token: str
     ) -> Kind:

@@ -98,12 +98,17 @@ class Engine(Protocol):
         """
 
 
-def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
-    """Return what some users answer: partial sums, privileged, of integers in units of their step."""
+def contributions(make: Make, rows: Ratings, question: Question) -> tuple[Bounded, ...]:
+    """Return what some users answer: partial sums with what bounds them."""
     users = make(rows)
     for call in question.told:
         call.of(users)
-    return [each._take() for each in _several(question.asked.of(users))]
+    return _several(question.asked.of(users))
+
+
+def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
+    """Return what some users answer: partial sums, privileged, of integers in units of their step."""
+    return [each._take() for each in contributions(make, rows, question)]
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:

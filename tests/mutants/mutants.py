@@ -321,7 +321,7 @@ NODES = [  # secure aggregation and partitions
         "key, seed = self.__dict__.setdefault('_key', masks.new_secret()), masks.new_secret()"),
     bug("totals of a server believed whatever they are",
         "engines/test_aggregation.py::test_a_total_that_no_nodes_can_add_up_to_is_refused",
-        "engines/secure/gate", "> _LARGEST_SUM * coarse", "> 2.0**64 * coarse"),
+        "engines/secure/gate", "= _LARGEST_SUM * self.coarse", "= 2.0**64 * self.coarse"),
     bug("a server's list of survivors believed",
         "engines/test_member.py::test_a_neighbour_without_a_signature_is_refused", "engines/secure/client",
         "for name in alive:", "for name in ():"),

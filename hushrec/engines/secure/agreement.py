@@ -181,13 +181,13 @@ class Agreement:
         budget = [self.budget.epsilon, self.budget.delta, self.budget.unit, self.budget.relation]
         nodes = [self.n_nodes, self.dropouts, self.colluding, self.nodes_per_user, self.seed]
         keys = {name: key.hex() for name, key in self.keys.items()}
-        public = [estimator, budget, _identity(self.domain), nodes, keys, library_version()]
+        public = [estimator, budget, identity_of(self.domain), nodes, keys, library_version()]
         text = json.dumps(public, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def check(self, ratings: Ratings) -> None:
         """Refuse rows that this training cannot be made on; a node does so before it enrols."""
-        if _identity(ratings.domain) != _identity(self.domain):
+        if identity_of(ratings.domain) != identity_of(self.domain):
             raise InputError(
                 "These ratings were read over another domain than the agreement's; read them with its"
                 " catalogue, rating range, cap and item features."
@@ -246,7 +246,7 @@ def _per_user(release: Release, nodes: int) -> Release:
     return replace(release, mechanism=mechanism, sensitivity=nodes * release.sensitivity)
 
 
-def _identity(domain: Domain) -> list[Any]:
+def identity_of(domain: Domain) -> list[Any]:
     """All that a training reads of a domain."""
     features = domain.item_features
     if features is None:

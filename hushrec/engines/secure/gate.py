@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Bounded, Plan
+from hushrec.privacy import Bounded, Plan, Release
 from hushrec.privacy.release import SMALLEST_NOISE
 from hushrec.training.gate import PlannedGate
 from hushrec.types import Array
@@ -52,22 +53,49 @@ class SecureGate(PlannedGate):
     def release(self, label: str, bounded: Bounded) -> Array:
         """Add this node's share of noise, have all nodes' integers added up, and return their sum."""
         planned, value = self._as_planned(label, bounded), bounded._take()
+        grid = Grid.of(planned, bounded, value.shape, self._honest, self.private)
+        integers = (value.ravel() / grid.steps).astype(np.int64).view(np.uint64)
+        total = self._total(self._order[label], label, integers, grid.noise_sd, grid.steps)
+        return grid.value(label, total).reshape(value.shape)
+
+
+class Grid(NamedTuple):
+    """The integers that one release is added up in; an entry each.
+
+    Attributes
+    ----------
+    steps : ndarray
+        What an integer stands for, a power of two.
+    noise_sd : ndarray
+        Of who draws noise, in steps.
+    coarse : ndarray
+        The step of what users contribute, in steps.
+    """
+
+    steps: Array
+    noise_sd: Array
+    coarse: Array
+
+    @classmethod
+    def of(
+        cls, planned: Release, bounded: Bounded, shape: tuple[int, ...], shares: int, private: bool = True
+    ) -> Grid:
+        """The grid of a planned release whose noise is drawn in so many equal shares."""
         if not np.all(bounded.step > 0):
-            raise InputError(f"Release {label!r} is no exact sum; nodes cannot add it up.")
-        share = planned.noise_sd / math.sqrt(self._honest) / np.asarray(bounded.entry_scale)
-        if self.private and not np.all((share > SMALLEST_NOISE) & (share < math.inf)):
-            raise InputError(f"scale makes the noise of release {label!r} vanish; bring it near 1.")
+            raise InputError(f"Release {planned.label!r} is no exact sum; nodes cannot add it up.")
+        share = planned.noise_sd / math.sqrt(shares) / np.asarray(bounded.entry_scale)
+        if private and not np.all((share > SMALLEST_NOISE) & (share < math.inf)):
+            raise InputError(f"scale makes the noise of release {planned.label!r} vanish; bring it near 1.")
         # powers of two both: whatever is a multiple of the one is a multiple of the smaller
         finer = np.exp2(np.floor(np.log2(np.maximum(share, 1e-300))) - _LEAST_NOISE_BITS)
         step = np.where(share > 0, np.minimum(bounded.step, finer), bounded.step)
-        steps = np.broadcast_to(step, value.shape).ravel()
-        noise_sd = np.broadcast_to(share, value.shape).ravel() / steps
-        integers = (value.ravel() / steps).astype(np.int64).view(np.uint64)
-        total = self._total(self._order[label], label, integers, noise_sd, steps).view(np.int64)
-        # the server tells it: what no nodes can have added up is not computed with
-        coarse = np.broadcast_to(bounded.step, value.shape).ravel() / steps
-        if total.shape != steps.shape or np.any(
-            np.abs(total.astype(np.float64)) > _LARGEST_SUM * coarse + _LARGEST_NOISE * noise_sd
-        ):
+        steps, sd, coarse = (np.broadcast_to(each, shape).ravel() for each in (step, share, bounded.step))
+        return cls(steps, sd / steps, coarse / steps)
+
+    def value(self, label: str, total: NDArray[np.uint64]) -> Array:
+        """What a total stands for; one that no sum and noise can have made is refused."""
+        signed = total.view(np.int64)
+        largest = _LARGEST_SUM * self.coarse + _LARGEST_NOISE * self.noise_sd
+        if signed.shape != self.steps.shape or np.any(np.abs(signed.astype(np.float64)) > largest):
             raise HushrecError(f"The total of release {label!r} is none that nodes can add up to; refused.")
-        return (total * steps).reshape(value.shape)
+        return np.asarray(signed * self.steps)

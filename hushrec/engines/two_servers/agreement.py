@@ -1,0 +1,229 @@
+"""What two servers and all devices agree on, and what follows from it and from the totals so far.
+
+The public side of a training is a function of the released totals: whoever knows them, a server or a device,
+runs it on no users at all and finds what is asked next, in which units, and with how much noise
+(:meth:`Agreement.next`, :meth:`Agreement.opened`). So nobody has to be believed about that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from hushrec.checks import settings_of
+from hushrec.data import Domain, Ratings
+from hushrec.engines.secure.agreement import identity_of
+from hushrec.engines.secure.gate import LARGEST_MULTIPLIER
+from hushrec.engines.two_servers.replay import Opened, Replay, Round, Wanted, Words, integers
+from hushrec.errors import InputError
+from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
+from hushrec.privacy.accounting import epsilon_of
+from hushrec.privacy.budget import guarantee
+from hushrec.privacy.statement import library_version
+from hushrec.serving.billboard import Billboard
+from hushrec.training import run
+from hushrec.training.estimator import Estimator
+
+#: What the two laws of docs/proofs/two-servers.md differ by vanishes beside these.
+_LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """The settings of one training over two servers; servers and devices compare its fingerprint.
+
+    Attributes
+    ----------
+    estimator : Estimator
+        One whose users remember nothing between two questions (``streams``).
+    budget : Budget
+        The promise against either server.
+    domain : Domain
+        Declared; item features belong to it.
+    seed : int
+        Of initialisation and sampling.
+
+    Privacy
+    -------
+    Unit: user, a device being one user's. Relation: a user is replaced by empty contributions (the
+    sensitivities of "add-remove"), since who takes part is public. Against one server that does anything,
+    with any number of devices on its side, the budget holds by the noise of the other server alone; against
+    everybody else there is the noise of both (:attr:`promises`). Both are computational: shares are AES-256
+    in counter mode. Against both servers together nothing is promised. Proof: docs/proofs/two-servers.md.
+
+    Examples
+    --------
+    >>> from hushrec.engines.two_servers.agreement import Agreement
+    >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
+    >>> agreement = Agreement(estimator=hushrec.ItemBias(), budget=hushrec.Budget(5, 1e-6), domain=domain)
+    >>> [release.label for release in agreement.plan.releases]
+    ['item biases']
+    >>> agreement.promises[1].startswith("against everybody else epsilon = 3.3")
+    True
+    """
+
+    estimator: Estimator[Any]
+    budget: Budget
+    domain: Domain
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        budget, name = self.budget, self.estimator.name
+        if (budget.unit, budget.relation) != ("user", "add-remove"):
+            raise InputError("Two servers protect unit 'user' under relation 'add-remove'.")
+        if not (budget.epsilon <= _LARGEST_EPSILON and budget.delta >= _SMALLEST_DELTA):
+            raise InputError(
+                f"Two servers need an epsilon of at most {_LARGEST_EPSILON:g} and a delta of at least"
+                f" {_SMALLEST_DELTA:g}."
+            )
+        if not self.domain.declared:
+            raise InputError(
+                "The catalogue and rating range of this domain were read from ratings, which leaks them;"
+                " declare Domain(items=..., rating_range=(low, high))."
+            )
+        if not (self.estimator.streams and self.estimator.exact_arithmetic):
+            raise InputError(
+                f"{name} cannot be trained over two servers; train item-bias, popular, private-als,"
+                " private-eigenrec or both."
+            )
+        self.plan.check()
+        if not all(isinstance(each.mechanism, Gaussian) for each in self.plan.releases):
+            raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")
+        if any(each.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for each in self.plan.releases):
+            raise InputError(
+                f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
+                " which shares have no room, and nothing is learned from it; declare a larger epsilon."
+            )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The releases, each with the noise of one server."""
+        return self.estimator.releases(self.budget, self.domain, 1.0)
+
+    @cached_property
+    def both(self) -> Plan:
+        """The releases, each with the noise of both servers."""
+        return Plan(self.budget, [_twice(each) for each in self.plan.releases])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all attributes, of the item features and of the library's version."""
+        estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
+        budget = [self.budget.epsilon, self.budget.delta, self.budget.failure]
+        public = ["two servers", estimator, budget, identity_of(self.domain), self.seed, library_version()]
+        return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def promises(self) -> tuple[str, str]:
+        """What holds against a server, and against everybody else; in words."""
+        budget = self.budget
+        less = math.nextafter(budget.delta - budget.failure, 0.0)  # the rounding of two noises, section 3
+        public = guarantee(epsilon_of(self.both.mu, less), budget.delta, budget.unit, budget.relation)
+        return (
+            f"against either server, with any devices, {budget}, by the other server's noise alone",
+            f"against everybody else {public}, by the noise of both",
+        )
+
+    def check(self, ratings: Ratings) -> None:
+        """Refuse rows that are not one user's of this domain; a device does so before it answers."""
+        if identity_of(ratings.domain) != identity_of(self.domain):
+            raise InputError(
+                "These ratings were read over another domain than the agreement's; read them with its"
+                " catalogue, rating range, cap and item features."
+            )
+        if ratings.n_users > 1:
+            raise InputError(
+                "A device answers for one user, and these ratings are of several; pass the rows of one."
+            )
+
+    # ------------------------------------------------------------------ what follows from the totals
+
+    def next(self, totals: Sequence[Words], secure: bool = True) -> Wanted | Billboard:
+        """What is to be released next, or the model, given the totals so far in the order of the plan.
+
+        Parameters
+        ----------
+        totals : sequence of ndarray of uint64
+        secure : bool
+            False where noise was injected for a test: the statement then says NOT PRIVATE.
+        """
+        replay = Replay(self, totals)
+        parts = replay.run()
+        if replay.wanted is not None:
+            return replay.wanted
+        return Billboard.of(self.estimator, self.domain, parts, self._statement(secure))
+
+    def round_for(self, totals: Sequence[Words], first: int) -> Round:
+        """The next round: every question from `first` on that no total to come can change.
+
+        Whether one can is seen with two stand-ins for these totals. A question that changes after all is
+        asked again, in another round.
+        """
+        one, other = (Replay(self, totals, stand_in=number) for number in (0, 1))
+        one.run()
+        other.run()
+        stop = one.needed
+        for mine, theirs in zip(one.keys[stop:], other.keys[stop:], strict=False):
+            if mine != theirs:
+                break
+            stop += 1
+        return Round(len(totals), first, stop)
+
+    def opened(self, totals: Sequence[Words], which: Round) -> Opened:
+        """The questions of a round, given the totals before it."""
+        replay = Replay(self, totals[: which.release], stand_in=0, until=which.stop)
+        replay.run()
+        return replay.opened(which)
+
+    def answer(self, opened: Opened, ratings: Ratings) -> Words:
+        """One user's bounded contribution to a round, as integers in units of their steps: private."""
+        return integers(self.estimator.users, ratings, opened)
+
+    def state(self, session: str, which: Round, opened: Opened) -> str:
+        """Digest of agreement, session, round, totals so far and steps: shares carry it."""
+        words = json.dumps([self.fingerprint, session, *which]).encode()
+        parts = [words, opened.told, *(step.tobytes() for step in opened.steps)]
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+
+    def _statement(self, secure: bool) -> PrivacyStatement:
+        """What an accountant says that released nothing itself, with what the servers released."""
+        nobody = Ratings.from_any(([], [], []), self.domain)
+        privacy = run.statement(self.estimator, nobody, Accountant(self.budget))
+        injected = () if secure else ("the noise came from an injected source",)
+        notes = (
+            "against both servers together nothing is promised: one of them must keep to the protocol",
+            *self.promises,
+            "shares hide what is answered as well as AES-256 in counter mode does; in the table of releases"
+            " the noise is that of one server, and both have drawn as much",
+        )
+        public = "which devices took part when (so a user is replaced by an empty contribution)"
+        return replace(
+            privacy,
+            releases=self.plan.releases,
+            public=(*privacy.public, public),
+            notes=(*notes, *privacy.notes),
+            reasons=(*injected, *privacy.reasons),
+            secure_noise=secure,
+            exact_noise=secure,
+        )
+
+
+def _twice(release: Release) -> Release:
+    """A release with twice the variance of its noise."""
+    one: Any = release.mechanism
+    return replace(release, mechanism=Gaussian(math.sqrt(2) * one.noise_multiplier))
+
+
+def session_of(agreement: Agreement, first: str, second: str) -> str:
+    """Name of a training: each server's nonce is in it."""
+    return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
+
+
+def run_of(session: str) -> str:
+    """Name of a training in a ledger, which no server can choose."""
+    return hashlib.sha256(f"two servers {session}".encode()).hexdigest()

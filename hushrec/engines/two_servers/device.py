@@ -1,0 +1,177 @@
+"""A device of a training over two servers: one user's rows, which never leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hushrec.data import Ratings
+from hushrec.engines.two_servers.agreement import Agreement, run_of
+from hushrec.engines.two_servers.book import Book
+from hushrec.engines.two_servers.messages import State, Sum, Taken
+from hushrec.engines.two_servers.replay import Opened, Round, Words
+from hushrec.engines.two_servers.shares import ROLES, SEED_BYTES, split
+from hushrec.errors import HushrecError
+from hushrec.network.messages import Kind, Refusal
+from hushrec.privacy import Gaussian, Ledger, Release
+
+
+class Line(Protocol):
+    """A server, as a device reaches it: :class:`hushrec.network.transport.Connection` is one."""
+
+    def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Ask for a message."""
+
+    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Send bytes and return the answer."""
+
+
+class Public:
+    """What devices compute alike from an agreement and released totals; many in one process share it.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    """
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self._totals: list[Words] = []
+        self._last: tuple[str, Opened] | None = None
+
+    def opened(self, server: Line, state: State) -> Opened:
+        """The questions of a server's open round, with totals that it tells."""
+        which = Round(*state.round)
+        if self._last is None or self._last[0] != state.digest:
+            del self._totals[which.release :]
+            for number in range(len(self._totals), which.release):
+                self._totals.append(server.get(Sum, "total", str(number)).values)
+            opened = self.agreement.opened(self._totals, which)
+            if self.agreement.state(state.session, which, opened) != state.digest:
+                self._totals.clear()
+                raise HushrecError(
+                    "What the servers say of their round does not follow from this agreement and their"
+                    " totals; nothing was sent."
+                )
+            self._last = (state.digest, opened)
+        return self._last[1]
+
+
+def contribute(
+    servers: Sequence[Line],
+    public: Public,
+    ratings: Ratings,
+    *,
+    device: str,
+    tokens: Sequence[str],
+    folder: str | Path,
+    ledger: Ledger | None,
+    dataset: str = "default",
+) -> str:
+    """Answer the open round, if there is one and this device has not answered it.
+
+    To be called again and again, as often as the device is online: it does no more than is to be done.
+
+    Parameters
+    ----------
+    servers : sequence of two Lines
+        The first and the second one.
+    public : Public
+        With what the owner of this device agreed to.
+    ratings : Ratings
+        The rows of this device's user. They never leave: only shares of bounded integers do.
+    device : str
+        Name, unlike any other device's.
+    tokens : sequence of two str
+        This device's at either server.
+    folder : path
+        Where it keeps what it has answered. A lost folder is a new device.
+    ledger : Ledger or None
+        The device's own: the whole training is charged there before the first share leaves, whether or not
+        the device answers every round. None is the explicit word for not counting.
+    dataset : str
+        Name of the user in it.
+
+    Returns
+    -------
+    str
+        ``"answered"``, ``"waiting"`` for the next round, or ``"over"``.
+
+    Raises
+    ------
+    BudgetError
+        The device's own budget has no room for the training. Nothing was sent.
+    HushrecError
+        The servers disagree, or do not follow the agreement. Nothing was sent.
+    """
+    public.agreement.check(ratings)
+    book = Book(folder)
+    states = [server.get(State, "state") for server in servers]
+    _check_session(book, {state.session for state in states if state.session})
+    if all(state.over for state in states):
+        return "over"
+    state = states[0]
+    if state == states[1] and state.round and book.get(_kept(state)) is None:
+        opened = public.opened(servers[0], state)
+        _charge(ledger, dataset, public.agreement, state.session)
+        rest, seed = split(public.agreement.answer(opened, ratings.rated()))
+        # kept before any of it leaves: sent again, it is the same
+        book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
+    sent = [
+        _send(book, server, state, role, device, token)
+        for server, state, role, token in zip(servers, states, ROLES, tokens, strict=True)
+    ]
+    if all(sent):
+        book.put(_kept(state), b"")
+    return "answered" if any(sent) else "waiting"
+
+
+#: HTTP code for a round that is closed by now, or was answered.
+_LATE = 409
+#: Characters of a digest.
+_DIGEST = 64
+
+
+def _kept(state: State) -> str:
+    """Where the answer to an open round is kept; empty once both servers have it."""
+    return f"answer-{Round(*state.round).release}"
+
+
+def _send(book: Book, server: Line, state: State, role: str, device: str, token: str) -> bool:
+    """Send a server its share, where its round is open and this device has an answer; whether it did."""
+    kept = book.get(_kept(state)) if state.round else None
+    if not kept:
+        return False
+    digest, seed, rest = kept[:_DIGEST], kept[_DIGEST:][:SEED_BYTES], kept[_DIGEST + SEED_BYTES :]
+    path = ("share", device, str(Round(*state.round).release), digest.decode())
+    try:
+        server.post_bytes(seed if role == "second" else rest, Taken, *path, token=token)
+    except Refusal as refused:
+        if refused.status != _LATE:
+            raise
+    return True
+
+
+def _check_session(book: Book, sessions: set[str]) -> None:
+    """A device takes part in the training of its folder alone."""
+    known = book.get("session")
+    if known is None and len(sessions) == 1:
+        book.put("session", "".join(sessions).encode())
+    elif known is not None and sessions - {known.decode()}:
+        raise HushrecError(
+            "The servers are not in the training that this device began with; to take part in another one,"
+            " which is charged anew, pass another folder."
+        )
+
+
+def _charge(ledger: Ledger | None, dataset: str, agreement: Agreement, session: str) -> None:
+    """Record the whole training durably, once."""
+    if ledger is None:
+        return
+    label = f"training over two servers: {agreement.estimator.name}"
+    budget = agreement.budget
+    release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
+    run = run_of(session)
+    if not ledger.charged(dataset, run, 0):
+        ledger.charge(dataset, run, release, step=0)

@@ -1,0 +1,61 @@
+"""What devices and servers of a training over two servers tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hushrec.network.messages import Message, Words
+
+
+@dataclass(frozen=True)
+class Nonce(Message):
+    """What one server drew when its folder was made; the other one asks for it."""
+
+    agreement: str
+    nonce: str
+
+
+@dataclass(frozen=True)
+class State(Message):
+    """Where a server is.
+
+    Attributes
+    ----------
+    session : str
+        Digest of agreement and both nonces.
+    round : tuple of int
+        The open round: its release, first and last question; empty where none is open.
+    digest : str
+        What a share of the round carries.
+    totals : int
+        Releases that are known.
+    over : bool
+        Whether that is all of them.
+    """
+
+    session: str
+    round: tuple[int, ...]
+    digest: str
+    totals: int
+    over: bool
+
+
+@dataclass(frozen=True)
+class Held(Message):
+    """The devices whose shares of a round a server has, in order; it takes no more."""
+
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sum(Message):
+    """A server's noisy share of a release, or the total of both."""
+
+    values: Words
+
+
+@dataclass(frozen=True)
+class Taken(Message):
+    """Answer to a share: it is there."""
+
+    device: str

@@ -1,0 +1,211 @@
+"""The public side of a training on no users: what is asked next, in which units, with how much noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Ratings
+from hushrec.engines.secure.gate import Grid
+from hushrec.errors import HushrecError
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.privacy import Bounded
+from hushrec.training.gate import PlannedGate
+from hushrec.training.partitioned import Make, PartitionedUsers, Question, contributions
+from hushrec.types import Array
+
+if TYPE_CHECKING:
+    from hushrec.engines.two_servers.agreement import Agreement
+
+#: A noisy total: integers modulo 2^64.
+Words = NDArray[np.uint64]
+
+#: The place of an entry among all that a training asks: the number of its question, and where in the answer.
+_PLACE_BITS = 40
+#: Stand-ins for totals that are yet to come are so many times the noise.
+_STAND_IN = 50.0
+
+
+class Round(NamedTuple):
+    """What devices are asked at once: some questions, one after the other.
+
+    Attributes
+    ----------
+    release : int
+        Number, in the plan, of the release that it was opened for.
+    first, stop : int
+        Which of all questions of the training, the last one excluded.
+    """
+
+    release: int
+    first: int
+    stop: int
+
+
+class Opened(NamedTuple):
+    """The questions of a round.
+
+    Attributes
+    ----------
+    questions : tuple of Question
+    keys : tuple of str
+        Digests of the questions.
+    steps : tuple of ndarray
+        Of each question, what an integer of the answer stands for, an entry each.
+    told : bytes
+        Digest of the totals that the questions follow from.
+    """
+
+    questions: tuple[Question, ...]
+    keys: tuple[str, ...]
+    steps: tuple[Array, ...]
+    told: bytes
+
+    @property
+    def size(self) -> int:
+        """Integers of an answer."""
+        return sum(map(len, self.steps))
+
+
+class Wanted(NamedTuple):
+    """The next release of a training.
+
+    Attributes
+    ----------
+    release : int
+        Its number in the plan.
+    question, place : ndarray of int
+        Where its entries are among the answers.
+    keys : tuple of str
+        Digests of all questions so far.
+    grid : Grid
+    """
+
+    release: int
+    question: NDArray[np.int64]
+    place: NDArray[np.int64]
+    keys: tuple[str, ...]
+    grid: Grid
+
+
+class _Enough(Exception):
+    """A replay has found what it was for."""
+
+
+class Replay(PlannedGate):
+    """The public side of a training on no users, as far as totals go.
+
+    What its private side returns are the places of the entries in what devices answer. At the first release
+    without a total it stops, or goes on with a stand-in for each.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        totals: Sequence[Words],
+        stand_in: int | None = None,
+        until: float = math.inf,
+    ) -> None:
+        super().__init__(agreement.both)
+        self._agreement, self._totals, self._stand_in, self._until = agreement, totals, stand_in, until
+        self._order = {each.label: number for number, each in enumerate(agreement.plan.releases)}
+        self._made = 0
+        self._nobody = Ratings.from_any(([], [], []), agreement.domain)
+        self.asked: list[Question] = []
+        self.keys: list[str] = []
+        self.steps: list[Array] = []
+        self.needed, self.told = 0, b""
+        self.wanted: Wanted | None = None
+
+    def run(self) -> Any:
+        """What the training returns; None where it has not all totals."""
+        agreement = self._agreement
+        users = PartitionedUsers(agreement.estimator.users, agreement.domain, self._ask)
+        try:
+            with one_blas_thread(), np.errstate(all="ignore"):
+                return agreement.estimator.train(users, self, agreement.seed)
+        except _Enough:
+            return None
+        except Exception:
+            if self.wanted is None or self._stand_in is None:
+                raise
+            return None  # a stand-in is no total
+
+    def opened(self, which: Round) -> Opened:
+        """The questions of a round."""
+        span = slice(which.first, which.stop)
+        if not 0 <= which.first < which.stop == len(self.asked):
+            raise HushrecError("A server has opened a round that this training does not have; refused.")
+        return Opened(tuple(self.asked[span]), tuple(self.keys[span]), tuple(self.steps[span]), self.told)
+
+    def release(self, label: str, bounded: Bounded) -> Array:
+        """As `Gate.release`."""
+        self._as_planned(label, bounded)
+        number, places = self._order[label], np.asarray(bounded._take(), np.int64)
+        grid = Grid.of(self._agreement.plan.releases[number], bounded, places.shape, 1)  # of one server
+        if number != self._made:
+            raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
+        self._made += 1
+        if number < len(self._totals):
+            total = self._totals[number]
+            self.told = hashlib.sha256(self.told + total.tobytes()).digest()
+            return grid.value(label, total).reshape(places.shape)
+        if self.wanted is None:
+            question, place = places.ravel() >> _PLACE_BITS, places.ravel() & ((1 << _PLACE_BITS) - 1)
+            self.wanted = Wanted(number, question, place, tuple(self.keys), grid)
+            self.needed = len(self.keys)
+            if self._stand_in is None:
+                raise _Enough
+        wave = 1.5 + np.cos((self._stand_in or 0) + np.arange(places.size))
+        return (_STAND_IN * wave * grid.noise_sd * grid.steps).reshape(places.shape)
+
+    def _ask(self, question: Question) -> list[Array]:
+        """The places of what would be answered."""
+        if len(self.asked) >= self._until:
+            raise _Enough
+        number = len(self.asked)
+        parts = contributions(self._agreement.estimator.users, self._nobody, question)
+        shapes = [np.shape(part._take()) for part in parts]
+        sizes = [math.prod(shape) for shape in shapes]
+        steps = [np.broadcast_to(part.step, shape).ravel() for part, shape in zip(parts, shapes, strict=True)]
+        self.asked.append(deepcopy(question))  # as it is asked: the training may change an array afterwards
+        self.steps.append(np.concatenate(steps))
+        self.keys.append(_key(question))
+        places = (number << _PLACE_BITS) + np.arange(sum(sizes), dtype=np.int64)
+        return [
+            each.reshape(shape)
+            for each, shape in zip(np.split(places, np.cumsum(sizes)[:-1]), shapes, strict=True)
+        ]
+
+
+def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
+    """What some users answer to a round, in units of their steps, modulo 2^64: private."""
+    parts = []
+    for question, steps in zip(opened.questions, opened.steps, strict=True):
+        found = [np.ravel(each._take()) for each in contributions(make, rows, question)]
+        parts.append((np.concatenate(found) / steps).astype(np.int64))
+    return np.concatenate(parts).view(np.uint64)
+
+
+def _key(question: Question) -> str:
+    """Digest of what is asked."""
+    digest = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, tuple | list | dict):
+            digest.update(f"{type(value).__name__}{len(value)}".encode())
+            for each in value.items() if isinstance(value, dict) else value:
+                add(each)
+        else:
+            digest.update(repr(value).encode())
+
+    add(question)
+    return digest.hexdigest()

@@ -1,0 +1,437 @@
+"""One of the two servers: takes shares, adds its own up, adds its own noise, and publishes what comes of it.
+
+It serves
+
+    GET  /nonce                               for the other server
+    GET  /state                               where it is; for devices
+    GET  /total/<release>                     a released total
+    POST /share/<device>/<release>/<digest>   a device's share of the open round, as bytes
+    GET  /held/<release>                      for the other server: whose shares it has, once it takes no more
+    GET  /noisy/<release>                     for the other server: its noisy share of a release
+
+Everything that must not happen twice is in its folder before anything follows from it, so it may be killed
+and started again at any point. What the other server says is believed in nothing that the promise stands on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from hushrec.engines.two_servers.agreement import Agreement, run_of, session_of
+from hushrec.engines.two_servers.book import Book, Shares
+from hushrec.engines.two_servers.messages import Held, Nonce, State, Sum, Taken
+from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
+from hushrec.engines.two_servers.shares import ROLES, add_share, check_share, share_bytes
+from hushrec.errors import HushrecError, InputError
+from hushrec.network.messages import Kind, Message, Refusal
+from hushrec.privacy import Ledger
+from hushrec.privacy.noise import GeneratorNoise, SystemNoise
+from hushrec.serving.billboard import Billboard
+
+#: Code with which the other server says that what is asked is not there yet.
+_NOT_YET = 404
+
+
+class Peer(Protocol):
+    """The other server, as it is reached: :class:`hushrec.network.transport.Connection` is one."""
+
+    def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Ask for a message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What an operator decides.
+
+    Attributes
+    ----------
+    role : {"first", "second"}
+    devices : mapping of str to str
+        SHA-256 of each device's token for this server, in hexadecimal digits, by the device's name.
+    peer_token : str
+        Shared with the other server; participation is for it alone.
+    deadline : float
+        Seconds for which a round is open, or less where all devices have answered.
+    dataset : str
+        Name of the devices in the ledger.
+    """
+
+    role: str
+    devices: Mapping[str, str]
+    peer_token: str
+    deadline: float = 86_400.0
+    dataset: str = "default"
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise InputError(f"role={self.role!r} is not one of {', '.join(ROLES)}.")
+        if not self.deadline >= 0:
+            raise InputError("deadline must be a number of seconds, at least 0.")
+
+
+@dataclass
+class _Collecting:
+    """The round that is open, or was opened last."""
+
+    which: Round
+    opened: Opened
+    digest: str
+    shares: Shares
+    since: float
+    held: list[str] | None = None
+
+
+@dataclass
+class _Collected:
+    """What is kept of a round: its questions, and the sum of this server's shares."""
+
+    which: Round
+    keys: tuple[str, ...]
+    ends: list[int]
+    total: Words
+
+
+class CollectingServer:
+    """One server of a training.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    settings : Settings
+    folder : path
+        Its own; made at the first start. A copy of it is another run only if the original never runs again.
+    ledger : Ledger or None
+        Every release is charged there before its noise is drawn. None is the explicit word for not counting.
+    peer : Peer
+        The other server.
+    noise : GeneratorNoise, optional
+        For tests; makes the statement say NOT PRIVATE, and is refused together with a ledger.
+
+    Examples
+    --------
+    >>> from hushrec.engines.two_servers.agreement import Agreement
+    >>> from hushrec.engines.two_servers.server import CollectingServer, Settings
+    >>> from hushrec.network.transport import Connection
+    >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
+    >>> agreement = Agreement(estimator=hushrec.ItemBias(), budget=hushrec.Budget(5, 1e-6), domain=domain)
+    >>> settings = Settings(role="first", devices={}, peer_token="0" * 32)
+    >>> ledger, peer = hushrec.Ledger("first.sqlite"), Connection("https://second.example:8765")
+    >>> server = CollectingServer(agreement, settings, "first", ledger, peer)    # then: server.step()
+    >>> server.billboard is None
+    True
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        settings: Settings,
+        folder: str | Path,
+        ledger: Ledger | None,
+        peer: Peer,
+        noise: GeneratorNoise | None = None,
+    ) -> None:
+        if ledger is not None and noise is not None:
+            raise InputError(
+                "A ledger records private runs only: leave out the injected noise source or the ledger."
+            )
+        self.agreement, self.settings, self.billboard = agreement, settings, None
+        self._book, self._ledger, self._peer = Book(folder), ledger, peer
+        self._noise, self._secure = noise or SystemNoise(), noise is None
+        self._lock = threading.RLock()
+        self._nonce = self._own_nonce()
+        self._session = (self._book.get("session") or b"").decode()
+        self._totals: list[Words] = []
+        self._collecting: _Collecting | None = None
+        self._collected: list[_Collected] = []
+        self._wanted: Wanted | None = None
+        self._published = self._known_to_ledger()
+        if self._session:
+            self._take_up()
+        elif ledger is not None:
+            ledger.check(settings.dataset, agreement.plan.releases)
+
+    billboard: Billboard | None
+
+    # ------------------------------------------------------------------ requests
+
+    def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
+        """Reply to one request (see `hushrec.network.service`)."""
+        match method, path:
+            case "GET", ["nonce"]:
+                return Nonce(self.agreement.fingerprint, self._nonce)
+            case "GET", ["state"]:
+                return self._state()
+            case "GET", ["total", number]:
+                return Sum(self._numbered(number, self._totals))
+            case "POST", ["share", device, number, digest]:
+                return self._take(device, number, digest, token, body)
+            case "GET", ["held", number]:
+                self._check_peer(token)
+                return Held(tuple(json.loads(self._kept(f"held-{_index(number)}"))))
+            case "GET", ["noisy", number]:
+                self._check_peer(token)
+                if _index(number) not in self._published:
+                    raise Refusal(_NOT_YET, "This is not there yet.")
+                return Sum(_words(self._kept(f"noisy-{_index(number)}")))
+        raise Refusal(404, "There is no such page.")
+
+    def _state(self) -> State:
+        with self._lock:
+            now, over = self._collecting, self.billboard is not None
+            if now is None or now.held is not None:
+                return State(self._session, (), "", len(self._totals), over)
+            return State(self._session, tuple(now.which), now.digest, len(self._totals), over)
+
+    def _numbered(self, number: str, among: list[Words]) -> Words:
+        with self._lock:
+            if _index(number) >= len(among):
+                raise Refusal(_NOT_YET, "There is no such total yet.")
+            return among[_index(number)]
+
+    def _take(self, device: str, number: str, digest: str, token: str, share: bytes) -> Taken:
+        """Take a device's share of the open round, once."""
+        known = self.settings.devices.get(device, "")
+        if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known):
+            raise Refusal(403, "This token is not that of this device.")
+        with self._lock:
+            now = self._collecting
+            if now is None or now.which.release != _index(number) or now.held is not None:
+                raise Refusal(409, "This round is not open.")
+            if digest != now.digest:
+                raise Refusal(409, "This share is of other totals, steps or settings than this server's.")
+            check_share(share, self.settings.role, now.opened.size)
+            if not now.shares.take(device, share):
+                raise Refusal(409, "This device has sent another share of this round already.")
+            return Taken(device)
+
+    def _check_peer(self, token: str) -> None:
+        if not hmac.compare_digest(token.encode(), self.settings.peer_token.encode()):
+            raise Refusal(403, "This is for the other server alone.")
+
+    def _kept(self, name: str) -> bytes:
+        found = self._book.get(name)
+        if found is None:
+            raise Refusal(_NOT_YET, "This is not there yet.")
+        return found
+
+    # ------------------------------------------------------------------ steps
+
+    def step(self) -> bool:
+        """Do the next thing that is to be done; False where it waits for devices or the other server."""
+        if self.billboard is not None:
+            return False
+        if not self._session:
+            return self._meet()
+        if self._wanted is None:
+            return self._look_ahead()
+        with self._lock:
+            source = self._source(self._wanted)
+        if source is None:
+            return self._collect(self._wanted)
+        return self._release(self._wanted, source)
+
+    def _meet(self) -> bool:
+        """Agree on a session with the other server: neither can make it one that was before."""
+        theirs = self._ask(Nonce, "nonce")
+        if theirs is None:
+            return False
+        if theirs.agreement != self.agreement.fingerprint:
+            raise InputError("The other server trains under another agreement; nothing was released.")
+        nonces = {self.settings.role: self._nonce}
+        nonces.setdefault("first", theirs.nonce)
+        nonces.setdefault("second", theirs.nonce)
+        session = session_of(self.agreement, nonces["first"], nonces["second"])
+        self._book.put("session", session.encode())
+        self._session = session
+        return True
+
+    def _look_ahead(self) -> bool:
+        """Find what is to be released next."""
+        found = self.agreement.next(self._totals, self._secure)
+        with self._lock:
+            if isinstance(found, Wanted):
+                self._wanted = found
+            else:
+                self.billboard = found
+        return True
+
+    def _source(self, wanted: Wanted) -> _Collected | None:
+        """The round in which all entries of a release were answered."""
+        first, last = int(wanted.question.min()), int(wanted.question.max())
+        for each in reversed(self._collected):
+            here = slice(each.which.first, last + 1)
+            if each.which.first <= first and last < each.which.stop:
+                return each if wanted.keys[here] == each.keys[: last + 1 - each.which.first] else None
+        return None
+
+    def _collect(self, wanted: Wanted) -> bool:
+        """Open a round, close it at its deadline, and add up what both servers have."""
+        now = self._collecting
+        if now is None:
+            which = self.agreement.round_for(self._totals, int(wanted.question.min()))
+            if any(each.which.release == which.release for each in self._collected):
+                raise HushrecError("This training asks something else each time; it stops.")
+            self._book.put(f"round-{which.release}", json.dumps([*which, time.time()]).encode())
+            self._open(which, time.time())
+            return True
+        if now.held is None:
+            with self._lock:
+                everybody = len(now.shares) == len(self.settings.devices)
+                if not everybody and time.time() < now.since + self.settings.deadline:
+                    return False
+                now.held = now.shares.devices  # no share is taken any more
+            now.shares.seal()
+            self._book.put(f"held-{now.which.release}", json.dumps(now.held).encode())
+            return True
+        theirs = self._ask(Held, "held", str(now.which.release))
+        if theirs is None:
+            return False
+        both = set(now.held) & set(theirs.devices)
+        total = np.zeros(now.opened.size, np.uint64)
+        now.shares.each(both, lambda share: add_share(total, share, self.settings.role))
+        # from here on the set is fixed
+        self._book.put(f"sum-{now.which.release}", total.tobytes())
+        self._close(now, total)
+        return True
+
+    def _release(self, wanted: Wanted, source: _Collected) -> bool:
+        """Charge, draw noise, publish the noisy share; add the other server's."""
+        number = wanted.release
+        own = self._book.get(f"noisy-{number}")
+        if own is None:
+            release = self.agreement.plan.releases[number]
+            self._charge(number)
+            # the charge is durable: only now may noise be drawn
+            noise = self._noise.rounded_gaussian(wanted.grid.noise_sd, release.label).view(np.uint64)
+            entries = np.array([0, *source.ends])[wanted.question - source.which.first] + wanted.place
+            share = source.total[entries] * wanted.grid.coarse.astype(np.uint64) + noise
+            self._book.put(f"noisy-{number}", share.tobytes())
+            return True
+        if number not in self._published:  # so far nobody saw it, and after a kill it could be drawn anew
+            self._publish(number, own)
+            return True
+        theirs = self._ask(Sum, "noisy", str(number))
+        if theirs is None:
+            return False
+        if theirs.values.shape != wanted.question.shape:
+            raise HushrecError("The other server's noisy share is of another size; the training stops.")
+        total = _words(own) + theirs.values
+        self._book.put(f"total-{number}", total.tobytes())
+        with self._lock:
+            self._totals.append(total)
+            self._wanted = None
+        return True
+
+    def _charge(self, number: int) -> None:
+        """Record a release durably, once."""
+        dataset, run = self.settings.dataset, run_of(self._session)
+        if self._ledger is not None and not self._ledger.charged(dataset, run, number):
+            self._ledger.charge(dataset, run, self.agreement.plan.releases[number], step=number)
+
+    def _publish(self, number: int, own: bytes) -> None:
+        """Have the ledger know which noisy share it is, for good."""
+        if self._ledger is not None:
+            name, digest = f"noisy-{number}", hashlib.sha256(own).hexdigest()
+            self._ledger.keep(self.settings.dataset, run_of(self._session), number, name, digest)
+        self._published.add(number)
+
+    # ------------------------------------------------------------------ what is kept
+
+    def _known_to_ledger(self) -> set[int]:
+        """Releases that may have been seen; a folder without them is an old copy, and refused."""
+        found: set[int] = set()
+        if self._ledger is None or not self._session:
+            return found
+        for entry in self._ledger.numbered(self.settings.dataset, run_of(self._session)):
+            if entry.file is None:
+                continue
+            own = self._book.get(entry.file)
+            if own is None or hashlib.sha256(own).hexdigest() != entry.digest:
+                raise HushrecError(
+                    f"The folder {str(self._book.path)!r} lacks what was published of release {entry.step};"
+                    " it is an old copy, and going on with it would release twice what was charged once."
+                )
+            found.add(entry.step)
+        return found
+
+    def _own_nonce(self) -> str:
+        """What makes this run another one than all before; of this agreement alone."""
+        kept = self._book.get("nonce")
+        if kept is None:
+            kept = json.dumps(
+                [self.agreement.fingerprint, self.settings.role, secrets.token_hex(32)]
+            ).encode()
+            self._book.put("nonce", kept)
+        fingerprint, role, nonce = json.loads(kept)
+        if (fingerprint, role) != (self.agreement.fingerprint, self.settings.role):
+            raise InputError(
+                f"The folder {str(self._book.path)!r} is of another agreement or role; pass a new one."
+            )
+        return str(nonce)
+
+    def _take_up(self) -> None:
+        """Go on where the folder is."""
+        for number in range(len(self.agreement.plan.releases)):
+            kept = self._book.get(f"round-{number}")
+            if kept is not None:
+                release, first, stop, since = json.loads(kept)
+                self._open(Round(release, first, stop), since)
+            total = self._book.get(f"total-{number}")
+            if total is None:
+                return
+            self._totals.append(_words(total))
+
+    def _open(self, which: Round, since: float) -> None:
+        """Take shares of a round, or go on with what is kept of it."""
+        opened = self.agreement.opened(self._totals, which)
+        digest = self.agreement.state(self._session, which, opened)
+        path = self._book.path / f"shares-{which.release}"
+        total = self._book.get(f"sum-{which.release}")
+        now = _Collecting(
+            which, opened, digest, Shares(path, share_bytes(self.settings.role, opened.size)), since
+        )
+        held = self._book.get(f"held-{which.release}")
+        if held is not None:
+            now.held = json.loads(held)
+        if total is None:
+            with self._lock:
+                self._collecting = now
+        else:
+            self._close(now, _words(total))
+
+    def _close(self, now: _Collecting, total: Words) -> None:
+        now.shares.remove()
+        ends = np.cumsum([len(each) for each in now.opened.steps]).tolist()
+        with self._lock:
+            self._collected.append(_Collected(now.which, now.opened.keys, ends, total))
+            self._collecting = None
+
+    def _ask(self, kind: type[Kind], *path: str) -> Kind | None:
+        """What the other server says; None where it has not got so far."""
+        try:
+            return self._peer.get(kind, *path, token=self.settings.peer_token)
+        except Refusal as refused:
+            if refused.status != _NOT_YET:
+                raise
+            return None
+
+
+def _index(number: str) -> int:
+    if not number.isdecimal() or len(number) > 9:
+        raise Refusal(404, "There is no such page.")
+    return int(number)
+
+
+def _words(raw: bytes) -> Words:
+    return np.frombuffer(raw, dtype="<u8").astype(np.uint64)

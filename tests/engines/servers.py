@@ -1,0 +1,115 @@
+"""A training over two servers in this process: servers that may be killed, devices, and all that is said."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushrec.engines.two_servers.agreement import Agreement
+from hushrec.network.messages import from_json
+from hushrec.privacy import Budget
+from hushrec.privacy.testing import SeededNoise
+
+server = pytest.importorskip("hushrec.engines.two_servers.server", exc_type=ImportError)
+device = pytest.importorskip("hushrec.engines.two_servers.device", exc_type=ImportError)
+
+PEER = "p" * 32
+
+
+class KeptNoise(SeededNoise):
+    """Keeps what it drew, by label; NOT PRIVATE."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.drawn = {}
+
+    def rounded_gaussian(self, sd, label):
+        self.drawn[label] = super().rounded_gaussian(sd, label)
+        return self.drawn[label]
+
+
+class Line:
+    """A way to a server, which may be replaced; everything that went over it is kept."""
+
+    def __init__(self):
+        self.server, self.said = None, []
+
+    def get(self, kind, *path, token=""):
+        answer = self.server.answer("GET", list(path), token, b"")
+        self.said.append((path, answer.to_json()))
+        return from_json(kind, answer.to_json())
+
+    def post_bytes(self, content, kind, *path, token=""):
+        self.said.append((path, content))
+        return from_json(kind, self.server.answer("POST", list(path), token, content).to_json())
+
+
+class World:
+    """Two servers and a device for each user.
+
+    ``ledgers`` and ``noises`` are those of the first and the second server.
+    """
+
+    def __init__(self, estimator, ratings, *, ledgers=(None, None), noises=(None, None), deadline=1e9):
+        self.ratings, self.folder = ratings, Path(tempfile.mkdtemp(dir=_fast()))
+        self.agreement = Agreement(estimator=estimator, budget=Budget(5, 1e-6), domain=ratings.domain, seed=4)
+        self.names = [f"device {number}" for number in range(ratings.n_users)]
+        self.lines, self.peers = [Line(), Line()], [Line(), Line()]  # for devices, and for the other server
+        self.ledgers, self.noises, self.deadline = ledgers, noises, deadline
+        self.public = device.Public(self.agreement)
+        for place in (0, 1):
+            self.start(place)
+
+    def start(self, place, folder=None):
+        """Start a server, or start it again."""
+        digests = {name: hashlib.sha256(self.token(name, place).encode()).hexdigest() for name in self.names}
+        role = server.ROLES[place]
+        settings = server.Settings(role=role, devices=digests, peer_token=PEER, deadline=self.deadline)
+        rest = self.ledgers[place], self.peers[1 - place], self.noises[place]
+        one = server.CollectingServer(self.agreement, settings, folder or self.folder / role, *rest)
+        self.lines[place].server = self.peers[place].server = one
+
+    def token(self, name, place):
+        return f"{name} at {place}"
+
+    def rows(self, number):
+        return self.ratings.rows(np.arange(self.ratings.n_users) == number, keyed=True)
+
+    def answer(self, number, **changes):
+        """Let a device do what is to be done."""
+        name = self.names[number]
+        given = {"public": self.public, "ratings": self.rows(number), "device": name, "ledger": None}
+        given |= {"servers": self.lines, "tokens": [self.token(name, place) for place in (0, 1)]}
+        given["folder"] = self.folder / name
+        return device.contribute(**(given | changes))
+
+    def settle(self):
+        """Let the servers do what they can."""
+        while sum(line.server.step() for line in self.lines):
+            pass
+
+    def train(self, lost=lambda number: False):
+        """Run the training to its end; the model."""
+        for _ in range(100):
+            self.settle()
+            boards = [line.server.billboard for line in self.lines]
+            if None not in boards:
+                assert boards[0].to_bytes() == boards[1].to_bytes()
+                return boards[0]
+            for number in range(len(self.names)):
+                if not lost(number):
+                    self.answer(number)
+            self.pass_time()
+        raise AssertionError("the training does not end")
+
+    def pass_time(self):
+        """Let every open round be past its deadline."""
+        for line in self.lines:
+            if line.server._collecting is not None:
+                line.server._collecting.since = -1e12
+
+
+def _fast():
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,0 +1,378 @@
+"""Two servers: the local gate's model, what a server sees, kills, lies, and refusals."""
+
+import contextlib
+import math
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import hushrec
+from hushrec.engines.two_servers import book
+from hushrec.engines.two_servers.agreement import Agreement, run_of
+from hushrec.engines.two_servers.messages import Held, Sum
+from hushrec.errors import HushrecError, InputError
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.network.messages import Refusal
+from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy.accounting import epsilon_of
+from hushrec.training.gate import LocalGate
+from tests.engines.servers import PEER, KeptNoise, World, server
+
+ALS = hushrec.PrivateALS(
+    rank=3, iterations=1, bias_rounds=1, n_users=12, tuning=hushrec.PrivateALS.Tuning(start="spectral")
+)
+ESTIMATORS = {
+    "item-bias": hushrec.ItemBias(),
+    "popular": hushrec.Popular(),
+    "private-als": ALS,
+    "private-eigenrec": hushrec.PrivateEigenRec(
+        rank=2, iterations=2, n_users=12, tuning=hushrec.PrivateEigenRec.Tuning(matrix_share=0.1)
+    ),
+    "both": hushrec.Both(
+        ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_from=4.0
+    ),
+}
+
+
+#: Five releases in three rounds.
+BIASES = hushrec.PrivateALS(rank=0, features=False, bias_rounds=2, n_users=4)
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return hushrec.realistic(12, 9, 70, seed=1)
+
+
+@pytest.fixture(scope="module")
+def few():
+    return hushrec.realistic(4, 6, 15, seed=1)
+
+
+class SumOfBoth:
+    """The noise source of a local gate that is given what two servers drew, on their grids."""
+
+    def __init__(self, world):
+        totals, plan = world.lines[0].server._totals, world.agreement.plan
+        self._steps = {
+            release.label: world.agreement.next(totals[:number]).grid.steps
+            for number, release in enumerate(plan.releases)
+        }
+        self._noises = world.noises
+
+    def add_gaussian(self, value, sd, label):
+        steps = self._steps[label]
+        noise = sum(source.drawn[label] for source in self._noises)
+        return ((np.ravel(value) / steps).astype(np.int64) + noise).reshape(value.shape) * steps.reshape(
+            value.shape
+        )
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
+    world = World(ESTIMATORS[name], ratings, noises=(KeptNoise(1), KeptNoise(2)))
+    lost = {3, 7}
+    model = world.train(lost.__contains__)
+    there = ratings.rows(~np.isin(np.arange(12), list(lost)), keyed=True)
+    accountant = Accountant(world.agreement.budget, noise=SumOfBoth(world))
+    gate = LocalGate(accountant, world.agreement.both)
+    estimator = world.agreement.estimator
+    with one_blas_thread():
+        parts = estimator.train(estimator.users(there.rated()), gate, world.agreement.seed)
+    oracle = hushrec.Billboard.of(estimator, ratings.domain, parts, model.privacy)
+    assert oracle.to_bytes() == model.to_bytes()
+    assert not model.privacy.private  # the noise was injected
+
+
+def test_the_statement_has_both_promises(ratings):
+    model = World(hushrec.Popular(), ratings).train()
+    budget, text = Budget(5, 1e-6), " ".join(model.privacy.text().split())
+    everybody = epsilon_of(budget.mu / math.sqrt(2), 1e-6)
+    assert model.privacy.private
+    assert "against both servers together nothing is promised" in text
+    for who, epsilon in (("either server", 5), ("everybody else", everybody)):
+        line = next(note for note in model.privacy.notes if f"against {who}" in note)
+        assert f"epsilon = {epsilon:.6g} at delta = 1e-06 (unit: user, relation: add-remove)" in line
+
+
+def view_of_the_first(world):
+    """What the first server makes of what it has: the sum of all answers with the second one's noise."""
+    release = world.agreement.plan.releases[0].label
+    first, second = (line.server for line in world.lines)
+    source, wanted = first._collected[0], world.agreement.next([])
+    places = np.array([0, *source.ends])[wanted.question - source.which.first] + wanted.place
+    own = source.total[places] * wanted.grid.coarse.astype(np.uint64)
+    noisy = np.frombuffer(second._book.get("noisy-0"), np.uint64)
+    return (own + noisy).view(np.int64), wanted.grid, release
+
+
+def test_a_servers_view_of_neighbours_has_the_claimed_mu(ratings):
+    """The other's noise is N(0, sd^2) on the sum, which one user moves by mu sds at most, and so far."""
+    fewer = ratings.rows(np.arange(12) != 5, keyed=True)
+    noises = []
+    for seed in range(12):
+        with_user, without = (
+            World(hushrec.Popular(), rows, noises=(KeptNoise(99), KeptNoise(seed)))
+            for rows in (ratings, fewer)
+        )
+        views = []
+        for world in (with_user, without):
+            world.train()
+            view, grid, label = view_of_the_first(world)
+            views.append((view - world.noises[1].drawn[label]) / grid.noise_sd)
+            noises.append(world.noises[1].drawn[label] / grid.noise_sd)
+        mu = np.linalg.norm(views[0] - views[1])
+        assert mu <= with_user.agreement.plan.mu * (1 + 1e-6)
+        assert mu >= 0.99 * with_user.agreement.plan.mu
+    assert stats.kstest(np.ravel(noises[::2]), "norm").pvalue > 1e-4
+    assert with_user.agreement.both.mu == pytest.approx(with_user.agreement.plan.mu / math.sqrt(2))
+
+
+def test_a_share_alone_does_not_depend_on_the_ratings(ratings):
+    """The bits of what the first server gets are fair coins, the second's is a seed; together they answer."""
+    world = World(ALS, ratings)
+    world.settle()
+    world.answer(0)
+    (path, rest), (_, seed) = (line.said[-1] for line in world.lines)
+    assert path[:3] == ("share", "device 0", "0") and len(seed) == 32
+    ones = np.unpackbits(np.frombuffer(rest, np.uint8))
+    assert abs(ones.mean() - 0.5) < 6 * 0.5 / math.sqrt(ones.size)
+
+
+class Killed(Exception):
+    """The process of a server is gone."""
+
+
+def test_kills_release_nothing_twice_and_nothing_uncharged(few, tmp_path, monkeypatch):
+    """Killed 60 times, before or after anything is written, either server ends with the same model."""
+    generator, kills = np.random.default_rng(0), 0
+    while kills < 60:
+        ledgers = [Ledger(tmp_path / f"{kills}-{place}.sqlite") for place in (0, 1)]
+        world = World(BIASES, few, ledgers=ledgers)
+        with monkeypatch.context() as patch:
+            writing = (book.Book, "put"), (Ledger, "charge"), (Ledger, "keep"), (book.Shares, "take")
+            for owner, name in writing:
+                patch.setattr(owner, name, mortal(getattr(owner, name), generator))
+            for _ in range(1000):
+                try:
+                    world.settle()
+                    if None not in [line.server.billboard for line in world.lines]:
+                        break
+                    for number in range(4):
+                        world.answer(number)
+                except Killed:
+                    kills += 1
+                    if not kills % 9:
+                        world.pass_time()
+                    restarted(world, int(generator.integers(2)))
+        boards = [line.server.billboard for line in world.lines]
+        assert boards[0].to_bytes() == boards[1].to_bytes()
+        run, releases = run_of(world.lines[0].server._session), world.agreement.plan.releases
+        for line, ledger in zip(world.peers, ledgers, strict=True):
+            charged = ledger.numbered("default", run)
+            assert [entry.step for entry in charged] == list(range(len(releases)))
+            said = {(path, raw) for path, raw in line.said if path[0] in ("noisy", "held")}
+            assert len({path for path, _ in said}) == len(said)  # one value each, whoever asked when
+
+
+def restarted(world, place):
+    """Both servers again, in either order; a start can be killed too."""
+    for each in (place, 1 - place):
+        while True:
+            try:
+                world.start(each)
+                break
+            except Killed:
+                continue
+
+
+def mortal(method, generator):
+    """A method that is killed now and then, before or after it did what it does."""
+
+    def maybe(self, *given, **named):
+        fate = generator.integers(6)
+        if fate == 0:
+            raise Killed
+        found = method(self, *given, **named)
+        if fate == 1:
+            raise Killed
+        return found
+
+    return maybe
+
+
+@pytest.mark.parametrize("honest", [0, 1])
+def test_a_lying_server_gets_one_noisy_sum_of_a_release(few, honest):
+    """Whatever the other one says, an honest server publishes one sum of matching shares, once."""
+    generator, published = np.random.default_rng(honest), 0
+    for _ in range(25):
+        noises = [KeptNoise(1), KeptNoise(2)]
+        world = World(hushrec.Popular(), few, noises=noises)
+        liar = Liar(world, honest, generator)
+        liar.run()
+        liar.check()
+        published += len(liar.published)
+    assert published > 5
+
+
+class Liar:
+    """One server that does as it likes; it reads all that it was sent, and knows the agreement."""
+
+    def __init__(self, world, honest, generator):
+        self.world, self.honest, self.generator = world, honest, generator
+        self.line, self.own, self.peer = world.lines[honest], world.lines[1 - honest], world.peers[1 - honest]
+        self.published, self.shares = set(), {}
+
+    def run(self):
+        world, one = self.world, self.line.server
+        world.settle()  # the liar keeps to the protocol until a round is open
+        moves = [self.replay, self.other_values, self.choose_set, self.second_run, self.withhold, self.ask]
+        for number in self.generator.permutation(4):
+            self.lie(moves)
+            try:
+                world.answer(number)
+            except HushrecError:
+                continue
+        world.pass_time()
+        for _ in range(6):
+            self.lie(moves)
+            with contextlib.suppress(HushrecError):  # where the liar's values are none that can be
+                one.step()
+
+    def lie(self, moves):
+        moves[self.generator.integers(len(moves))]()
+
+    def post(self, *path, content=b"x" * 32, token=""):
+        try:
+            return self.line.post_bytes(content, server.Taken, *path, token=token)
+        except (Refusal, InputError):
+            return None
+
+    def replay(self):
+        """Send a device's share again, changed, as another device, or for another round."""
+        for path, raw in [each for each in self.own.said + self.line.said if each[0][0] == "share"][-3:]:
+            for name in (path[1], "device 3", "nobody"):
+                for token in ("", self.world.token(path[1], self.honest)):
+                    self.post("share", name, path[2], path[3][::-1], content=raw, token=token)
+                    self.post("share", name, "1", path[3], content=raw, token=token)
+
+    def other_values(self):
+        """Tell devices of another round, of other totals."""
+        state = self.own.server._state
+        lie = replace(state(), digest="0" * 64) if self.generator.integers(2) else replace(state(), totals=1)
+        self.own.server._state = lambda: lie
+
+    def second_run(self):
+        """Begin anew under the same name, with the nonce that was before."""
+        folder = self.world.folder / f"again {self.generator.integers(1 << 60)}"
+        if self.generator.integers(2):
+            shutil.copytree(self.own.server._book.path, folder)
+            (folder / "session").unlink(missing_ok=True)
+        self.world.start(1 - self.honest, folder)
+
+    def choose_set(self):
+        """Say that it has the shares of some devices alone, or of devices that there are not."""
+        chosen = tuple(name for name in [*self.world.names, "ghost"] if self.generator.integers(2))
+        self.peer.get = lambda kind, *path, token="": Held(chosen) if kind is Held else self._sum(path)
+
+    def _sum(self, path):
+        size = self.line.server._wanted.question.size
+        return Sum(self.generator.integers(0, 1 << 63, size).astype(np.uint64))
+
+    def withhold(self):
+        def away(kind, *path, token=""):
+            raise Refusal(404, "This is not there yet.")
+
+        self.peer.get = away
+
+    def ask(self):
+        """Ask for everything, in any order."""
+        for path in (("held", "0"), ("noisy", "0"), ("total", "0"), ("noisy", "7"), ("nonce",), ("state",)):
+            try:
+                answer = self.line.server.answer("GET", list(path), PEER, b"")
+            except Refusal:
+                continue
+            if path == ("noisy", "0"):
+                self.published.add(answer.to_json())
+
+    def check(self):
+        """One value at most, and it is one sum of answers, each of a device once, with all of its noise."""
+        self.ask()
+        assert len(self.published) <= 1
+        if not self.published:
+            return
+        world, source = self.world, self.line.server._collected[0]
+        grid, opened = world.agreement.next([]).grid, world.agreement.opened([], source.which)
+        digest = world.agreement.state(self.line.server._session, source.which, opened)
+        size = server.share_bytes(server.ROLES[self.honest], opened.size)
+        posted = [(path, raw) for path, raw in self.line.said if path[0] == "share" and len(raw) == size]
+        sent = {path[1]: raw for path, raw in reversed(posted) if path[3] == digest}
+        noisy = np.frombuffer(self.line.server._book.get("noisy-0"), np.uint64)
+        noise = world.noises[self.honest].drawn["item weights"].view(np.uint64)
+        role, sums = server.ROLES[self.honest], []
+        for bits in range(1 << len(sent)):
+            total = np.zeros(opened.size, np.uint64)
+            for number, name in enumerate(sorted(sent)):
+                if bits >> number & 1:
+                    server.add_share(total, sent[name], role)
+            sums.append(total * grid.coarse.astype(np.uint64))
+        assert any(np.array_equal(each, noisy - noise) for each in sums)
+
+
+def test_what_is_refused(few, tmp_path):
+    """Each in one sentence, before anything is sent or charged."""
+    world = World(hushrec.Popular(), few, ledgers=[Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)])
+    one, digest = world.lines[0].server, lambda: world.lines[0].server._state().digest
+    world.settle()
+    name, token = world.names[0], world.token(world.names[0], 0)
+    post = partial(one.answer, "POST")
+    wrong = {
+        "not that of this device": lambda: post(["share", name, "0", digest()], "guess", b""),
+        "other totals": lambda: post(["share", name, "0", "0" * 64], token, b""),
+        "has 48 bytes": lambda: post(["share", name, "0", digest()], token, b"x" * 32),
+        "not open": lambda: post(["share", name, "1", digest()], token, b""),
+        "other server alone": lambda: one.answer("GET", ["held", "0"], token, b""),
+        "answers for one user": lambda: world.answer(0, ratings=few),
+        "another domain": lambda: world.answer(0, ratings=hushrec.realistic(1, 7, 3, seed=0)),
+        "past its budget": lambda: world.answer(0, ledger=spent(tmp_path)),
+    }
+    for words, do in wrong.items():
+        with pytest.raises(HushrecError, match=words):
+            do()
+    assert not [path for line in world.lines for path, _ in line.said if path[0] == "share"]
+    world.train()
+    shutil.copytree(one._book.path, world.folder / "copy")
+    (world.folder / "copy" / "noisy-0").unlink()
+    (world.folder / "copy" / "total-0").unlink()
+    with pytest.raises(HushrecError, match="old copy"):
+        world.start(0, world.folder / "copy")
+    again = World(hushrec.Popular(), few)
+    again.settle()
+    with pytest.raises(HushrecError, match="another folder"):
+        again.answer(0, folder=world.folder / name)
+
+
+def spent(tmp_path):
+    """A device's ledger without room."""
+    ledger = Ledger(tmp_path / "device.sqlite")
+    ledger.open_dataset("default", Budget(1, 1e-6))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"budget": Budget(5, 1e-6, relation="replace")}, "relation 'add-remove'"),
+        ({"budget": Budget(math.inf, 1e-6)}, "epsilon of at most 100"),
+        ({"budget": Budget(5, 1e-200)}, "delta of at least 1e-100"),
+        ({"budget": Budget(1e-4, 1e-6)}, "declare a larger epsilon"),
+        ({"estimator": hushrec.EASE()}, "cannot be trained over two servers"),
+    ],
+)
+def test_an_agreement_that_cannot_be_kept_is_refused(changes, words, few):
+    given = {"estimator": ALS, "budget": Budget(5, 1e-6), "domain": few.domain}
+    with pytest.raises(InputError, match=words):
+        Agreement(**(given | changes))
