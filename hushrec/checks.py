@@ -79,7 +79,7 @@ class _Layered(ABCMeta):
 
     @property
     def __signature__(cls) -> Signature:
-        """That of ``__init__``, which calls are read by."""
+        """The signature of ``__init__``, by which help and documentation show a class."""
         whole = signature(cls.__init__)  # type: ignore[misc]
         return whole.replace(parameters=[*whole.parameters.values()][1:])
 

@@ -36,7 +36,7 @@ class PlannedALS(Estimator[FittedUsers]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """What studies chose, in the rounds' own units; :meth:`PrivateALS.planned` changes some of it.
+        """Values that a study chose, some of which :meth:`PrivateALS.planned` changes.
 
         The study is ``python -m benchmarks.never_loses`` unless another one is named
         (docs/guides/planning.md: the rule, why, and how far to trust it). What the falling factor clip,
@@ -190,7 +190,7 @@ class PlannedALS(Estimator[FittedUsers]):
                 raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
 
     def _first_rounds(self) -> list[Round]:
-        """What is released before any item is learned."""
+        """Return the releases before any item is learned."""
         rounds = [
             Round("spreads", self.tuning.level_share, SPREADS_BOUND),
             Round("item weights", self.tuning.weights_share, positive(1.0)),

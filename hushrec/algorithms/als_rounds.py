@@ -85,7 +85,7 @@ class Ground(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """What is known of the item biases after their rounds.
+    """The item biases as they are known after their rounds.
 
     Attributes
     ----------
@@ -108,14 +108,14 @@ def weighted_slopes(weights: Array, relative: Array) -> Array:
 
 
 def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
-    """What the model leaves of the ratings, one vote a user; near the last where noise hides it."""
+    """Return the variance that the model leaves, one vote a user; near the last where noise hides it."""
     gain = float(shrinkage(last, bound * noise_sd / n_users))
     mean = float(released[0]) / n_users
     return max(last + gain * (mean - last), _SMALLEST_RESIDUAL * last)
 
 
 class KnownFactors(NamedTuple):
-    """What is known of the factors when a training ends.
+    """The factors as they are known when a training ends.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
 
 
 class FactorPrior(NamedTuple):
-    """What is known of the factors before a round.
+    """The factors as they are known before a round.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class FactorPrior(NamedTuple):
 
 
 class FactorSums(NamedTuple):
-    """What a round released of the factors.
+    """The released sums of a round of factors.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class FactorSums(NamedTuple):
     residual: float
 
     def variance(self, slope: Array) -> Array:
-        """Of the sums about slope times change: their noise and what sampling adds."""
+        """Return the variance of the sums about slope times change: their noise and what sampling adds."""
         return np.asarray(self.noise_sd**2 + FACTOR_SAMPLING * self.residual * slope)
 
 

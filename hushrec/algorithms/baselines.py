@@ -213,5 +213,5 @@ class Popular(Estimator[Users]):
 
 
 def _served(center: float, biases: Array) -> dict[str, Any]:
-    """What a model file serves users with where there are no factors."""
+    """Return the arrays that users are served with where there are no factors."""
     return {"center": np.float64(center), "item_bias": biases, "item_factors": np.zeros((len(biases), 0))}

@@ -86,7 +86,7 @@ class _Weights(LabelledGate):
         self._expected, self._noise_sd = expected, 0.0
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """As `Gate.release`, but for the item weights."""
+        """Release as `Gate.release` does; keep the item weights."""
         released = super().release(label, bounded)
         if label != _WEIGHTS:
             return released
@@ -96,7 +96,7 @@ class _Weights(LabelledGate):
         return self.weights
 
     def noise_sd(self, label: str) -> float:
-        """As `Gate.noise_sd`; of the item weights, once they are released, what is left of it."""
+        """Return the noise of a release; of item weights that were joined, the noise that is left."""
         return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
 
 
@@ -238,7 +238,7 @@ class Both(Estimator[BothUsers]):
     def _expected_weights(
         self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
     ) -> tuple[Array, float] | None:
-        """What the released model of ratings says of the likes' item weights, up to a factor; and its noise.
+        """Return the likes' item weights that the model of ratings suggests, up to a factor, and their noise.
 
         An item's weight among all ratings, times the chance that a rating of it is a like.
         """

@@ -54,7 +54,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """What studies chose on validation users of MovieLens-1M and -100K.
+        """Values that a study chose on validation users of MovieLens-1M and -100K.
 
         ``python -m benchmarks.bench_implicit --constants`` prints that Recall is flat about it, and
         ``--pairs`` what decides for the item matrix (docs/guides/implicit.md).
@@ -157,7 +157,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         return plan_of(rounds, budget, fraction, whole=1.0)
 
     def _label(self, step: int) -> str:
-        """Of a round; where what it releases is chosen by then, the label says so."""
+        """Return the label of a round, which says so where the round may release one of two things."""
         return f"item sums {step}" + (", or the item matrix again" if self.tuning.matrix_share else "")
 
     def _rank(self, domain: Domain) -> int:
@@ -166,7 +166,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
     # ------------------------------------------------------------------ from released values to a model
 
     def known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> Known:
-        """What follows from the released item weights."""
+        """Return what follows from the released item weights."""
         learned = self._learned(noisy, noise_sd, rank)
         popularity = relative_weights(noisy, noise_sd)
         scale = np.where(learned, popularity**self.tuning.weight_exponent, 0.0)
@@ -185,7 +185,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
     def served(
         self, known: Known, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
     ) -> dict[str, Any]:
-        """What a model file serves users with, from the item weights and what is known of taste."""
+        """Return the arrays that users are served with, from the item weights and what is known of taste."""
         popularity = relative_weights(noisy, noise_sd)
         rank = taste.vectors.shape[1]
         # scores are popularity plus taste: the coefficient of popularity is divided out

@@ -1,4 +1,4 @@
-"""What the released item x item matrix of likes holds: a few directions, or pairs of items.
+"""Reads the released item x item matrix of likes: a few directions of taste, or pairs of items.
 
 Functions of released values alone. The matrix is the sum over users of the outer products of their rows, at
 norm 1 and without popularity (:mod:`hushrec.algorithms.private_eigenrec`), with noise of a known size. Its
@@ -88,7 +88,7 @@ class ItemMatrix:
         return self.directions / np.sqrt(np.clip(relative, 1e-3, 1.0))
 
     def has_pairs(self) -> bool:
-        """Whether pairs of items, beside directions of taste, explain enough of the matrix to build on."""
+        """Tell whether pairs of items explain enough of the matrix, beside directions, to build on."""
         return self.pairs_part() > _PAIRS_PART
 
     def pairs_part(self) -> float:

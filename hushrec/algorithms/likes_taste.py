@@ -1,4 +1,4 @@
-"""What released sums of likes say of taste: directions, and what of each is taken for real.
+"""Reads released sums of likes: directions of taste, and how much of each is taken for real.
 
 Functions of released values alone, shared by the first training of :mod:`hushrec.algorithms.private_eigenrec`
 and the later weeks of a season.
@@ -38,7 +38,7 @@ SMALLEST_WEIGHT = 1e-2
 
 
 class Sums(NamedTuple):
-    """What a round released, with the noise it has and the vectors that users' rows were multiplied with.
+    """A round's released sums, with their noise and the vectors that users' rows were multiplied with.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Sums(NamedTuple):
         return float((self.probe * self.sums).sum())
 
     def clear(self) -> bool:
-        """Whether that stands out of its noise."""
+        """True where it stands out of its noise."""
         return self.lengths > _CLEAR * self.noise_sd * float(np.linalg.norm(self.probe))
 
     @staticmethod
@@ -108,7 +108,7 @@ class Taste(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What was released of the items before the rounds: their weights and what follows from them."""
+    """The items as they are known before the rounds: released weights and what follows from them."""
 
     n_users: float
     noisy: Array
@@ -120,12 +120,12 @@ class Known(NamedTuple):
 
     @property
     def told(self) -> float:
-        """What so few likes a user tell of taste, 0 to 1."""
+        """Part of taste that so few likes a user can tell, 0 to 1."""
         likes = (self.noisy[self.learned].sum() / self.n_users) ** 2  # a user, about
         return float(np.rint(100 * np.clip((likes - _FEWEST[0]) / (_FEWEST[1] - _FEWEST[0]), 0, 1)) / 100)
 
     def taste(self, measured: Sums) -> Taste:
-        """What the sums of a round say of taste, given the vectors they were taken with
+        """Return the taste in the sums of a round, given the vectors they were taken with
         (docs/guides/implicit.md).
 
         A direction is held against four things that are no taste: the noise; what items owe to themselves,
@@ -160,7 +160,7 @@ class Known(NamedTuple):
         return Taste(left[:, order], values[order], gains[order], certain[order], flat, measured)
 
     def flatness(self, directions: Array, certain: Array) -> Array:
-        """How sure a direction is what tells long histories from short ones, 0 to 1 each.
+        """Return how surely each direction is what tells long histories from short ones, 0 to 1.
 
         Whoever likes many items, and goes by popularity alone, likes most of the popular ones and more of the
         others: a row of 1 - exp(-c p), less its part along p, for items of popularity p. Where there is taste

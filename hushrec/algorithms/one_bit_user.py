@@ -88,7 +88,7 @@ class UserLevelOneBit(PrivateALS):
         return users._replace(offset=2 * users.offset)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        """What is left of each label beside the regression, in the direction of the item."""
+        """Return what is left of each label beside the regression, in the direction of the item."""
         places, state = history.matrix.indices, self.fold_in(arrays, history)
         table = np.column_stack([arrays["item_factors"], np.full(history.n_items, 2.0)]).astype(np.float64)
         solved = np.append(np.asarray(state.factors), state.offset / 2)

@@ -145,7 +145,7 @@ class PrivateEigenRec(PlannedEigenRec):
     def _power_iteration(
         self, users: LikingUsers, known: Known, start: Array, gate: Gate
     ) -> tuple[Taste, Array, float]:
-        """What was found of taste, and the item weights with their noise, which may be less by now.
+        """Return the taste that was found, and the item weights with their noise, which may be less by now.
 
         Where nothing stands out yet and the heaviest items are not well known, a round releases the weights
         again, beside its sums or instead of them.
@@ -189,7 +189,7 @@ class PrivateEigenRec(PlannedEigenRec):
         return float(np.rint(100 * part) / 100)
 
     def _has_pairs(self, parts: ItemMatrix) -> bool:
-        """What the rounds release: decided by the released matrix alone."""
+        """Choose what the rounds release, by the released matrix alone."""
         return parts.has_pairs()
 
     def _of_pairs(self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate) -> Parts:
@@ -238,5 +238,5 @@ class PrivateEigenRec(PlannedEigenRec):
 
 
 def _precision(noise_sd: float) -> float:
-    """What a release counts for in a mean of several."""
+    """Return the weight of a release in a mean of several."""
     return noise_sd**-2.0 if noise_sd else 1.0

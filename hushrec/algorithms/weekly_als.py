@@ -91,7 +91,7 @@ EXPECTED = Parts(
 
 
 def rounds(model: PlannedALS) -> list[Round]:
-    """What a week releases."""
+    """Return the releases of a week."""
     found = [
         Round("number of users", _COUNT, counted(1.0)),
         Round("item weights", _WEIGHTS, positive(1.0)),
@@ -109,7 +109,7 @@ def rounds(model: PlannedALS) -> list[Round]:
 
 
 class State(NamedTuple):
-    """What a week goes on from beside the items themselves: all of it released, or computed from that.
+    """The state that a week goes on from, beside the items: all of it released, or computed from that.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class State(NamedTuple):
         return Tracked(self.item_weights, self.item_weights_variance, self.evidence[0])
 
     def to_arrays(self) -> dict[str, Array]:
-        """As a model file has them."""
+        """Return the arrays of a model file."""
         own = {name: each for name, each in self._asdict().items() if name != "factors"}
         return own | dict(zip(_OF_FACTORS, self.factors or ()))
 
@@ -252,7 +252,7 @@ def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Part
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
-    """What a model file serves users with."""
+    """Return the arrays that users are served with."""
     ridge, model = level.ridge(residual), BiasedFactors(items)
     return {
         "center": np.float64(level.center),
@@ -337,6 +337,6 @@ def _with_new_items(model: PlannedALS, last: Parts, scores: Array) -> tuple[Arra
 
 
 def _clip(model: PlannedALS) -> float:
-    """Of the factors' sums: that of the last round of the first training, about."""
+    """Return the clip of the factors' sums: about that of the first training's last round."""
     clip = or_infinite(model.tuning.factor_clip)
     return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)

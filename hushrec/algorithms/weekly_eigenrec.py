@@ -52,13 +52,13 @@ EXPECTED = Parts(
 
 
 def weekly_rounds(rank: int) -> list[Round]:
-    """What a week releases; where items recommend items, its last release is their matrix."""
+    """Return the releases of a week; where items recommend items, the last one is their matrix."""
     found = [Round("number of users", _COUNT, counted(1.0)), Round("item weights", _WEIGHTS, positive(1.0))]
     return found + ([Round("item sums, or the item matrix", _SUMS, signed(1.0))] if rank else [])
 
 
 class Kept(NamedTuple):
-    """What a week goes on from: all of it released, or computed from that.
+    """The state that a week goes on from: all of it released, or computed from that.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Kept(NamedTuple):
         return cls(users, weights, probe, sums, variance, no_evidence())
 
     def to_arrays(self) -> dict[str, Array]:
-        """As a model file has them."""
+        """Return the arrays of a model file."""
         own = {name: np.asarray(each) for name, each in self._asdict().items() if name != "weights"}
         own["item_seen"] = np.ones(len(self.item_probe))
         return own | self.weights.to_arrays("item_weights")

@@ -70,14 +70,14 @@ def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
 
 
 def _parts(model: str) -> list[str]:
-    """The fields of a model that hold models."""
+    """Return the fields of a model that hold models."""
     return [field.name for field in fields(known(model)) if field.default_factory is not MISSING]
 
 
 def _of_model(
     model: str, whole: bool, root: str = "--", taken: Collection[str] = (), place: int = 0
 ) -> dict[str, Any]:
-    """The settings of a model as types of options.
+    """Return the settings of a model as types of options.
 
     An option's name begins with ``root``, or is that of the model where it is ``taken``.
     """
@@ -130,7 +130,7 @@ def _say_former(options: dict[str, Any], words: Sequence[str], root: str = "") -
 
 
 def _texts(cls: type[Settings]) -> dict[str, DocstringParam]:
-    """What the docstrings say of each field, those of the class before those of its bases."""
+    """Return the docstrings' text of each field, those of the class before those of its bases."""
     found: dict[str, DocstringParam] = {}
     for each in cls.__mro__:
         for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:

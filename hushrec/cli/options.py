@@ -104,7 +104,7 @@ Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG 
 
 @dataclass(frozen=True, kw_only=True)
 class _Protected:
-    """What is protected, but for how well.
+    """The kind of protection, without its strength.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ _BUDGET = Group("Budget", sort_key=2)
 @Parameter(name="*", group=_BUDGET)
 @dataclass(frozen=True, kw_only=True)
 class Promise(_Protected):
-    """How much privacy.
+    """The privacy that is asked for.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Promise(_Protected):
 @Parameter(name="*", group=_BUDGET)
 @dataclass(frozen=True, kw_only=True)
 class Promises(_Protected):
-    """How much privacy, several times.
+    """Several levels of privacy.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Promises(_Protected):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Lists:
-    """What is measured of lists.
+    """The measures of lists.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ _DEFAULT = "default"
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Where charges are recorded.
+    """The record of charges.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class Account:
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)
 class Charging(Account):
-    """Where a run is charged.
+    """The record that a run is charged to.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class Charging(Account):
     add_up: bool = False
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
-        """Of an accountant; asked for when all else has been checked, since it may create the ledger."""
+        """Return an accountant's arguments, when all else is checked: this may create the ledger."""
         if not (private or self.data_is_public) and self.dataset == _DEFAULT:
             raise InputError(
                 f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite epsilon,"
@@ -269,7 +269,7 @@ def model_for(model: str | None, job: str | None, likes: bool, private: bool) ->
 
 
 def progress_shown(no_progress: bool) -> bool:
-    """Whether there is somebody to show progress to."""
+    """Tell whether there is somebody to show progress to."""
     return not no_progress and sys.stderr.isatty()
 
 

@@ -133,7 +133,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """How a step is made; chosen on splits of public data (docs/papers/frank-wolfe.md).
+        """Settings of a step; chosen on splits of public data (docs/papers/frank-wolfe.md).
 
         ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
 

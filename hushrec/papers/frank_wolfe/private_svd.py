@@ -65,7 +65,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """What serving and the paid scale need; chosen on splits of public data (docs/papers/frank-wolfe.md).
+        """Serving and the paid scale; chosen on splits of public data (docs/papers/frank-wolfe.md).
 
         ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
 
