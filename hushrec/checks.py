@@ -14,7 +14,7 @@ import math
 import warnings
 from abc import ABCMeta
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from inspect import Signature, signature
 from types import NoneType, UnionType
@@ -169,6 +169,11 @@ def names_of(cls: Any) -> list[str]:
     return [
         name for field in fields(cls) for name in (behind(cls) if field.name == "tuning" else (field.name,))
     ]
+
+
+def parts_of(cls: Any) -> list[str]:
+    """Return the fields of a class that hold models; settings of these are called ``field.name``."""
+    return [field.name for field in fields(cls) if field.default_factory is not MISSING]
 
 
 def check_fields(settings: Any) -> None:

@@ -65,6 +65,14 @@ REFUSED = {
         lambda: ItemBias().set_params(clips=ROWS),
         "item-bias has no setting 'clips'; it has clip, prior_sd, user_regularization.",
     ),
+    "a setting of one of both": (
+        lambda: run.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
+        "matrix_share, equalization, like_from, n_users.",
+    ),
+    "a setting of no part": (
+        lambda: run.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),
+        "popular has no setting 'lists.rank'; it has none.",
+    ),
     "a tuning": (
         lambda: PrivateALS(tuning={"bias_clip": 1.0}),
         "tuning must be Tuning, not dict; pass PrivateALS.Tuning(...).",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Required, TypedDict, Unpack, get_args, get_ty
 from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
-from hushrec.checks import Settings, settings_of
+from hushrec.checks import Settings, parts_of, settings_of
 from hushrec.cli.chosen import best_of, value_of
 from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
@@ -55,7 +55,7 @@ def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
         named = given or parameters[option].default or best_of(words)
         offered = _of_model(named, whole, taken=taken)
         _say_former(offered, words)
-        for place, part in enumerate(_parts(named), 1):
+        for place, part in enumerate(parts_of(known(named)), 1):
             within = _of_model(best_of([*words, "--for", part]), whole, f"--{part}.", place=place)
             offered |= {f"{part}.{name}": each for name, each in within.items() if name not in offered}
 
@@ -67,11 +67,6 @@ def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
     offering.__annotations__ = {**command.__annotations__, "settings": Unpack[settings]}
     app.default_command = offering
     return f" --{option} {given}" if given else ""
-
-
-def _parts(model: str) -> list[str]:
-    """Return the fields of a model that hold models."""
-    return [field.name for field in fields(known(model)) if field.default_factory is not MISSING]
 
 
 def _of_model(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.checks import names_of, settings_of
+from hushrec.checks import names_of, parts_of, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
@@ -388,7 +388,7 @@ def choose(
     given = dict(settings or {})
     names = names_of(cls)
     for setting in given:
-        if setting.partition(".")[0] not in names:  # of a model within, its own
+        if setting not in names and setting.partition(".")[0] not in parts_of(cls):
             raise InputError(
                 f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
             )
