@@ -1,4 +1,4 @@
-"""What the model for both jobs costs either of them on MovieLens-1M (`make bench-both`).
+"""Cost of the model for both jobs to either of them on MovieLens-1M (`make bench-both`).
 
 RMSE on the 80/10/10 split by hashes; Recall@20 under strong generalisation, where a tenth of the users is
 held out whole, folded in from 80% of their likes, ratings of 4 and 5, and judged on the rest. The model of

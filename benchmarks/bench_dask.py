@@ -175,7 +175,7 @@ class Half(Store):
     second = 0
 
     def partitions(self) -> list[Partition]:
-        """As of `Store`."""
+        """Return every second partition."""
         return super().partitions()[self.second :: 2]
 
 

@@ -1,4 +1,4 @@
-"""What exact sums and exact noise cost: a training with them beside the same in plain floating point.
+"""Cost of exact sums and exact noise: a training with them beside the same in plain floating point.
 
     python -m benchmarks.bench_exact
 

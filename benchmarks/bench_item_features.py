@@ -1,4 +1,4 @@
-"""What public item features are worth: private ALS on generated data with, without and with worthless ones.
+"""Worth of public item features: private ALS on generated data with, without and with worthless ones.
 
     python -m benchmarks.bench_item_features [--seeds 5]
 

@@ -188,7 +188,7 @@ def _commit() -> str:
 
 
 def stored() -> dict[int, dict[str, dict[str, Any]]]:
-    """What was measured last, by rows and step."""
+    """Return what was measured last, by rows and step."""
     found: dict[int, dict[str, dict[str, Any]]] = {}
     for line in ROWS.read_text().splitlines():
         each = json.loads(line)
@@ -207,7 +207,7 @@ def table() -> list[str]:
 
 
 def powers() -> list[str]:
-    """By which power of the ratings cost grows."""
+    """Say by which power of the ratings cost grows."""
     return [f"{step}: {words}" for step, (_, words) in _powers(stored()).items()]
 
 
@@ -346,7 +346,7 @@ def judged(rows: int, found: dict[str, dict[str, float]]) -> list[bool]:
 
 
 def growth(found: dict[int, dict[str, dict[str, float]]]) -> list[bool]:
-    """How cost grows over all sizes; the largest step between two is told, and has no target."""
+    """Say how cost grows over all sizes; the largest step between two is told, and has no target."""
     return [
         verdict(power <= _EXPONENT, f"{step} grows with ratings to the {words} (asked <= {_EXPONENT})")
         for step, (power, words) in _powers(found).items()
@@ -424,7 +424,7 @@ def _size(rows: int, folder: Path, steps: list[str]) -> dict[str, dict[str, floa
 
 @contextlib.contextmanager
 def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
-    """Where files are written: a folder that goes at the end, or one that stays."""
+    """Yield the folder where files are written: one that goes at the end, or one that stays."""
     if keep:
         if folder is None:
             sys.exit("--keep needs the --folder whose files stay.")

@@ -36,7 +36,7 @@ _MOST_GROWTH = 1.05
 
 @dataclass
 class Measured:
-    """What one load met."""
+    """Measures of one load."""
 
     seconds: float = 0.0
     replies: int = 0

@@ -251,7 +251,7 @@ def noise(entries: int, rounds: int) -> None:
     source = SystemNoise()
 
     def floats(draw: str) -> None:
-        """What numpy draws, added in floating point, a part that fits the cache at a time."""
+        """Add what numpy draws in floating point, a part that fits the cache at a time."""
         generator = np.random.Generator(stream_cipher())
         for start in range(0, len(value), 256):
             value[start : start + 256] + getattr(generator, draw)(size=(256, 64))

@@ -174,7 +174,7 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
 
 
 def best_schedule() -> float:
-    """What the best schedule of slices lets every week from the 4th on know, as a part of the whole budget's.
+    """Return what the best slices let every week from the 4th on know, as a part of the whole budget's.
 
     Sums over users with a noise of their own each week know ``sum_s m_s n_s^2`` after week t, where m_s is
     a week's part of mu squared and n_s its users; one release of the whole budget knows ``n_t^2``. What is

@@ -31,7 +31,7 @@ def requirements() -> dict[str, str]:
 
 
 def report_of(which: str) -> Path:
-    """Where the last run of an environment is written down."""
+    """Return the file in which the last run of an environment is written down."""
     return ROOT / f".venv-{which}" / "report.json"
 
 

@@ -39,7 +39,7 @@ def exported(folder: Path) -> Path:
 
 
 def epoch() -> int:
-    """When the last commit was made."""
+    """Return the time of the last commit."""
     found = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, check=True)
     return int(os.environ.get("SOURCE_DATE_EPOCH") or found.stdout)
 

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 @dataclass
 class Week:
-    """What there is in a week: rows to train on, ratings to be judged on, and the truth's error on these."""
+    """A week: rows to train on, ratings to be judged on, and the truth's error on these."""
 
     train: Ratings
     test: Ratings

@@ -1,4 +1,4 @@
-"""What epsilon means: the table and the picture of docs/understand/epsilon.md.
+"""Meaning of epsilon: the table and the picture of docs/understand/epsilon.md.
 
     python -m benchmarks.epsilon_page            # prints the table
     python -m benchmarks.epsilon_page --write    # writes both
@@ -22,13 +22,13 @@ EPSILONS, DELTA = (0.1, 0.5, 1, 2, 3, 5, 10, 20), 1e-6
 
 
 def at_worst(epsilon: float, before: float) -> float:
-    """What probability ``before`` becomes after the most telling outcome, but for delta."""
+    """Return what probability ``before`` becomes after the most telling outcome, but for delta."""
     odds = before / (1 - before) * math.exp(epsilon)
     return odds / (1 + odds)
 
 
 def right(epsilon: float) -> float:
-    """How often the best guess between two equally likely data sets is right."""
+    """Return how often the best guess between two equally likely data sets is right."""
     return float(ndtr(mu_of(epsilon, DELTA) / 2))
 
 

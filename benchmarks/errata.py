@@ -129,7 +129,7 @@ def audits() -> list[str]:
 
 
 def block() -> str:
-    """What stands between the marks of the document."""
+    """Return what stands between the marks of the document."""
     return "\n".join([*accounting(), "", *audits(), ""])
 
 

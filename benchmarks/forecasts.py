@@ -1,4 +1,4 @@
-"""What private models reach on real tables, whole and with fewer users: the figures behind ``hushrec plan``.
+"""Results of private models on real tables, whole and with fewer users: the figures behind ``hushrec plan``.
 
     python -m benchmarks.forecasts --part measure check page
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def rows() -> list[Row]:
-    """What was measured so far."""
+    """Return what was measured so far."""
     return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
 
 

@@ -115,7 +115,7 @@ def figures(ratings: Ratings) -> dict[str, float]:
 
 
 def judged(ratings: Ratings) -> list[float]:
-    """What models without privacy reach for others than those who trained, and what goes together."""
+    """Return what models without privacy reach for others than those who trained, and what goes together."""
     accountant, part = (
         Accountant(Budget(math.inf, 1e-6), data_is_public=True),
         max(0.1, min(0.25, 1_500 / ratings.n_users)),

@@ -158,7 +158,7 @@ def main() -> None:
 
 
 def there(name: str) -> bool:
-    """Whether a real table is there; says so where it is not."""
+    """Tell whether a real table is there; print it where it is not."""
     found = folder() is not None and (folder() / f"{TABLES[name][0]}.parquet").exists()
     if not found:
         print(f"{name} skipped: HUSHREC_DATA names no folder that holds it.")

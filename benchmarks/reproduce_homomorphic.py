@@ -48,7 +48,7 @@ SECTIONS = ("agreement", "speed", "samples", "attack", "grids", "movielens")
 
 
 class Report:
-    """Where tables and pictures go."""
+    """A folder for tables and pictures."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -243,7 +243,7 @@ def masked_fraction(
 
 
 def least_fraction(rank: int, mask_rank: int, size: int = 200, trials: int = 3) -> float:
-    """By bisection to 4%."""
+    """Return the least fraction that is completed, by bisection to 4%."""
     low, high = 0.01, 1.0
     while high / low > 1.04:
         middle = float(np.sqrt(low * high))

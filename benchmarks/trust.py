@@ -323,7 +323,7 @@ ROWS = [
 
 @dataclass
 class Outcome:
-    """What came of a row's tests: counts, seconds, and the figures that they recorded."""
+    """Outcome of a row's tests: counts, seconds, and the figures that they recorded."""
 
     passed: int = 0
     failed: int = 0
@@ -403,7 +403,7 @@ def run_tests(full: bool, again: bool) -> list[Outcome]:
 
 
 def newest(full: bool, again: bool) -> tuple[str, bool]:
-    """What came of the last runs on the newest and the oldest releases, and whether one failed."""
+    """Return what came of the last runs on the newest and the oldest releases, and whether one failed."""
     if full and not (again and report_of("newest").exists()):
         subprocess.run([sys.executable, "-m", "benchmarks.dependencies", "newest"], cwd=ROOT, check=False)
     lines, failed = [], False

@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What a stored result must agree in to stand for this run."""
+        """Return what a stored result must agree in to stand for this run."""
         return (self.part, self.data, self.method, self.epsilon, self.draw, self.settings, self.patch)
 
     @property

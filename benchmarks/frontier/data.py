@@ -22,7 +22,7 @@ LIKED = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What a method is trained on, and what it is judged by.
+    """Ratings that a method is trained on, and those that it is judged by.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ def folder() -> Path | None:
 
 
 def available(name: str) -> bool:
-    """Whether all files of a data set are there."""
+    """Tell whether all files of a data set are there."""
     files = DATASETS[name].files
     return not files or (folder() is not None and all((folder() / file).exists() for file in files))
 

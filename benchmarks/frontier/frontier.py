@@ -26,7 +26,7 @@ CHOSEN = Path(__file__).with_name("chosen.json")
 
 @dataclass(frozen=True)
 class Form:
-    """How much of it."""
+    """Extent of a run: epsilons and draws."""
 
     epsilons: tuple[float, ...]
     draws: int

@@ -96,7 +96,7 @@ def _best(values: Sequence[float], metric: str) -> float:
 
 
 def footnote(data: str, rows: Sequence[Row]) -> str:
-    """Where the figures and the settings come from."""
+    """Say where the figures and the settings come from."""
     known = methods(data)
     present = list(dict.fromkeys(row["method"] for row in rows))
     counts = {
@@ -169,7 +169,7 @@ def figure(data: str, rows: Sequence[Row], metric: str, path: Path) -> None:
 
 
 def _worst(found: dict[str, Curve], metric: str) -> float | None:
-    """Where the axis ends: little past the trivial model, so that the good ones can be told apart."""
+    """Return where the axis ends: little past the trivial model, so that good ones can be told apart."""
     if not metric.startswith("rmse"):
         return None
     trivial = max(

@@ -1,4 +1,4 @@
-"""What the comparison is held to: every target with what the stored rows say, and a sample made anew."""
+"""Targets of the comparison: each with what the stored rows say, and a sample made anew."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def sample(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
 
 
 def as_stored(cell: Cell, row: Row, stored: Sequence[Row]) -> Check:
-    """Whether a run made anew is what the stored draws of the same settings lead to expect."""
+    """Check that a run made anew is what the stored draws of the same settings lead to expect."""
     metric = "recall@20" if kind_of(cell.data) == "items" else "rmse"
     draws = [each[metric] for each in stored]
     mean, _ = interval(draws)

@@ -251,7 +251,7 @@ class _FactorRound(NamedTuple):
 
     @property
     def releases(self) -> list[Round]:
-        """In their order."""
+        """Return the rounds in their order."""
         start = [self.start] if self.start else []
         return [self.residual_variance, *start, self.gramian, self.item_sums]
 

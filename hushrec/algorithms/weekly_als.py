@@ -143,7 +143,7 @@ class State(NamedTuple):
         biases: Biases,
         factors: KnownFactors | None,
     ) -> State:
-        """After week 0."""
+        """Return the state after week 0."""
         prior = float((biases.variance / np.maximum(1 - biases.reliability, 1e-12)).mean())
         users = first_count(level.n_users, counted_sd)
         return cls(

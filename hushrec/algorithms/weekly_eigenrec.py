@@ -81,7 +81,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def first(cls, known: Known, counted_sd: float, noisy: Array, noise_sd: float, taste: Taste) -> Kept:
-        """After week 0."""
+        """Return what is kept after week 0."""
         users, weights = first_count(known.n_users, counted_sd), Tracked.first(noisy, noise_sd**2)
         measured = taste.measured
         probe, sums = (_everywhere(each, known.learned) for each in (measured.probe, measured.sums))

@@ -19,7 +19,7 @@ _ITEMS = Group("Public tables of the items", sort_key=4)
 @Parameter(name="*", group=_ITEMS)
 @dataclass(frozen=True, kw_only=True)
 class Titled:
-    """How items are called.
+    """Titles of items.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Titled:
 @Parameter(name="*", group=_ITEMS)
 @dataclass(frozen=True, kw_only=True)
 class Described(Titled):
-    """What is known of the items.
+    """Attributes of items.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Described(Titled):
 @Parameter(name="*", group=_ITEMS)
 @dataclass(frozen=True, kw_only=True)
 class Ruled(Described):
-    """What lists may hold.
+    """Rules for lists.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Ruled(Described):
     boost: Annotated[tuple[str, ...], Parameter(metavar="CONDITION=FACTOR")] = ()
 
     def options(self, domain: Domain) -> dict[str, Any]:
-        """What `Recommender.recommend` is passed."""
+        """Return the rules that `Recommender.recommend` is passed."""
         if self.attributes is None and (self.where or self.at_most or self.boost):
             raise InputError(
                 "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."
@@ -85,7 +85,7 @@ class Ruled(Described):
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
-    """What is before the last = of each text, with the number after it."""
+    """Return what is before the last = of each text, with the number after it."""
     found = {}
     for text in texts:
         name, _, value = text.rpartition("=")

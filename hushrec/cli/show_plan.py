@@ -1,4 +1,4 @@
-"""What a plan costs and what it may come to, for a program and for a reader."""
+"""A plan: its cost and what it may come to, for a program and for a reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ranges(
     domain: Domain | None,
     spread: float | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """What a configuration may come to, for a program and for a reader; each job with its budget."""
+    """Return what a configuration may come to, for a program and for a reader; each job with its budget."""
     n_users, n_items, each = sizes
     part, inside = _part(spread, domain), True
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""How good a model is: metrics with intervals, and many models beside each other."""
+"""Quality of models: metrics with intervals, and many models beside each other."""
 
 from hushrec.evaluation.compare import Comparison, compare, cross_validate
 from hushrec.evaluation.intervals import Estimate

@@ -90,7 +90,7 @@ class Comparison:
 
     @property
     def stamp(self) -> str:
-        """What every table and plot of this comparison says about itself."""
+        """The sentence that every table and plot of this comparison says about itself."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
         stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
@@ -175,7 +175,7 @@ class Comparison:
 
     @property
     def interval(self) -> str:
-        """What the bounds of a summary are."""
+        """The meaning of a summary's bounds, in words."""
         if len({(row["draw"], row.get("fold")) for row in self.rows}) <= 1:
             return "95% bootstrap interval over users"
         draws = max(row["draw"] for row in self.rows) + 1

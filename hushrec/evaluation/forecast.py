@@ -1,4 +1,4 @@
-"""What a planned training may come to, before there are any data: ranges of what it was on real tables.
+"""Forecasts of a planned training, before there are any data: ranges of what it was on real tables.
 
 Seven public tables, whole and with fewer users, were trained on at many epsilons: ``python -m
 benchmarks.forecasts`` makes the file of figures beside this module, and judges the ranges on tables that are
@@ -69,7 +69,7 @@ class Run(NamedTuple):
 
 
 class Range(NamedTuple):
-    """From the weak to the strong tastes of the public tables."""
+    """A range from the weak to the strong tastes of the public tables."""
 
     low: float
     high: float
@@ -77,7 +77,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a planned training may come to.
+    """The outcome that a planned training may have.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ def error_of_part(budget: Budget, part: float, n_users: int, n_items: int) -> Ra
 def _spanned(
     by: Callable[[_Columns], Array], here: _Columns, tables: list[_Columns], of: Callable[[_Columns], Array]
 ) -> Range:
-    """What each table has at the same place, and half as much again as these differ."""
+    """Return the span of what each table has at the same place, and half as much again."""
     return _wider(_at(by, here, tables, of))
 
 
@@ -205,7 +205,7 @@ def _wider(means: Array) -> Range:
 
 
 def _directions(here: _Columns, tables: list[_Columns]) -> Range:
-    """From none, or one, to as many as any table found in proportion to the root of its rows."""
+    """Return a range from none, or one, to as many as any table found, by the root of its rows."""
     rows = 10 ** float(_rows(here)[0])
     most = max(float((of["directions"] / 10 ** (_rows(of) / 2)).max()) for of in tables)
     none = max(float((10 ** _rows(of))[of["directions"] < 0.5].max(initial=0.0)) for of in tables)
@@ -224,12 +224,12 @@ def _signal(of: _Columns) -> Array:
 
 
 def _own_means(of: _Columns) -> Array:
-    """What errors owe to histories whose means tell less of a user."""
+    """Return what errors owe to histories whose means tell less of a user."""
     return _OWN_MEANS * np.log(of["ratings_per_user"]) / (1 + np.sqrt(10 ** _signal(of) / _HALFWAY))
 
 
 def _of_items(of: _Columns) -> Array:
-    """What Recall owes to the number of items, in logarithms."""
+    """Return what Recall owes to the number of items, in logarithms."""
     return _ITEMS_POWER * np.log(of["n_items"])
 
 

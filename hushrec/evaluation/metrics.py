@@ -104,7 +104,7 @@ class Evaluation:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """For a notebook: the text."""
+        """Return the text for a notebook."""
         return f"<pre>{html.escape(self.text())}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def evaluate(
 
 
 class _Measured(NamedTuple):
-    """What is known of some users: private.
+    """Measures of some users: private.
 
     Attributes
     ----------
@@ -308,7 +308,7 @@ def _measured(
     relevant_from: float | None,
     alike: bool,
 ) -> _Measured:
-    """What is known of the users in history and held-out ratings."""
+    """Measure the users in history and held-out ratings."""
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
     history = history.aligned_to(targets)

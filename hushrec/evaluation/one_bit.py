@@ -1,4 +1,4 @@
-"""How well scores tell likes from dislikes."""
+"""Measures of how well scores tell likes from dislikes."""
 
 from __future__ import annotations
 

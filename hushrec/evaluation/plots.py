@@ -200,5 +200,5 @@ def _label_lines(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
 
 
 def _start(group: list[tuple[float, str, str]], gap: float) -> float:
-    """Where the lowest name of a group stands."""
+    """Return where the lowest name of a group stands."""
     return sum(value for value, *_ in group) / len(group) - gap * (len(group) - 1) / 2

@@ -1,4 +1,4 @@
-"""What a model learned of personal taste, from released values.
+"""Personal taste as a model learned it, from released values.
 
 A direction of taste is learned where it stands out of the known noise of its release; a model that learned
 none gives everybody nearly the same list. Nothing is said before a training: it depends on how much tastes
@@ -25,7 +25,7 @@ NOT_FORETOLD = (
 
 @dataclass(frozen=True)
 class Taste:
-    """What a model learned of personal taste.
+    """Personal taste as a model learned it.
 
     Attributes
     ----------

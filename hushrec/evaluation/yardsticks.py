@@ -1,4 +1,4 @@
-"""What a model is to be held against, at no charge: simple models that follow from its own released values.
+"""Yardsticks of a model, at no charge: simple models that follow from its own released values.
 
 Users' own means stand beside its predictions and item popularity beside its lists. What `popular` would
 reach with the whole budget is not trained but drawn: item popularity of the curator's rows with the noise

@@ -1,4 +1,4 @@
-"""What the compiled functions take: contiguous arrays of few types, safe to index with."""
+"""Arrays as the compiled functions take them: contiguous, of few types, safe to index with."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _less_products(typingctx: Any, total: Any, work: Any, at: Any, pitch: Any, f
 
 
 def _tile(builder: Any, register: simd.Register, start: Any, pitch: Any) -> list[list[Any]]:
-    """Where the registers of a block begin, row by row."""
+    """Return where the registers of a block begin, row by row."""
     lanes = ir.Constant(start.type, register.lanes)
     return [simd.steps(builder, row, lanes, SIDE) for row in simd.steps(builder, start, pitch, SIDE)]
 

@@ -29,7 +29,7 @@ _collects = False  # whether garbage was looked for before
 
 @cache
 def cold() -> bool:
-    """Whether the largest kernel was not on the disk when this process first asked."""
+    """Tell whether the largest kernel was not on the disk when this process first asked."""
     if _surely_cold():
         return True
     from hushrec.kernels.least_squares import compiled_before

@@ -168,7 +168,7 @@ def _arguments(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
-    """What the compiled functions take first, factors padded to registers, and the work of each row."""
+    """Return the compiled functions' first arguments, factors padded to registers, and each row's work."""
     (n_cols, rank), dtype = factors.shape, float_type(factors)
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     values = values.astype(dtype, copy=False)  # or the kernel would be compiled for pairs of types
@@ -194,7 +194,7 @@ def _ridges(
 
 
 def compiled_before() -> bool:
-    """Whether the largest kernel, which all training needs, was compiled on this machine before."""
+    """Tell whether the largest kernel, which all training needs, was compiled on this machine before."""
     return simd.kept(_row_range)
 
 

@@ -49,7 +49,7 @@ def compiled(function: Any) -> Any:
 
 
 def kept(function: Any) -> bool:
-    """Whether the machine code of a compiled function, as it now is, lies on the disk."""
+    """Tell whether the machine code of a compiled function, as it now is, lies on the disk."""
     try:
         return bool(function._cache._cache_file._load_index())  # noqa: SLF001
     except (AttributeError, OSError):
@@ -135,7 +135,7 @@ def _zero(vector: ir.VectorType) -> ir.Constant:
 
 @intrinsic
 def lanes(typingctx: Any, array: Any) -> Any:
-    """How many of the array's numbers fit a register."""
+    """Return how many of the array's numbers fit a register."""
     count = ir.Constant(ir.IntType(64), Register(array.dtype).lanes)
     return types.int64(array), _emitted(lambda builder, array: count)
 

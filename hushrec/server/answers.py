@@ -47,7 +47,7 @@ _MODEL_FILE = "application/octet-stream"
 
 
 class Answers:
-    """What a server answers; a coroutine function of a request and its body.
+    """The answers of a server: a coroutine function of a request and its body.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Answers:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a request is of this machine, and of nobody behind a proxy that says so."""
+    """Tell whether a request is of this machine, and of nobody behind a proxy that says so."""
     client = request.client
     passed_on = any(name in request.headers for name in _OF_A_PROXY)
     return client is not None and not passed_on and ip_address(client.host).is_loopback

@@ -36,7 +36,7 @@ def openapi() -> dict[str, Any]:
 
 
 def _asked() -> dict[str, Any]:
-    """What is asked with POST, by address."""
+    """Describe what is asked with POST, by address."""
 
     def scored(optional: bool, *names: str, **example: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         entry = _object(item=_TEXT, title=_TEXT, **dict.fromkeys(names, _NUMBER))
@@ -103,7 +103,7 @@ def _because() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _told() -> dict[str, Any]:
-    """What is told with GET, by address."""
+    """Describe what is told with GET, by address."""
     model = _object(name=_TEXT, digest=_TEXT, bytes={"type": "integer"}, file=_TEXT, by_digest=_TEXT)
     files = "/models/films.hush", f"/models/films/{_DIGEST}.hush"
     listed = {"name": "films", "digest": _DIGEST, "bytes": 92768, "file": files[0], "by_digest": files[1]}
@@ -197,7 +197,7 @@ def page(document: dict[str, Any]) -> str:
 
 
 def _fields(path: str, said: dict[str, Any]) -> str:
-    """What may be given: the fields of the body, and parameters."""
+    """List what may be given: the fields of the body, and parameters."""
     rows = [[each["name"], each["in"], each.get("description", "")] for each in said.get("parameters", ())]
     if "requestBody" in said:
         body = said["requestBody"]["content"]["application/json"]["schema"]

@@ -25,7 +25,7 @@ SIZE = len(ROUTES) * _WIDTH + len(_OWN)
 
 
 def route_of(path: str) -> str:
-    """What a path is counted as; never the path itself, which a client makes up."""
+    """Return what a path is counted as; never the path itself, which a client makes up."""
     if path in ROUTES:
         return path
     if path.startswith("/models/") or path == "/model.hush":
@@ -59,7 +59,7 @@ class Metrics:
         self._own[-len(_OWN) :] = exchanged, refused
 
     def text(self, models: list[tuple[str, str]]) -> str:
-        """What Prometheus reads; ``models`` are names and digests."""
+        """Return the text that Prometheus reads; ``models`` are names and digests."""
         total = self._all.sum(axis=0)
         lines = ["# TYPE hushrec_requests_total counter"]
         seconds = ["# TYPE hushrec_request_seconds histogram"]

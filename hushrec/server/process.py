@@ -28,7 +28,7 @@ _AGAIN = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a server serves, to whom and how.
+    """Settings of a server: what it serves, to whom and how.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
 
 
 def _more_files() -> None:
-    """As many open connections as the system grants this user."""
+    """Allow as many open connections as the system grants this user."""
     try:
         import resource
     except ImportError:  # Windows grants what there is

@@ -23,7 +23,7 @@ from hushrec.serving.attributes import Attributes
 
 
 class Rules(NamedTuple):
-    """What rules say of every item of a catalogue."""
+    """Rules as they bear on every item of a catalogue."""
 
     #: Which may be listed; None where all may.
     allowed: NDArray[np.bool_] | None = None

@@ -93,7 +93,7 @@ class Grid(NamedTuple):
         return cls(steps, sd / steps, coarse / steps)
 
     def value(self, label: str, total: NDArray[np.uint64]) -> Array:
-        """What a total stands for; one that no sum and noise can have made is refused."""
+        """Return what a total stands for; refuse one that no sum and noise can have made."""
         signed = total.view(np.int64)
         largest = _LARGEST_SUM * self.coarse + _LARGEST_NOISE * self.noise_sd
         if signed.shape != self.steps.shape or np.any(np.abs(signed.astype(np.float64)) > largest):

@@ -120,7 +120,7 @@ class Agreement:
 
     @property
     def promises(self) -> tuple[str, str]:
-        """What holds against a server, and against everybody else; in words."""
+        """The promises against a server, and against everybody else, in words."""
         budget = self.budget
         less = math.nextafter(budget.delta - budget.failure, 0.0)  # the rounding of two noises, section 3
         public = guarantee(epsilon_of(self.both.mu, less), budget.delta, budget.unit, budget.relation)
@@ -144,7 +144,7 @@ class Agreement:
     # ------------------------------------------------------------------ what follows from the totals
 
     def next(self, totals: Sequence[Words], secure: bool = True) -> Wanted | Billboard:
-        """What is to be released next, or the model, given the totals so far in the order of the plan.
+        """Return what is to be released next, or the model, given the totals so far in the order of the plan.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class Agreement:
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def _statement(self, secure: bool) -> PrivacyStatement:
-        """What an accountant says that released nothing itself, with what the servers released."""
+        """Return the statement of an accountant that released nothing, with what the servers released."""
         nobody = Ratings.from_any(([], [], []), self.domain)
         privacy = run.statement(self.estimator, nobody, Accountant(self.budget))
         injected = () if secure else ("the noise came from an injected source",)

@@ -31,7 +31,7 @@ class Book:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
-        """What is kept under a name."""
+        """Return what is kept under a name; None where nothing is."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:

@@ -28,7 +28,7 @@ class Line(Protocol):
 
 
 class Public:
-    """What devices compute alike from an agreement and released totals; many in one process share it.
+    """The part that devices compute alike from an agreement and totals; many in one process share it.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ _DIGEST = 64
 
 
 def _kept(state: State) -> str:
-    """Where the answer to an open round is kept; empty once both servers have it."""
+    """Return the name under which the answer to an open round is kept, empty once both servers have it."""
     return f"answer-{Round(*state.round).release}"
 
 

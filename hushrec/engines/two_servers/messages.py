@@ -9,7 +9,7 @@ from hushrec.network.messages import Message, Words
 
 @dataclass(frozen=True)
 class Nonce(Message):
-    """What one server drew when its folder was made; the other one asks for it."""
+    """A number that one server drew when its folder was made; the other one asks for it."""
 
     agreement: str
     nonce: str
@@ -17,7 +17,7 @@ class Nonce(Message):
 
 @dataclass(frozen=True)
 class State(Message):
-    """Where a server is.
+    """The place where a server is in its protocol.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ _STAND_IN = 50.0
 
 
 class Round(NamedTuple):
-    """What devices are asked at once: some questions, one after the other.
+    """Questions that devices are asked at once, one after the other.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Replay(PlannedGate):
         self.wanted: Wanted | None = None
 
     def run(self) -> Any:
-        """What the training returns; None where it has not all totals."""
+        """Return what the training returns; None where it has not all totals."""
         agreement = self._agreement
         users = PartitionedUsers(agreement.estimator.users, agreement.domain, self._ask)
         try:
@@ -145,7 +145,7 @@ class Replay(PlannedGate):
         return Opened(tuple(self.asked[span]), tuple(self.keys[span]), tuple(self.steps[span]), self.told)
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """As `Gate.release`."""
+        """Return the released value from its total; where there is none yet, stop or return a stand-in."""
         self._as_planned(label, bounded)
         number, places = self._order[label], np.asarray(bounded._take(), np.int64)
         grid = Grid.of(self._agreement.plan.releases[number], bounded, places.shape, 1)  # of one server
@@ -185,7 +185,7 @@ class Replay(PlannedGate):
 
 
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
-    """What some users answer to a round, in units of their steps, modulo 2^64: private."""
+    """Return what some users answer to a round, in units of their steps, modulo 2^64: private."""
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
         found = [np.ravel(each._take()) for each in contributions(make, rows, question)]

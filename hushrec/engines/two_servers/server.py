@@ -52,7 +52,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an operator decides.
+    """Settings that an operator decides.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class _Collecting:
 
 @dataclass
 class _Collected:
-    """What is kept of a round: its questions, and the sum of this server's shares."""
+    """A round as it is kept: its questions, and the sum of this server's shares."""
 
     which: Round
     keys: tuple[str, ...]
@@ -366,7 +366,7 @@ class CollectingServer:
         return found
 
     def _own_nonce(self) -> str:
-        """What makes this run another one than all before; of this agreement alone."""
+        """Return a number that makes this run another one than all before; of this agreement alone."""
         kept = self._book.get("nonce")
         if kept is None:
             kept = json.dumps(
@@ -418,7 +418,7 @@ class CollectingServer:
             self._collecting = None
 
     def _ask(self, kind: type[Kind], *path: str) -> Kind | None:
-        """What the other server says; None where it has not got so far."""
+        """Return what the other server says; None where it has not got so far."""
         try:
             return self._peer.get(kind, *path, token=self.settings.peer_token)
         except Refusal as refused:
