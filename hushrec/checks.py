@@ -149,7 +149,7 @@ def settings_of(model: Any) -> dict[str, Any]:
     own = {field.name: getattr(model, field.name) for field in fields(model)}
     found: dict[str, Any] = {}
     for name, value in own.items():
-        if name == "tuning":
+        if name == "tuning" and isinstance(value, Settings):
             found |= settings_of(value)
         elif isinstance(value, Settings):
             inner = {"model": getattr(value, "name", "")} | settings_of(value)
@@ -161,14 +161,14 @@ def settings_of(model: Any) -> dict[str, Any]:
 
 def behind(cls: Any) -> tuple[str, ...]:
     """Return the names of the settings in the tuning of a class."""
-    return tuple(field.name for field in fields(cls.tuning)) if hasattr(cls, "tuning") else ()
+    tuning = getattr(cls, "tuning", None)
+    return tuple(field.name for field in fields(tuning)) if isinstance(tuning, Settings) else ()
 
 
 def names_of(cls: Any) -> list[str]:
     """Return the names of all settings of a class, as :func:`settings_of` does."""
-    return [
-        name for field in fields(cls) for name in (behind(cls) if field.name == "tuning" else (field.name,))
-    ]
+    own, inner = [field.name for field in fields(cls)], behind(cls)
+    return [each for name in own for each in (inner if name == "tuning" and inner else (name,))]
 
 
 def parts_of(cls: Any) -> list[str]:

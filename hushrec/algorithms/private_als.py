@@ -56,12 +56,7 @@ from hushrec.training.posterior import (
     visible_part,
     wiener_gain,
 )
-from hushrec.training.users import (
-    USUAL_SPREAD,
-    FittedUsers,
-    ridge_on_items,
-    ridge_parts,
-)
+from hushrec.training.users import USUAL_SPREAD, FittedUsers, ridge_on_items, ridge_parts
 from hushrec.types import Array, Parts
 
 # Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");

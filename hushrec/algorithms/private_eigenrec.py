@@ -29,13 +29,7 @@ import scipy.sparse as sp
 from hushrec.algorithms.ease import at_ratings, own_likes, weights_for
 from hushrec.algorithms.eigenrec_plan import PlannedEigenRec
 from hushrec.algorithms.item_matrix import ItemMatrix
-from hushrec.algorithms.likes_taste import (
-    NOTHING,
-    Known,
-    Sums,
-    Taste,
-    apart,
-)
+from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart
 from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.algorithms.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, weekly_rounds
 from hushrec.data import Domain, Ratings

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import getdoc, signature
-from typing import Annotated, Any, Required, TypedDict, Unpack, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Required, TypedDict, Unpack, get_args, get_type_hints
 
 from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
@@ -19,6 +19,7 @@ from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
 from hushrec.evaluation.compare import REFERENCES, USUAL
 from hushrec.privacy import Budget
+from hushrec.registry import best
 from hushrec.training.estimator import Estimator
 from hushrec.training.run import known
 
@@ -45,19 +46,17 @@ def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
     given = value_of(f"--{option}", words)
     taken = {name for argument in app.assemble_argument_collection() for name in argument.names}
     offered: dict[str, Any] = {}
+    shown = _Shown(whole, best_of([*words, "--for", "ratings"]) == best("ratings", True))
     if many:
         models = [*(listed(given) if given else USUAL["--implicit" in words]), *REFERENCES[True]]
         for name in dict.fromkeys(models):
-            options = _of_model(name, whole, "", place=len(offered))
+            options = _of_model(name, shown, "", place=3 * len(offered))
             _say_former(options, words, f"--{name}.")
             offered[name] = TypedDict(name, options, total=False)  # type: ignore[operator]
     else:
         named = given or parameters[option].default or best_of(words)
-        offered = _of_model(named, whole, taken=taken)
+        offered = _of_model(named, shown, taken=taken)
         _say_former(offered, words)
-        for place, part in enumerate(parts_of(known(named)), 1):
-            within = _of_model(best_of([*words, "--for", part]), whole, f"--{part}.", place=place)
-            offered |= {f"{part}.{name}": each for name, each in within.items() if name not in offered}
 
     @wraps(command)
     def offering(*arguments: Any, **options: Any) -> Any:
@@ -69,20 +68,28 @@ def offer_fields(app: App, words: Sequence[str], whole: bool = False) -> str:
     return f" --{option} {given}" if given else ""
 
 
+class _Shown(NamedTuple):
+    """The help lists the whole of a model's settings; models within others are those with privacy."""
+
+    whole: bool
+    private: bool
+
+
 def _of_model(
-    model: str, whole: bool, root: str = "--", taken: Collection[str] = (), place: int = 0
+    model: str, shown: _Shown, root: str = "--", taken: Collection[str] = (), place: int = 0
 ) -> dict[str, Any]:
-    """Return the settings of a model as types of options.
+    """Return the settings of a model, and of the models within it, as types of options.
 
     An option's name begins with ``root``, or is that of the model where it is ``taken``.
     """
     cls = known(model)
     tuning, planned = getattr(cls, "tuning", None), _planned(cls)
-    title = f"{model} ({root[2:]}NAME)" if "." in root else model
+    inner = root.removeprefix("--")
+    title = f"{model} ({inner}NAME)" if inner else model
     summary = _plain((getdoc(cls) or "").partition("\n\n")[0])
-    if tuning is not None and not whole:
-        summary += f" What studies chose is set by --{root[2:]}tuning.NAME: --help-tuning lists it."
-    options = {}
+    if tuning is not None and not shown.whole:
+        summary += f" What studies chose goes by {inner}tuning.NAME: --help-tuning lists it."
+    options: dict[str, Any] = {}
     layers = [("", cls, Group(f"Settings of {title}", help=summary, sort_key=6 + 2 * place))]
     if tuning is not None:
         chosen = _plain((getdoc(tuning) or "").partition("\n\n")[0])
@@ -97,7 +104,7 @@ def _of_model(
             default = getattr(tuning, field.name) if layer else field.default
             option = field.name.replace("_", "-")
             own = f"--{model}.{option}" if f"{root}{option}" in taken else f"{root}{option}"
-            former = [own] if layer and "." not in root and not whole else []
+            former = [own] if layer and not inner and not shown.whole else []
             must = default is MISSING and field.name not in planned
             parameter = Parameter(
                 name=[f"{root}{layer}{option}", *former] if layer else own,
@@ -105,11 +112,14 @@ def _of_model(
                 help=_plain(texts[field.name].description or ""),
                 converter=_CONVERTERS.get(kinds[field.name]),
                 show_default="planned" if field.name in planned else _default_text(default),
-                show=whole or not layer,
+                show=shown.whole or not layer,
                 negative=None,
             )
             kind: Any = Annotated[kinds[field.name], parameter]
             options[field.name] = Required[kind] if must else kind
+    for number, part in enumerate(parts_of(cls), 1):
+        within = _of_model(best(part, shown.private), shown, f"{root}{part}.", place=place + number)
+        options |= {f"{part}.{name}": each for name, each in within.items() if name not in options}
     return options
 
 

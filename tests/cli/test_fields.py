@@ -43,6 +43,7 @@ def test_what_0_2_called_a_setting_works_with_a_word_of_warning(run, files):
     both = ["plan", *line[3:], "--ratings.rank", "3", "--lists.tuning.support", "2", "--json"]
     settings = json.loads(run(*both).stdout)["hyper_parameters"]
     assert (settings["ratings.rank"], settings["lists.support"]) == (3, 2.0)
+    assert "--both.lists.rank" in invoke("compare", "x", "--models", "both", "--help").stdout
 
 
 def test_a_field_with_the_name_of_another_option_goes_by_its_model(run, files):
