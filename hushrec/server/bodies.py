@@ -1,4 +1,4 @@
-"""What may be asked of a server, as JSON: the same table reads a request and describes it (`document`)."""
+"""Requests to a server, as JSON: the same table reads a request and describes it (`document`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server offers, described once: as OpenAPI for programs, and as a page for people at ``/docs``."""
+"""A description of what a server offers: as OpenAPI for programs, and as a page for people at ``/docs``."""
 
 from __future__ import annotations
 

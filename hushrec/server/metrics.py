@@ -1,4 +1,4 @@
-"""How often a server was asked what, with which outcome and how fast: sums over everybody, for Prometheus.
+"""Counts of requests by kind and outcome, and how fast they were: sums over everybody, for Prometheus.
 
 No identity, item, address or size of a body is in it. Every worker counts in a row of its own of an array
 that all share, so that any of them can tell the sum.

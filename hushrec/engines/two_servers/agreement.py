@@ -1,4 +1,4 @@
-"""What two servers and all devices agree on, and what follows from it and from the totals so far.
+"""The agreement of two servers and all devices, and what follows from it and from the totals so far.
 
 The public side of a training is a function of the released totals: whoever knows them, a server or a device,
 runs it on no users at all and finds what is asked next, in which units, and with how much noise

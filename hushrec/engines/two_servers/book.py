@@ -1,4 +1,4 @@
-"""What a server or a device must not forget: files in a folder, each written whole or not at all."""
+"""Notes that a server or a device must not lose: files in a folder, each written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What devices and servers of a training over two servers tell each other."""
+"""Messages between devices and servers of a training over two servers."""
 
 from __future__ import annotations
 
