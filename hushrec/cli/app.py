@@ -44,6 +44,11 @@ _GROUPS = {
         "season close": "Close a season.",
         "retrain": "Train the next week's model from the last one.",
     },
+    "Train where nobody holds a rating": {
+        "agree": "Write what two servers and all devices train under.",
+        "collect": "Run one of two servers, which see shares alone.",
+        "contribute": "Take part with one user's ratings, which stay.",
+    },
     "Budgets and audits": {
         "ledger": "Show what data sets were charged, or give them budgets.",
         "ledger show": "Show what was charged to a data set.",

@@ -170,8 +170,9 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(few, tmp_path, monkey
                     restarted(world, int(generator.integers(2)))
         boards = [line.server.billboard for line in world.lines]
         assert boards[0].to_bytes() == boards[1].to_bytes()
-        run, releases = run_of(world.lines[0].server._session), world.agreement.plan.releases
+        releases = world.agreement.plan.releases
         for line, ledger in zip(world.peers, ledgers, strict=True):
+            run = run_of(line.server._session, line.server.settings.role)
             charged = ledger.numbered("default", run)
             assert [entry.step for entry in charged] == list(range(len(releases)))
             said = {(path, raw) for path, raw in line.said if path[0] in ("noisy", "held")}

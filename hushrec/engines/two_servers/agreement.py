@@ -224,6 +224,6 @@ def session_of(agreement: Agreement, first: str, second: str) -> str:
     return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
 
 
-def run_of(session: str) -> str:
-    """Name of a training in a ledger, which no server can choose."""
-    return hashlib.sha256(f"two servers {session}".encode()).hexdigest()
+def run_of(session: str, who: str) -> str:
+    """Name of a training in the ledger of a server or a device, which no server can choose."""
+    return hashlib.sha256(f"two servers {session} {who}".encode()).hexdigest()

@@ -172,6 +172,6 @@ def _charge(ledger: Ledger | None, dataset: str, agreement: Agreement, session: 
     label = f"training over two servers: {agreement.estimator.name}"
     budget = agreement.budget
     release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
-    run = run_of(session)
+    run = run_of(session, "device")
     if not ledger.charged(dataset, run, 0):
         ledger.charge(dataset, run, release, step=0)

@@ -333,9 +333,14 @@ class CollectingServer:
             self._wanted = None
         return True
 
+    @property
+    def _run(self) -> str:
+        """Name of this training in the ledger."""
+        return run_of(self._session, self.settings.role)
+
     def _charge(self, number: int) -> None:
         """Record a release durably, once."""
-        dataset, run = self.settings.dataset, run_of(self._session)
+        dataset, run = self.settings.dataset, self._run
         if self._ledger is not None and not self._ledger.charged(dataset, run, number):
             self._ledger.charge(dataset, run, self.agreement.plan.releases[number], step=number)
 
@@ -343,7 +348,7 @@ class CollectingServer:
         """Have the ledger know which noisy share it is, for good."""
         if self._ledger is not None:
             name, digest = f"noisy-{number}", hashlib.sha256(own).hexdigest()
-            self._ledger.keep(self.settings.dataset, run_of(self._session), number, name, digest)
+            self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
         self._published.add(number)
 
     # ------------------------------------------------------------------ what is kept
@@ -353,7 +358,7 @@ class CollectingServer:
         found: set[int] = set()
         if self._ledger is None or not self._session:
             return found
-        for entry in self._ledger.numbered(self.settings.dataset, run_of(self._session)):
+        for entry in self._ledger.numbered(self.settings.dataset, self._run):
             if entry.file is None:
                 continue
             own = self._book.get(entry.file)

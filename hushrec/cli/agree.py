@@ -1,0 +1,108 @@
+"""``hushrec agree``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import Force, Job, Json, Model, Promise, Seed, Users, model_for
+from hushrec.cli.tables import Declared
+from hushrec.data import Domain
+from hushrec.errors import InputError
+from hushrec.privacy import Budget
+from hushrec.serving.modelfile import write_atomically
+from hushrec.training import run
+
+if TYPE_CHECKING:
+    from hushrec.engines.two_servers.agreement import Agreement
+
+_FORMAT = "hushrec agreement of two servers"
+
+
+def agree(
+    agreement: str,
+    /,
+    *,
+    job: Job | None = None,
+    model: Model | None = None,
+    n_users: Users | None = None,
+    seed: Seed = 0,
+    promise: Promise,
+    declared: Declared = Declared(),
+    implicit: bool = False,
+    force: Force = False,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Write the AGREEMENT that two servers and all devices train under: a file that people can read.
+
+    Give the same file to both operators and to every device. The model is item-bias, popular, private-als,
+    private-eigenrec or both; few rounds suit devices that are rarely online.
+
+      hushrec agree agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 --rank 8 \\
+                    --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+
+    Parameters
+    ----------
+    agreement
+        Where it goes.
+    implicit
+        Every row of a device is a like.
+    """
+    if declared.item_features is not None:
+        raise InputError("Two servers train without item features; leave --item-features out.")
+    budget, domain = promise.budget(), declared.domain(implicit)
+    written = {
+        "format": _FORMAT,
+        "model": model_for(model, job, domain.likes, budget.private),
+        "users": n_users,
+        "settings": settings,
+        "seed": seed,
+        **budget.promise,
+        "items": list(domain.items),
+        "rating_range": [domain.low, domain.high],
+        "likes": domain.likes,
+        "max_ratings_per_user": domain.max_ratings_per_user,
+    }
+    found = _made(written)
+    target = output_file(agreement, (declared.catalogue,), force)
+    write_atomically(target, [json.dumps(written, indent=1).encode()])
+    words = {"agreement": str(target), "fingerprint": found.fingerprint, "promises": list(found.promises)}
+    releases = f"{len(found.plan.releases)} releases of {found.estimator.name}"
+    text = f"Agreed on {releases}, in {target} (fingerprint {found.fingerprint[:16]}).", *found.promises
+    show.result(as_json, words, *text, "Against both servers together nothing is promised.")
+
+
+def read_agreement(path: str) -> Agreement:
+    """The agreement of a file."""
+    try:
+        written = json.loads(Path(path).read_bytes())
+        if written.get("format") == _FORMAT:
+            return _made(written)
+    except OSError as error:
+        raise InputError(f"The agreement {path!r} cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    raise InputError(f"{path!r} is no agreement; pass the file that hushrec agree wrote.")
+
+
+def _made(written: dict[str, Any]) -> Agreement:
+    from hushrec.engines.two_servers.agreement import Agreement
+
+    budget = Budget(*(written[word] for word in ("epsilon", "delta", "unit", "relation")))
+    span = None if written["likes"] else tuple(written["rating_range"])
+    domain = Domain(
+        tuple(written["items"]),
+        span,
+        likes=written["likes"],
+        max_ratings_per_user=written["max_ratings_per_user"],
+    )
+    name, n_users, settings = written["model"], written["users"], written["settings"]
+    run.check_run(name, budget, domain, n_users, settings)
+    if n_users is None and run.needs_user_count(name):
+        raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
+    estimator = run.choose(name, budget, domain, n_users=n_users, settings=settings)
+    return Agreement(estimator=estimator, budget=budget, domain=domain, seed=written["seed"])

@@ -1,0 +1,150 @@
+"""``hushrec collect``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show, show_model
+from hushrec.cli.agree import read_agreement
+from hushrec.cli.files import output_file
+from hushrec.cli.options import Account, Count, Days, File, Force, Json, Whole
+from hushrec.cli.train import save
+from hushrec.errors import InputError
+from hushrec.serving.modelfile import write_atomically
+
+#: Characters: 128 bits in hexadecimal digits.
+_SHORTEST_TOKEN = 32
+#: Seconds between two looks at the other server.
+_PAUSE = 0.2
+
+
+def collect(
+    agreement: str,
+    /,
+    *,
+    role: Literal["first", "second"],
+    devices: File,
+    peer: Annotated[str, Parameter(metavar="URL")],
+    peer_token: File,
+    folder: Annotated[str, Parameter(metavar="FOLDER")],
+    out: File,
+    deadline: Days = 1.0,
+    linger: Annotated[float, Parameter(validator=Number(gte=0))] = 60.0,
+    account: Account = Account(),
+    host: str = "127.0.0.1",
+    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765,
+    certificate: File | None = None,
+    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+    ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
+    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
+    connections: Count = 2000,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Run one of two servers that train on devices' shares, under an AGREEMENT, without holding a rating.
+
+    The other server belongs to somebody else: against both together nothing is promised. Killed, it goes on
+    with the same command. The first start writes FOLDER/tokens.csv, a token for each device: give each device
+    its own. Ends when both servers have the model.
+
+      hushrec collect agreement.json --role first --devices names.txt --folder first --out model.hush \\
+                      --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
+
+    Parameters
+    ----------
+    role
+        Two different ones: the first takes the larger shares.
+    devices
+        Names of the devices that may take part, one a line, as the other server has them.
+    peer
+        Address of the other server.
+    peer_token
+        A file with 32 characters or more that the two operators share.
+    folder
+        What this server must not forget; made where it is not there.
+    out
+        Where the model goes.
+    deadline
+        How long a round is open, as in 1d or 12h; less where all devices have answered.
+    linger
+        Seconds to go on answering devices after the end.
+    certificate
+        Of this server and its chain, PEM: serves HTTPS.
+    certificate_key
+        Its private key, PEM.
+    ca
+        Authority that signed the other server's certificate, PEM.
+    requests_per_second
+        Of one address on average.
+    connections
+        Open at the same time.
+    """
+    from hushrec.engines.two_servers.messages import State
+    from hushrec.engines.two_servers.server import CollectingServer, Settings
+    from hushrec.network.service import Limits, Service
+    from hushrec.network.transport import Connection, TransportError
+
+    agreed, names = read_agreement(agreement), _lines(devices, "device")
+    key = _lines(peer_token, "token")[0]
+    if len(key) < _SHORTEST_TOKEN:
+        raise InputError(f"{peer_token!r} must hold {_SHORTEST_TOKEN} characters or more.")
+    target = output_file(out, (agreement, devices, peer_token), force)
+    other = Connection(peer, patience=0.0, ca=ca)
+    digests = _tokens(Path(folder), names)
+    settings = Settings(
+        role=role, devices=digests, peer_token=key, deadline=86_400 * deadline, dataset=account.dataset
+    )
+    server = CollectingServer(agreed, settings, folder, account.open(create=True), other)
+    limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
+    service = Service(
+        server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
+    )
+    with service:
+        show.note(f"The {role} server of {len(names):,} devices is at {service.url}.")
+        over = False
+        while not over:
+            try:
+                busy = server.step()
+                over = server.billboard is not None and other.get(State, "state").over
+            except TransportError:
+                busy = False
+            if not busy and not over:
+                time.sleep(_PAUSE)
+        assert server.billboard is not None
+        save(server.billboard, target)
+        time.sleep(linger)
+    show_model.trained(server.billboard, target, "Trained", False, as_json)
+
+
+def _tokens(folder: Path, names: list[str]) -> dict[str, str]:
+    """SHA-256 of each device's token; those without one get it, written down beside the name."""
+    path = folder / "tokens.csv"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    except OSError as error:
+        raise InputError(f"Cannot use the folder {str(folder)!r} ({error.strerror}).") from None
+    known = {json.loads(name): token for name, _, token in (line.rpartition(",") for line in lines)}
+    tokens = known | {name: secrets.token_urlsafe(32) for name in names if name not in known}
+    if tokens.keys() != known.keys():
+        written = "".join(f"{json.dumps(name)},{token}\n" for name, token in tokens.items())
+        write_atomically(path, [written.encode()])
+    return {name: hashlib.sha256(tokens[name].encode()).hexdigest() for name in names}
+
+
+def _lines(path: str, what: str) -> list[str]:
+    try:
+        found = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
+    if not found or len(set(found)) != len(found):
+        raise InputError(f"{path!r} must hold one {what} a line, each once.")
+    return found

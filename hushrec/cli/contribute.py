@@ -1,0 +1,101 @@
+"""``hushrec contribute``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from hushrec.cli import show
+from hushrec.cli.agree import read_agreement
+from hushrec.cli.options import Account, File, Json
+from hushrec.cli.tables import Reading
+from hushrec.data import Ratings
+from hushrec.errors import InputError
+
+
+def contribute(
+    ratings: str,
+    agreement: str,
+    /,
+    *,
+    device: Annotated[str, Parameter(metavar="NAME")],
+    first: Annotated[str, Parameter(metavar="URL")],
+    second: Annotated[str, Parameter(metavar="URL")],
+    tokens: File,
+    folder: Annotated[str, Parameter(metavar="FOLDER")],
+    reading: Reading = Reading(),
+    account: Account = Account(),
+    once: bool = False,
+    every: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0,
+    patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+    ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Take part with one user's RATINGS in a training of two servers; the ratings stay here.
+
+    What leaves are two shares of bounded integers, each of which is random bits to its server. Before the
+    first one the whole training is charged to this device's own ledger. Ends with the training; or let cron
+    call it with --once whenever the device is online.
+
+      hushrec contribute mine.csv agreement.json --device alice --tokens tokens.txt --folder answers \\
+                         --first https://first.example:8765 --second https://second.example:8765
+
+    Parameters
+    ----------
+    ratings
+        A table with columns of users, items and ratings, of one user.
+    agreement
+        What hushrec agree wrote; read it.
+    device
+        Its name at both servers.
+    first, second
+        Addresses of the servers.
+    tokens
+        This device's token at the first server, then that at the second, one a line.
+    folder
+        What this device has answered; made where it is not there. A new one is a new device.
+    once
+        Answer the open round, if there is one, and end.
+    every
+        Seconds between two looks at the servers.
+    patience
+        Seconds to keep trying while a server is away.
+    ca
+        Authority that signed the servers' certificates, PEM.
+    """
+    from hushrec.engines.two_servers import device as protocol
+    from hushrec.network.transport import Connection
+
+    agreed = read_agreement(agreement)
+    try:
+        keys = Path(tokens).read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        keys = []
+    if len(keys) != 2:
+        raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
+    rows = Ratings.read(ratings, agreed.domain, **reading.arguments())
+    agreed.check(rows)
+    servers = [Connection(url, patience=patience, ca=ca) for url in (first, second)]
+    public, ledger, answered = protocol.Public(agreed), account.open(create=True), 0
+    while True:
+        said = protocol.contribute(
+            servers,
+            public,
+            rows,
+            device=device,
+            tokens=keys,
+            folder=folder,
+            ledger=ledger,
+            dataset=account.dataset,
+        )
+        answered += said == "answered"
+        if once or said == "over":
+            break
+        time.sleep(every)
+    words = {"answered": answered, "over": said == "over", "promises": list(agreed.promises)}
+    text = "The training is over." if said == "over" else "The training goes on."
+    show.result(as_json, words, f"Answered {answered} rounds. {text}", *agreed.promises)
