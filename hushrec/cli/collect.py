@@ -76,6 +76,10 @@ def collect(
         How long a round is open, as in 1d or 12h; less where all devices have answered.
     linger
         Seconds to go on answering devices after the end.
+    host
+        Address to listen on.
+    port
+        0: a free one.
     certificate
         Of this server and its chain, PEM: serves HTTPS.
     certificate_key

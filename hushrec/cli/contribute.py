@@ -52,8 +52,10 @@ def contribute(
         What hushrec agree wrote; read it.
     device
         Its name at both servers.
-    first, second
-        Addresses of the servers.
+    first
+        Address of the first server.
+    second
+        Address of the second server.
     tokens
         This device's token at the first server, then that at the second, one a line.
     folder

@@ -22,6 +22,8 @@ NO_RANGE = f"train shop.csv {B} --catalogue items.txt --out m.hush"
 COMPARE = f"compare shop.csv --delta 1e-6 {D} --out-dir o"
 
 #: Command line -> what its one sentence says.
+SERVER = "--peer http://x --peer-token items.txt --folder f --out m.hush"
+DEVICE = "--first http://x --second http://x --tokens items.txt --folder f"
 LINES = {
     f"train shop.csv {B} {D}": "--out is missing",
     f"train nowhere.csv {B} {D} --out m.hush": "'nowhere.csv' cannot be read",
@@ -112,6 +114,10 @@ LINES = {
     "audit canaries --model item-bias --epsilon 1 --delta 1e-6 --plot mine.svg": "--force",
     "audit membership nowhere.csv --epsilons 1 --delta 1e-6": "declare --rating-range",
     f"split shop.csv {D} --columns time=day --out-dir p --from yesterday": "--from 'yesterday' is no date",
+    f"agree a.json {B} {D} --model private-als": "declare it, for example --users",
+    f"agree a.json {B} {D} --model item-bias --relation replace": "relation 'add-remove'",
+    f"collect shop.csv --role first --devices items.txt {SERVER}": "is no agreement",
+    f"contribute shop.csv shop.csv --device a {DEVICE}": "is no agreement",
     "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
     "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",
 }

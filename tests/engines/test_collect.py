@@ -1,0 +1,103 @@
+"""Two servers and devices as processes: one server is killed, and both end with the same model."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import hushrec
+from tests.command_line import invoke
+
+pytest.importorskip("hushrec.engines.two_servers.server", exc_type=ImportError)
+pytest.importorskip("hushrec.network.service", exc_type=ImportError)
+
+PORTS = {"first": 18811, "second": 18812}
+URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
+
+
+def start(role):
+    other = {"first": "second", "second": "first"}[role]
+    words = f"collect agreed.json --role {role} --devices names.txt --folder {role} --out {role}.hush --peer"
+    words += f" {URLS[other]} --peer-token peer.txt --port {PORTS[role]} --ledger {role}.sqlite --linger 3"
+    return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split()], stderr=subprocess.DEVNULL)
+
+
+def device(number, tokens, *more):
+    Path("tokens.txt").write_text("\n".join(tokens[role][f"device {number}"] for role in PORTS))
+    link = [
+        "--first",
+        URLS["first"],
+        "--second",
+        URLS["second"],
+        "--tokens",
+        "tokens.txt",
+        "--ledger",
+        "d.sqlite",
+    ]
+    words = ["contribute", f"{number}.csv", "agreed.json", "--device", f"device {number}", *link]
+    return invoke(*words, "--dataset", f"d{number}", "--folder", f"of {number}", "--once", "--json", *more)
+
+
+def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ratings = hushrec.realistic(3, 6, 12, seed=1)
+    for number in range(3):
+        row = ratings.rows(range(number, number + 1), keyed=True).to_arrow().to_pandas()
+        row.to_csv(f"{number}.csv", index=False)
+    Path("items.txt").write_text("\n".join(map(str, ratings.domain.items)))
+    Path("names.txt").write_text("device 0\ndevice 1\ndevice 2")
+    Path("peer.txt").write_text("p" * 32)
+    declared = ["--rating-range", "1", "5", "--catalogue", "items.txt", "--epsilon", "5", "--delta", "1e-6"]
+    settings = [
+        "--model",
+        "private-als",
+        "--users",
+        "3",
+        "--rank",
+        "0",
+        "--bias-rounds",
+        "1",
+        "--no-features",
+    ]
+    agreed = invoke("agree", "agreed.json", *settings, *declared)
+    assert agreed.exit_code == 0 and "against everybody else epsilon = 3.38" in " ".join(
+        agreed.stdout.split()
+    )
+    running = {role: start(role) for role in PORTS}
+    try:
+        late = time.monotonic() + 120
+        while not all(Path(role, "session").exists() for role in PORTS):
+            assert time.monotonic() < late
+            time.sleep(0.05)
+        lines = {role: Path(role, "tokens.csv").read_text().splitlines() for role in PORTS}
+        pairs = {role: [line.rpartition(",") for line in found] for role, found in lines.items()}
+        tokens = {
+            role: {json.loads(name): token for name, _, token in found} for role, found in pairs.items()
+        }
+        said = [device(0, tokens)]
+        running["first"].send_signal(signal.SIGKILL)
+        running["first"].wait()
+        running["first"] = start("first")
+        while any(each.poll() is None for each in running.values()) and time.monotonic() < late:
+            said += [device(number, tokens, "--patience", "60") for number in range(3)]
+            if json.loads(said[-1].stdout)["over"]:
+                break
+        assert [each.wait(60) for each in running.values()] == [0, 0]
+    finally:
+        for each in running.values():
+            each.kill()
+    answered = sum(json.loads(each.stdout)["answered"] for each in said)
+    assert answered == 3 * 2  # each device in each of the two rounds once
+    first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
+    assert first.to_bytes() == second.to_bytes() and first.privacy.private
+    for number in range(3):
+        summary = hushrec.Ledger("d.sqlite").summary(f"d{number}", 1e-6)
+        assert summary.charges == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
+    Path("peer.txt").write_text("short")
+    words = ["collect", "agreed.json", "--role", "first", "--devices", "names.txt", "--folder", "x"]
+    wrong = invoke(*words, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt")
+    assert wrong.exit_code == 2 and "32 characters or more" in wrong.stderr
