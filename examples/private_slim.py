@@ -1,8 +1,8 @@
 """Private SLIM: an estimator outside the package, in one file. Docs: ARCHITECTURE.md, "a new algorithm".
 
 Items are predicted from the other items by a linear model with a closed form (EASE, Steck 2019). All that
-it needs is the items' Gramian over the users, which is released once, with noise. On the user's side her
-likes are scaled to norm 1, so that she adds a positive semidefinite matrix of Frobenius norm 1 to the sum:
+it needs is the items' Gramian over the users, which is released once, with noise. On the user's side their
+likes are scaled to norm 1, so that they add a positive semidefinite matrix of Frobenius norm 1 to the sum:
 sensitivity 1 under add-remove, sqrt(2) under replace, as the item weights have.
 """
 
@@ -77,7 +77,7 @@ class PrivateSLIM(Estimator):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's likes are her factors."""
+        """Local: a user's likes are their factors."""
         return UserState(np.zeros(history.n_users), _likes(history).toarray())
 
 

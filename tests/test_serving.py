@@ -34,7 +34,7 @@ TASTE = np.random.default_rng(9).normal(size=(N_ITEMS, RANK))
 
 @dataclass(frozen=True)
 class Fake:
-    """Her level is a tenth of her sum, her taste the sum of what she rated, as often as she rated it."""
+    """The level is a tenth of a user's sum, their taste the sum of what they rated, as often as that."""
 
     scores: str = "ratings"
     name: str = "fake"

@@ -55,7 +55,7 @@ def fitted(rank: int = 3, weights: np.ndarray | None = WEIGHTS) -> tuple[FittedU
 
 
 def own(user: str, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Her factors and offset, by the normal equations, and her residuals at all items."""
+    """A user's factors and offset, by the normal equations, and their residuals at all items."""
     hers = sorted(ROWS[user])
     ratings = np.array([ROWS[user][j] for j in hers]) - CENTER - items[hers, -1]
     design = np.column_stack([items[hers, :-1], np.ones(len(hers))])
@@ -67,7 +67,7 @@ def own(user: str, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weighted(user: str, residuals: np.ndarray, weights: np.ndarray | None = WEIGHTS) -> np.ndarray:
-    """Residuals times the items' weights, whose squares add up to 1 over her ratings; or as they are."""
+    """Residuals times the items' weights, whose squares add up to 1 over their ratings; or as they are."""
     if weights is None:
         return residuals
     return residuals * weights / math.sqrt(sum(weights[j] ** 2 for j in ROWS[user]))
@@ -133,7 +133,7 @@ def test_residuals_by_item(clip: float, weights: np.ndarray | None) -> None:
 @pytest.mark.parametrize("norm", [0.02, 0.3, 2.0, math.inf])
 @pytest.mark.parametrize("clip", [0.003, 0.1, 9.0, math.inf])
 def test_residuals_times_factors(norm: float, clip: float) -> None:
-    """Her factors' part in both sums is less where they are long, and where the product is."""
+    """The part of a user's factors in both sums is less where they are long, and where the product is."""
     users, items = fitted()
     spread, unit, sums, gram, unsure = 1.7, 1.3, np.zeros((ITEMS, 3)), np.zeros((3, 3)), 0.0
     typical = np.linalg.eigvalsh((items[:, :3].T * SLOPES / SLOPES.sum()) @ items[:, :3])
@@ -198,7 +198,7 @@ def test_outer_products_of_residuals(clip: float) -> None:
 
 @pytest.mark.parametrize("clip", [0.03, 0.2, 30.0])
 def test_deviations_and_weights_by_item(clip: float) -> None:
-    """From her own mean, on a range of half width 2; one factor for both."""
+    """From a user's own mean, on a range of half width 2; one factor for both."""
     deviations, weights = np.zeros(ITEMS), np.zeros(ITEMS)
     for hers in ROWS.values():
         mean, each = np.mean(list(hers.values())), 1 / math.sqrt(len(hers))

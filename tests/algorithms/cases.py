@@ -117,7 +117,7 @@ CASES = [
     Case("dpals", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01)),
     Case("dpals, heuristics", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, sampling="tail",
          item_fraction=0.5, center="user", orthonormalize=True, weights_share=0.26),
-         loose={"item statistics": "a user's residuals from her own mean cannot all have one sign"}),
+         loose={"item statistics": "a user's residuals from their own mean cannot all have one sign"}),
     Case("dpals, joint clip", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.005, clipping="user",
          sampling="weights", center="level", gramian_share=0.4),
          loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),

@@ -66,7 +66,7 @@ def test_the_file_holds_both(tmp_path) -> None:
 
 @pytest.mark.parametrize("threshold", [2.0, 3.5, 4.1])
 def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
-    """Also where float32 has no such number; and hers are chosen from her own rows."""
+    """Also where float32 has no such number; and a user's are chosen from their own rows."""
     domain = Domain(DOMAIN.items, (1, 5))
     rows = [
         ("u", DOMAIN.items[0], threshold),

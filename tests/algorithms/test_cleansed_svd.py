@@ -88,7 +88,7 @@ def test_projection_matches_a_dense_twin() -> None:
 
 @pytest.mark.parametrize("rank", [3, None])
 def test_neighbours_are_interpolated_with_the_weights_of_the_covariance(rank: int | None) -> None:
-    """Bell and Koren: the weights w of her own items for item j solve (C[own, own] + v I) w = C[own, j]."""
+    """Bell and Koren: own items' weights w for item j solve (C[own, own] + v I) w = C[own, j]."""
     ratings = small(n_users=200)
     model, calls = model_of(ratings, rank=rank, prediction="neighbours")
     means, counts, rows, offsets, cleansed = twin(ratings, calls)

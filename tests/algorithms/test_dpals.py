@@ -78,7 +78,7 @@ def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
 
 @pytest.mark.parametrize("center", ["middle", "user"])
 def test_a_user_is_served_from_the_level_that_ratings_were_taken_from(center: str) -> None:
-    """Oracle: her normal equations; her own mean is added again where it was taken off."""
+    """Oracle: a user's normal equations; their own mean is added again where it was taken off."""
     ratings = small()
     model = DPALS.of(rank=2, iterations=1, center=center, regularization=0.7)
     board = model.fit(ratings, Accountant(Budget(math.inf, 1e-5)))

@@ -85,7 +85,7 @@ def test_the_replay_of_every_training_user_is_what_training_computed(
     replayed = Billboard.load(tmp_path / "model").fold_in(ratings)
     assert replayed.factors.tobytes() == kept[0].coefficients.tobytes()
     assert np.abs(replayed.factors).max() > 0.1
-    one = model.fold_in(ratings.rows([7])).factors[0]  # she alone, without anybody else's rows
+    one = model.fold_in(ratings.rows([7])).factors[0]  # they alone, without anybody else's rows
     assert one.tobytes() == kept[0].coefficients[7].tobytes()
 
 

@@ -24,7 +24,7 @@ UNIT = Domain(range(25), rating_range=(0, 1))
 def test_it_matches_a_slow_twin(
     support: float, most: int, some: float, kind: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three rounds, then the scores of everybody by the definition: project her row, undo the scales."""
+    """Three rounds, then the scores of everybody by the definition: project their row, undo the scales."""
     monkeypatch.setattr(private_eigenrec, "_SOME", some)
     ratings = likes_of_groups(90, 16, 2, 3)
     settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}

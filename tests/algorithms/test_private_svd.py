@@ -61,7 +61,7 @@ def test_sizes_that_noise_makes_negative_leave_a_scale() -> None:
 
 @pytest.mark.parametrize("center", ["biases", "user", "middle"])
 def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> None:
-    """Her own is her mean deviation, with so many ratings of none as the released ridge says."""
+    """A user's own is their mean deviation, with so many ratings of none as the released ridge says."""
     ratings, bias = small(), np.linspace(-0.4, 0.5, N_ITEMS)
     arrays = {"sampling_seed": np.int64(3), "center": np.float64(0.1), "item_bias": bias}
     arrays["bias_regularization"] = np.float64(2.5)

@@ -54,12 +54,12 @@ def user_base(user, seed, purpose):
 
 
 def item_key(user, item, seed, purpose):
-    """A hash of her id, the item, the seed and nothing else."""
+    """A hash of the user's id, the item, the seed and nothing else."""
     return splitmix((user_base(user, seed, purpose) + 0x9E3779B97F4A7C15 * (item + 1)) & MASK)
 
 
 def item_order(user, items, seed, purpose):
-    """One user's items in her keyed order."""
+    """One user's items in their keyed order."""
     return sorted(items, key=lambda item: item_key(user, item, seed, purpose))
 
 

@@ -22,7 +22,7 @@ def numbers(kind):
 
 @pytest.mark.parametrize("kind", ["i1", "i4", "i8", "u4", "u8"])
 def test_hashes_are_those_of_the_text(kind):
-    """Or a store would look for a user where she is not."""
+    """Or a store would look for a user where they are not."""
     given = np.resize(numbers(kind), 1 << 15 | 7)  # more than are hashed together
     for part in (given, given[given >= 0], given[np.abs(given.astype(float)) < 1e7]):
         users, hashes = id_hashes(pa.chunked_array([pa.array(part)]))

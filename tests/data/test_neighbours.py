@@ -1,7 +1,7 @@
-"""One user more or less, however hostile her rows, leaves every other user byte for byte as she was.
+"""One user more or less, however hostile their rows, leaves every other user byte for byte as they were.
 
 A failure here is a leak, not a nuisance: each rule for bad rows must look at one user only, whatever type,
-order or damage her cells have.
+order or damage their cells have.
 """
 
 import itertools
@@ -27,7 +27,7 @@ HONEST = [
 
 
 def state(ratings):
-    """All that is known of each user, as bytes, by her key; and the order of the users."""
+    """All that is known of each user, as bytes, by their key; and the order of the users."""
     samples = [
         ratings,
         sample_per_user(ratings, 4, seed=1),
@@ -86,7 +86,7 @@ def test_hostile_users(position, record_property):
 
 @pytest.mark.parametrize("place", range(len(ITEMS) + len(RATINGS)))
 def test_hostile_items_and_ratings(place, record_property):
-    """And her own good ratings stay."""
+    """And their own good ratings stay."""
     record_property("fixtures", 1)
     bad = ("mallory", *[*((cell, 9) for cell in ITEMS), *((4, cell) for cell in RATINGS)][place])
     ratings = build(interleaved(HONEST, [("mallory", 1, 2), bad, ("mallory", 2, 3)], place))

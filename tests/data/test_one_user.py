@@ -1,4 +1,4 @@
-"""One user's own ratings are read by a short way: the same rows as by the long one, whatever she sends."""
+"""One user's own ratings are read by a short way: the same rows as by the long one, whatever they send."""
 
 import math
 import uuid

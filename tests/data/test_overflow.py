@@ -29,7 +29,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_ids_do_not_wrap_around(form, record_property):
-    """Each user rates the item of her own number alone; floats tell none apart from 2^53 on."""
+    """Each user rates the item of their own number alone; floats tell none apart from 2^53 on."""
     domain = Domain(IDS, rating_range=(1, 5))
     ratings = Ratings.from_any(FORMS[form], domain)
     matrix = ratings.matrix.tocoo()

@@ -380,7 +380,7 @@ def test_what_is_no_table_is_refused_in_one_sentence(source, options, words):
 
 
 def test_likes_are_the_ratings_from_the_threshold_up():
-    """Compared in float32, in which 4.1 is less than 4.1; who likes nothing keeps her row."""
+    """Compared in float32, in which 4.1 is less than 4.1; who likes nothing keeps their row."""
     cells = (["a", "a", "a", "b", "c"], ["x", "y", "z", "x", "y"], [4.1, 4.0, 4.2, 1.0, 4.1])
     ratings = Ratings.from_any(cells, Domain(["x", "y", "z"], (0.1, 5)))
     found = ratings.liked(4.1)

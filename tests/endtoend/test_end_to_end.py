@@ -305,7 +305,7 @@ HISTORIES = [(kind, change) for kind in ("csv", "parquet") for change in ("added
 @pytest.mark.parametrize("estimator", [PrivateALS(), Both()], ids=["private-als", "both"])
 @pytest.mark.parametrize("kind, change", HISTORIES)
 def test_recommend(kind, change, estimator, tmp_path):
-    """What one user is shown, and the file of her list, do not depend on the others' rows in the history."""
+    """What a user is shown, and the file of their list, do not depend on the others' rows in the history."""
 
     def world(asked, place: Path, number: int):
         dice = random.Random(change)
@@ -370,7 +370,7 @@ def model(place: Path, estimator: Estimator) -> None:
 
 
 def without_her_list(seen: Seen) -> Seen:
-    """The private table without the rows of U3, or the folder without her file; both are marked private."""
+    """The private table without the rows of U3, or the folder without their file; both are marked private."""
     assert PRIVATE_TABLE in seen.stdout
     kept = {}
     for name, (mode, content) in seen.files.items():

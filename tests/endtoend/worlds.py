@@ -1,4 +1,4 @@
-"""Files of ratings that differ in one user, in every format, and what she may do in them."""
+"""Files of ratings that differ in one user, in every format, and what they may do in them."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _cell(cell: Any, kind: pa.DataType) -> Any:
 
 
 def _jester(rows: Sequence[Row]) -> list[bytes]:
-    """A line a user: mallory's is the fourth, and blank where she is not there."""
+    """A line a user: mallory's is the fourth, and blank where they are not there."""
     users: dict[str, dict[int, float]] = {f"u{n}": {} for n in range(8)}
     hers: list[bytes] = []
     for row in rows:

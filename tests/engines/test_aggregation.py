@@ -311,7 +311,7 @@ def test_what_is_no_exact_sum_is_refused():
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 @pytest.mark.parametrize("estimator", [Popular(), ItemBias(clip=0.3)], ids=["popular", "item-bias"])
 def test_a_user_with_several_nodes_is_covered(estimator, nodes):
-    """Killed: a sensitivity that counts her once, noise that does (the total moved by k times as much)."""
+    """Killed: a sensitivity that counts a user once, noise that does (the total moved by k times as much)."""
     domain = Domain([f"i{item}" for item in range(5)], rating_range=(1, 5))
     nobody = Ratings.from_any(([], [], []), domain)
     agreement = agreement_of(estimator, nobody, 4, 1.0, dropouts=0, nodes_per_user=nodes)

@@ -1,4 +1,4 @@
-"""What is trained on is each user's own: parts, samples and row numbers leave every neighbour where she is.
+"""What is trained on is each user's own: parts, samples and row numbers leave every neighbour where they are.
 
 Ported from attacks that succeeded: they took two files that differ in one user, brought both to training as
 the demo, the command line or a caller would, and found more than the charged mu between what met the noise.
@@ -209,7 +209,7 @@ def test_a_table_keeps_that_its_rows_were_chosen(tmp_path):
 
 @pytest.mark.parametrize("estimator", [Popular(), GlobalMean(), ItemBias(), PrivateSVD(rank=1)])
 def test_a_row_without_ratings_is_no_user(estimator):
-    """Killed: an empty row that is counted, so that a user moves a count by more than she contributes."""
+    """Killed: an empty row that is counted, so that a user moves a count by more than they contribute."""
     more = replace(SMALL.for_users(["a", "b", "nobody"]), hand_picked=False)
     seen = []
     for ratings in (SMALL, more):

@@ -109,7 +109,7 @@ async function checkOrder({ Model }, report) {
   report("lists of 3,000 items are the first of all in order", !faults.length, faults.join("; "));
 }
 
-/** What a user's items add up to, and that each is what the score follows her rating by. */
+/** What a user's items add up to, and that each is what the score follows their rating by. */
 async function checkExplanations({ Model }, vectors, report) {
   const [faults, shown] = [[], ["private-als", "item-bias", "als", "dpals", "dpals of likes", "private-als of one byte", "both", "private-eigenrec of pairs", "one-bit-user"]];
   for (const { name, file, histories } of vectors.models) {
