@@ -59,6 +59,10 @@ _GROUPS = {
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",
         "audit membership": "Guess who was in the training data.",
     },
+    "For a privacy officer": {
+        "certify": "Write a signed dossier on a model.",
+        "verify": "Check a dossier against its model.",
+    },
     "Experiments of papers": {
         "papers": "Masked completion: obfuscation, not privacy.",
         "papers serve-completion": "Complete the matrix of many nodes from masked columns.",

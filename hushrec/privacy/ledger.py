@@ -412,6 +412,27 @@ class Ledger(SeasonBook):
         with self._transaction("DEFERRED") as connection:
             return [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
 
+    def chain(
+        self, dataset: str, count: int | None = None
+    ) -> tuple[tuple[int, str] | None, list[tuple[Any, ...]]]:
+        """Return the head of the chain and the charges of a data set, as their hashes count them.
+
+        Parameters
+        ----------
+        dataset : str
+        count : int, optional
+            As they were after so many charges of all data sets; the head is None where there never were.
+        """
+        with self._transaction("DEFERRED") as connection:
+            self._known(connection, dataset)
+            head = self._verified if count is None else None
+            if count is not None:
+                found = connection.execute("SELECT id, hash FROM charges WHERE id = ?", (count,)).fetchone()
+                head = None if found is None else (found[0], found[1])
+            upto = sys.maxsize if count is None else count
+            query = "SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id"
+            return head, connection.execute(query, (dataset, upto)).fetchall()
+
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
         """Return every run on a data set, in order, with the total that it brought.
 

@@ -1,0 +1,100 @@
+"""``hushrec certify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import Account, File, Force, Json
+from hushrec.dossier import canonical, certify as certified, check, model_card, private_key, render, sign
+from hushrec.errors import HushrecError, InputError
+from hushrec.serving.modelfile import write_atomically
+
+
+def certify(
+    model: str,
+    /,
+    *,
+    controller: Annotated[str, Parameter(metavar="NAME")],
+    key: File,
+    out: Annotated[str, Parameter(metavar="FILE")],
+    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    dataset: Annotated[str, Parameter(metavar="NAME", show_default="the model's")] | None = None,
+    attacks: Literal["quick", "none"] = "quick",
+    model_card_out: Annotated[File, Parameter(name="--model-card")] | None = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a signed dossier on MODEL for a privacy officer: a page to print, and JSON beside it.
+
+    It reads the model and its ledger, and no ratings; both files may be published.
+
+      hushrec certify model.hush --controller "ACME GmbH" --key officer.pem --out dossier.html
+      hushrec certify model.hush --ledger team.sqlite --controller "ACME GmbH" --key officer.pem \\
+                      --attacks none --out dossier.json --model-card README.md
+
+    Parameters
+    ----------
+    model
+        A model file that was charged to a ledger.
+    controller
+        On whose behalf it was trained: declared, and printed as it is.
+    key
+        An Ed25519 private key to sign with, from: openssl genpkey -algorithm ed25519 -out officer.pem
+    out
+        dossier.html, with dossier.json beside it, or dossier.json alone.
+    ledger
+        Where the training was charged.
+    dataset
+        Name of the users in the ledger.
+    attacks
+        Attack the same configuration on generated data, for at most two minutes, or not.
+    model_card_out
+        Write a model card in the format of Hugging Face hubs too, for example README.md.
+    """
+    page = Path(out)
+    if page.suffix not in (".html", ".json"):
+        raise InputError(
+            f"{out!r} is no dossier; give it a name that ends in .html or .json.", parameter="out"
+        )
+    inputs = (model, ledger, key)
+    targets = {str(page.with_suffix(".json")): canonical}
+    if page.suffix == ".html":
+        targets[out] = render
+    if model_card_out is not None:
+        targets[model_card_out] = model_card
+    places = {name: output_file(name, inputs, force) for name in targets}
+    signer = private_key(key)
+    book = Account(ledger=ledger).open()
+    quick = attacks == "quick"
+    if quick:
+        show.note("Attacking the same configuration on generated data, for at most two minutes.")
+    dossier = sign(certified(model, book, controller=controller, dataset=dataset, attacks=quick), signer)
+    if wrong := [each for each in check(canonical(dossier), model, ledger=book) if not each.passed]:
+        raise HushrecError(
+            f"The dossier does not agree with itself ({wrong[0].words}), so nothing was written; if nobody"
+            " trained meanwhile, this is a fault of hushrec."
+        )
+    written: dict[str, Any] = {name: form(dossier) for name, form in targets.items()}
+    for name, content in written.items():
+        write_atomically(places[name], [content])
+    last = dossier["learned"][-1]
+    show.result(
+        as_json,
+        {
+            "files": list(targets),
+            "public_key": dossier["signature"]["public_key"],
+            "learned": dossier["learned"],
+        },
+        f"Wrote {', '.join(targets)}",
+        f"Signed with key {dossier['signature']['public_key']}",
+        *show.paragraph(
+            f"For {last['of']}: epsilon = {last['epsilon']:.6g} at delta = {last['delta']:g}"
+            f" (unit: {dossier['promise']['unit']}, relation: {dossier['promise']['relation']}). Whoever gets"
+            f" the JSON and the model checks both: hushrec verify {next(iter(targets))} {model}"
+        ),
+    )

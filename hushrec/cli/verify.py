@@ -1,0 +1,53 @@
+"""``hushrec verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.options import Account, File, Json
+from hushrec.dossier import check, public_key as key_of
+from hushrec.errors import HushrecError, InputError
+
+
+def verify(
+    dossier: str,
+    model: str,
+    /,
+    *,
+    ledger: Annotated[File, Parameter(show_default="not looked at")] | None = None,
+    public_key: Annotated[File, Parameter(show_default="the key in the dossier")] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Check DOSSIER (its .json) against MODEL: signature, digests, hash chain and arithmetic.
+
+    A line for each check. The exit code is 1 if one fails.
+
+      hushrec verify dossier.json model.hush --public-key officer.pub.pem
+      hushrec verify dossier.json model.hush --ledger team.sqlite
+
+    Parameters
+    ----------
+    dossier
+        A JSON file that hushrec certify wrote.
+    model
+        The model file that it is about.
+    ledger
+        Compare charges and budgets with the ledger too.
+    public_key
+        Whose signature it must be, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
+    """
+    try:
+        content = Path(dossier).read_bytes()
+    except OSError as error:
+        raise InputError(f"Dossier {dossier!r} cannot be read ({error.strerror}); check the path.") from None
+    wanted = None if public_key is None else key_of(public_key)
+    book = None if ledger is None else Account(ledger=ledger).open()
+    found = check(content, model, ledger=book, public_key=wanted)
+    rows = [f"{'ok' if each.passed else 'FAILED':<8}{each.what + ':':<12}{each.words}" for each in found]
+    show.result(as_json, {"checks": [each._asdict() for each in found]}, *rows)
+    if failed := [each.what for each in found if not each.passed]:
+        raise HushrecError(f"The dossier is not to be relied on; what failed: {', '.join(failed)}.")

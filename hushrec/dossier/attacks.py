@@ -1,0 +1,98 @@
+"""Attacks on a configuration, made on generated data within a time limit: no private row is near."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from scipy.special import ndtr
+
+from hushrec.audit.canaries import canaries
+from hushrec.audit.membership import membership
+from hushrec.data import realistic
+from hushrec.errors import HushrecError
+from hushrec.privacy import Budget
+from hushrec.registry import ESTIMATORS
+
+#: Seconds that one attack may take.
+LIMIT = 60.0
+_CANARIES, _PLANTED = 600, 200
+#: Users, items and ratings among whom users are planted.
+_GENERATED = (600, 300, 20_000)
+
+
+def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, Any]]:
+    """Attack a training of this configuration that spends this budget; what each attack reached.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    budget : Budget
+        The claim.
+    limit : float
+        Seconds that one attack may take.
+
+    Returns
+    -------
+    list of dict
+        What was tried, what was reached and the most that the claim allows, or why it was not run.
+    """
+    found = []
+    tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]
+    for name, attack in tries:
+        if budget.unit != "user":
+            outcome: dict[str, Any] = {"not_run": "it is an attack on users, and the unit is one rating"}
+        elif ESTIMATORS[estimator.name] is not type(estimator):
+            outcome = {"not_run": "the model is not one of the library"}
+        else:
+            outcome = _within(limit, attack, estimator, budget)
+        found.append({"attack": name, **outcome})
+    return found
+
+
+def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Run it in a process of its own, which ends when time is up."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            found: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)
+        except multiprocessing.TimeoutError:
+            return {"not_run": f"it was not done within {limit:g} seconds"}
+        except HushrecError as error:
+            return {"not_run": str(error)}
+    return found
+
+
+def _canaries(estimator: Any, budget: Budget) -> dict[str, Any]:
+    found = canaries(estimator, budget, n_canaries=_CANARIES)
+    return {
+        "users": _CANARIES,
+        "measure": "epsilon",
+        "reached": found.epsilon_bound,
+        "claim": budget.epsilon,
+        "mu_reached": found.mu_bound,
+        "mu_claim": found.claimed_mu,
+        "wrong_with_chance": found.alpha,
+    }
+
+
+def _membership(estimator: Any, budget: Budget) -> dict[str, Any]:
+    settings = {name: getattr(estimator, name) for name in estimator.get_params(deep=False)}
+    found = membership(
+        realistic(*_GENERATED, seed=0),
+        estimator.name,
+        [budget.epsilon],
+        delta=budget.delta,
+        relation=budget.relation,
+        n_planted=_PLANTED,
+        settings=settings,
+        data_is_public=True,
+    )
+    (_, _, (area,)), (_, _, (control,)) = found.curves
+    return {
+        "users": _PLANTED,
+        "measure": "area under the curve",
+        "reached": area,
+        "claim": float(ndtr(budget.mu / 2**0.5)),
+        "without_privacy": control,
+    }

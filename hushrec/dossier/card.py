@@ -1,0 +1,69 @@
+"""A model card in the format of Hugging Face hubs, from the same facts as the dossier."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hushrec.dossier.page import plain
+from hushrec.privacy.budget import guarantee
+
+
+def model_card(dossier: dict[str, Any]) -> bytes:
+    """Return a README.md: metadata in YAML, and what there is to know in Markdown.
+
+    Parameters
+    ----------
+    dossier : dict
+        As `certify` gives it.
+    """
+    model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
+    stated = guarantee(promise["epsilon"], promise["delta"], promise["unit"], promise["relation"])
+    last = dossier["learned"][-1]
+    low, high = model["rating_range"]
+    rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
+    metadata = {
+        "library_name": "hushrec",
+        "tags": ["recommender-systems", "collaborative-filtering", "differential-privacy", model["name"]],
+        "differential_privacy": {key: promise[key] for key in ("epsilon", "delta", "unit", "relation")},
+    }
+    # a JSON text is YAML, whatever is in it
+    lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in metadata.items()), "---"]
+    lines += [
+        f"# {_text(model['name'])}, for {_text(dossier['controller'])}",
+        f"A recommender that was trained with [hushrec](https://github.com/hushrec/hushrec) on behalf of"
+        f" {_text(dossier['controller'])}, on {rows} of {model['items']:,} items.",
+        "",
+        "## Use",
+        "```python",
+        "import hushrec",
+        "",
+        'model = hushrec.load("model.hush")',
+        "model.recommend({ITEM: RATING}, n=10)      # anybody's own ratings, at no cost of privacy",
+        "```",
+        "",
+        "## Privacy",
+        f"Differential privacy: **{stated}**.",
+        plain(last, promise),
+        "",
+        "| what | value |",
+        "|---|---|",
+        f"| trainings on these people so far | {len({row[2] for row in book['charges']})} |",
+        f"| head of the ledger's chain | `{book['head']['hash']}` |",
+        f"| SHA-256 of the model file | `{model['sha256']}` |",
+        f"| signed with Ed25519 key | `{dossier['signature']['public_key']}` |",
+        "",
+        "## Not covered",
+        *(f"- {_text(each)}" for each in dossier["not_covered"]),
+        "",
+        "## Training",
+        f"Settings: `{json.dumps(model['settings'])}`; at most {model['ratings_per_user']:,} ratings per"
+        f" person; hushrec {_text(model['trained_by'])}. The signed dossier has every charge.",
+        "",
+    ]
+    return "\n".join(lines).encode()
+
+
+def _text(words: str) -> str:
+    """Words of somebody's own, of which Markdown makes nothing."""
+    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|!" else letter for letter in words)

@@ -1,0 +1,274 @@
+"""From a model file and its ledger to the facts of a dossier, with words that follow from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hushrec import __version__
+from hushrec.checks import name, settings_of, shown
+from hushrec.dossier import attacks as attacking
+from hushrec.dossier.bounds import learned, times
+from hushrec.dossier.words import filled, words
+from hushrec.errors import InputError
+from hushrec.privacy import Ledger, PrivacyStatement, total_mu
+from hushrec.privacy.budget import guarantee
+from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.season import SeasonSummary
+from hushrec.serving.billboard import Billboard
+
+FORMAT, VERSION = "hushrec dossier", 1
+#: A charge by its columns (docs/reference/ledger.md): its hash is that of all before it.
+COLUMNS = (
+    "id", "dataset", "run", "time", "label", "mechanism", "sensitivity", "mu", "epsilon", "failure", "unit",
+    "relation", "season", "step", "previous", "hash",
+)  # fmt: skip
+_RELEASE = ("label", "mechanism", "sensitivity", "unit", "relation")
+_PACKAGE = (".py", ".pyi", ".json", ".css", ".js", ".html")
+
+
+def certify(
+    model: str | Path,
+    ledger: Ledger,
+    *,
+    controller: str,
+    dataset: str | None = None,
+    attacks: bool = True,
+    limit: float = attacking.LIMIT,
+) -> dict[str, Any]:
+    """Return a dossier on a model, to be signed: what is promised, at most learned, tried and not covered.
+
+    Parameters
+    ----------
+    model : str or path
+        A model file.
+    ledger : Ledger
+        In which its training was charged.
+    controller : str
+        On whose behalf it was trained; declared, and printed as it is.
+    dataset : str, optional
+        Of the ledger; by default the one that the model names.
+    attacks : bool
+        Whether to attack the same configuration on generated data.
+    limit : float
+        Seconds that one attack may take.
+
+    Privacy
+    -------
+    Reads the model and the ledger, no rows. The dossier holds released values, charges and declared things.
+
+    Raises
+    ------
+    InputError
+        The model is NOT PRIVATE, or the ledger's data set has no run that released what the model says.
+    """
+    name("controller", controller)
+    board, octets = Billboard.load(model), Path(model).read_bytes()
+    statement = board.privacy
+    called = _dataset(statement, dataset)
+    summary = ledger.summary(called, statement.budget.delta)
+    if summary.budget is not None:  # whose delta is the one that was promised for all runs
+        summary = ledger.summary(called)
+    if summary.epsilon == math.inf:
+        raise InputError(
+            f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
+            " promised to its users and there is nothing to certify."
+        )
+    head, rows = ledger.chain(called)
+    assert head is not None
+    runs = charged_to(statement, rows)
+    if not runs:
+        raise InputError(
+            f'Data set "{called}" of this ledger has no run that released what this model did; pass the'
+            " ledger that its training was charged to."
+        )
+    dossier = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "controller": controller,
+        "model": described(board, octets),
+        "promise": {**statement.budget.promise, "failure": statement.budget.failure},
+        "ledger": _booked(ledger, summary, head, rows, runs),
+        "learned": _levels(statement, summary, rows, ledger.seasons(called)),
+        "attacks": attacking.run(board.estimator, statement.budget, limit) if attacks else [],
+        "code": {"version": __version__, "sha256": code_digest()},
+    }
+    return dossier | _worded(dossier)
+
+
+def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return the runs that a model's releases were charged to, in order; empty where there are none.
+
+    A run may have charged more: what a killed training lost, or another model. The releases of a season's
+    model are those of all weeks so far.
+    """
+    wanted = [
+        (each.label, repr(each.mechanism), each.sensitivity, each.unit, each.relation)
+        for each in statement.releases
+    ]
+    week, groups = statement.week, dict[Any, list[Sequence[Any]]]()
+    for row in rows:
+        if week is None or row[12] == week.season.name:
+            groups.setdefault(row[2] if week is None else "season", []).append(row)
+    found: list[tuple[int, list[str]]] = []
+    for charges in groups.values():
+        left = iter(charges)
+        used = [next((row for row in left if _release(row) == each), None) for each in wanted]
+        if used and used[-1] is not None:
+            found.append((used[-1][0], list(dict.fromkeys(row[2] for row in used if row is not None))))
+    if not found:
+        return []
+    ids = [row[0] for row in rows]
+    count = len(rows) if statement.ledger is None else statement.ledger.charges
+    fitting = [each for each in found if ids.index(each[0]) < count]
+    return max(fitting or found)[1]
+
+
+def code_digest() -> str:
+    """Return a digest of the package's files: SHA-256 of a line a file, with its digest and its name."""
+    root = Path(__file__).parents[1]
+    paths = sorted(path for path in root.rglob("*") if path.suffix in _PACKAGE)
+    lines = [f"{_sha256(path.read_bytes())}  {path.relative_to(root).as_posix()}\n" for path in paths]
+    return _sha256("".join(lines).encode())
+
+
+def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
+    """The data set, if the model is one that can be certified."""
+    if not statement.private:
+        raise InputError(
+            f"This model is NOT PRIVATE ({'; '.join(statement.reasons)}), so there is nothing to certify."
+        )
+    if statement.ledger is None or not statement.releases:
+        raise InputError(
+            "This model was trained without a ledger, so nothing shows what was released of the same people;"
+            " certify one that was charged to a ledger."
+        )
+    if dataset is not None and dataset != statement.ledger.dataset:
+        raise InputError(
+            f"This model was charged to data set {shown(statement.ledger.dataset)}, not {shown(dataset)};"
+            " pass its own.",
+            parameter="dataset",
+        )
+    return statement.ledger.dataset
+
+
+def _release(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(row[COLUMNS.index(each)] for each in _RELEASE)
+
+
+def described(board: Billboard, octets: bytes) -> dict[str, Any]:
+    """The model itself: all of it is in its file."""
+    domain, statement = board.domain, board.privacy
+    return {
+        "name": board.estimator.name,
+        "settings": json.loads(json.dumps(settings_of(board.estimator), default=str)),
+        "sha256": _sha256(octets),
+        "bytes": len(octets),
+        "items": domain.n_items,
+        "rating_range": [float(domain.low), float(domain.high)],
+        "likes": bool(domain.likes),
+        "ratings_per_user": domain.max_ratings_per_user,
+        "trained_by": statement.version,
+        "public": list(statement.public),
+        "notes": list(statement.notes),
+        "exact_noise": statement.exact_noise,
+        "exact_arithmetic": statement.exact_arithmetic,
+        "week": None if statement.week is None else [statement.week.season.name, statement.week.number],
+    }
+
+
+def _booked(
+    ledger: Ledger, summary: LedgerSummary, head: tuple[int, str], rows: Sequence[Any], runs: Sequence[str]
+) -> dict[str, Any]:
+    """All that was charged to the data set, the runs of this model, and what limits the others."""
+    limit = summary.budget
+    return {
+        **{key: getattr(summary, key) for key in ("dataset", "unit", "relation", "closed")},
+        "head": {"count": head[0], "hash": head[1]},
+        "charges": [list(row) for row in rows],
+        "runs": list(runs),
+        "budget": limit and {key: getattr(limit, key) for key in ("epsilon", "delta", "failure")},
+        "seasons": [season_entry(each) for each in ledger.seasons(summary.dataset)],
+    }
+
+
+def season_entry(summary: SeasonSummary) -> dict[str, Any]:
+    """What a dossier says of a season; its budget never changes."""
+    budget, now = summary.season.budget, {"begun": summary.begun, "closed": summary.closed}
+    return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
+
+
+def _levels(
+    statement: PrivacyStatement,
+    summary: LedgerSummary,
+    rows: Sequence[Sequence[Any]],
+    seasons: Sequence[SeasonSummary],
+) -> list[dict[str, Any]]:
+    """What follows for an attacker from this model, from all so far, and from all that is promised."""
+    delta, limit = statement.budget.delta, summary.budget
+    own = math.fsum(each.failure for each in statement.releases)
+    failure = math.fsum(row[9] for row in rows)
+    of = "this model" if statement.week is None else "this model and the earlier weeks of its season"
+    levels = [
+        learned(of, statement.spent_epsilon, delta, own, statement.spent_mu),
+        learned("all models of the data set so far", summary.epsilon, summary.delta, failure, summary.mu),
+    ]
+    if limit is not None and not summary.closed:
+        # beside a release that is not pure the budget is a limit on mu
+        mu = limit.mu if any(row[8] is None for row in rows) else None
+        of = "all that the budget of the data set allows"
+        levels.append(learned(of, limit.epsilon, limit.delta, limit.failure, mu))
+    elif summary.promised is not None and not summary.closed:
+        still = [each.season for each in seasons if not each.closed]
+        names = {each.name for each in still}
+        outside = [row for row in rows if row[12] not in names]
+        mu = total_mu([*(row[7] for row in outside), *(each.budget.mu for each in still)])
+        failure = math.fsum([*(row[9] for row in outside), *(each.budget.failure for each in still)])
+        of = "all models so far and all weeks to come"
+        levels.append(learned(of, summary.promised, summary.delta, failure, mu))
+    return levels
+
+
+def _worded(dossier: dict[str, Any]) -> dict[str, Any]:
+    """The sentences that follow from the facts."""
+    said, model, book, promise = words(), dossier["model"], dossier["ledger"], dossier["promise"]
+    unit, relation = protects = promise["unit"], promise["relation"]
+    _, so_far, *_ = levels = dossier["learned"]
+    inexact = [word for word in ("noise", "arithmetic") if not model[f"exact_{word}"]]
+    tried = any("not_run" not in each for each in dossier["attacks"])
+    gaps = {
+        "unit": unit,
+        "relation": relation,
+        "promise": guarantee(promise["epsilon"], promise["delta"], *protects).capitalize(),
+        "together": guarantee(so_far["epsilon"], so_far["delta"], *protects),
+        "change": said["change"][f"{unit} {relation}"],
+        "odds": times(levels[-1]["odds"]),
+        "delta": f"{levels[-1]['delta']:g}",
+        "public": ", ".join(model["public"]),
+        "rounding": " and in the ".join(inexact),
+        "items": f"{model['items']:,}",
+        "cap": f"{model['ratings_per_user']:,}",
+        "unit_words": said["unit_words"][unit],
+    }
+    told = {"limit": book["budget"] is not None, "noise": model["exact_noise"], "attacked": tried}
+    gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}
+    holds = {"rating": unit == "rating", "rounding": bool(inexact), "season": model["week"] is not None}
+    holds["open"] = book["budget"] is None and not book["closed"]
+
+    def chosen(part: str) -> list[str]:
+        return filled(said[part] + [text for key, text in said[f"{part}_if"].items() if holds[key]], gaps)
+
+    asked = [
+        {"of": each["of"], "ask": [filled(pair, gaps) for pair in each["ask"]]} for each in said["questions"]
+    ]
+    return {"not_covered": chosen("not_covered"), "deletion": chosen("deletion"), "questions": asked}
+
+
+def _sha256(octets: bytes) -> str:
+    return hashlib.sha256(octets).hexdigest()

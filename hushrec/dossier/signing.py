@@ -1,0 +1,93 @@
+"""The one form in which a dossier is written, and Ed25519 signatures on it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hushrec.errors import InputError, MissingPackageError
+
+try:
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+except ImportError:
+    raise MissingPackageError("A signed dossier", "dossier") from None
+
+_MAKE = "openssl genpkey -algorithm ed25519 -out"
+_PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"
+
+
+def canonical(dossier: dict[str, Any]) -> bytes:
+    """Return a dossier as it is signed and written: keys sorted, ASCII, floats as Python writes them."""
+    text = json.dumps(dossier, sort_keys=True, indent=1, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """Inverse of `canonical`; ValueError for any other bytes, though they mean the same."""
+    dossier = json.loads(content)
+    if not isinstance(dossier, dict) or canonical(dossier) != content:
+        raise ValueError("it is not written as certify writes it")
+    return dossier
+
+
+def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Return the dossier, as it is read again, with a signature on all the rest of it."""
+    value = key.sign(_signed_part(dossier)).hex()
+    public = key.public_key().public_bytes_raw().hex()
+    entry = {"algorithm": "Ed25519", "public_key": public, "value": value}
+    return parsed(canonical({**dossier, "signature": entry}))
+
+
+def signed(dossier: dict[str, Any]) -> bool:
+    """Tell whether the signature is that of the public key in the dossier."""
+    entry = dossier["signature"]
+    public, value = (bytes.fromhex(entry[name]) for name in ("public_key", "value"))
+    spelled = {"algorithm": "Ed25519", "public_key": public.hex(), "value": value.hex()}
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(value, _signed_part(dossier))
+    except InvalidSignature:
+        return False
+    return bool(entry == spelled)
+
+
+def private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
+    """Read an Ed25519 private key in PEM, as openssl writes it."""
+    if not Path(path).exists():
+        raise InputError(f"There is no key at {str(path)!r}; make one with: {_MAKE} {path}", parameter="key")
+    return _key(path, "private", lambda octets: serialization.load_pem_private_key(octets, None))
+
+
+def public_key(path: str | os.PathLike[str]) -> str:
+    """Read an Ed25519 public key in PEM, as openssl writes it; its 32 bytes in hexadecimal."""
+    key: Ed25519PublicKey = _key(path, "public", serialization.load_pem_public_key)
+    return key.public_bytes_raw().hex()
+
+
+def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
+    parameter, wanted = ("key", f"{_MAKE} KEY") if kind == "private" else ("public_key", _PUBLIC)
+    try:
+        key = load(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"The key {str(path)!r} cannot be read ({error.strerror}); check the path.", parameter=parameter
+        ) from None
+    except TypeError:
+        raise InputError(
+            f"The key {str(path)!r} asks for a password; pass one without, that you alone can read.",
+            parameter=parameter,
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey if kind == "private" else Ed25519PublicKey):
+        raise InputError(
+            f"{str(path)!r} is no Ed25519 {kind} key in PEM; make one with: {wanted}", parameter=parameter
+        )
+    return key
+
+
+def _signed_part(dossier: dict[str, Any]) -> bytes:
+    return canonical({name: value for name, value in dossier.items() if name != "signature"})

@@ -1,0 +1,345 @@
+"""Dossiers: two verifiers that share no code accept what is true, and nothing else."""
+
+import copy
+import importlib.util
+import json
+import math
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+import hushrec
+from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
+from hushrec.algorithms import ItemBias, Popular
+from hushrec.dossier import attacks, canonical, certify, check, model_card, render, sign
+from hushrec.papers.one_bit import OneBitCompletion
+from hushrec.privacy import RepeatAndSelect
+from tests.command_line import invoke
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("verify_dossier", ROOT / "examples/verify_dossier.py")
+second = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(second)
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """One ledger with a data set a case, "people" and its name, each with a model."""
+    folder = tmp_path_factory.mktemp("confidential")
+    ledger = Ledger(folder / "team.sqlite")
+    ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    five = Budget(5, 1e-6, failure=5e-7)
+    ledger.open_dataset("people budget", five)
+    ledger.open_season("people season", Season(Budget(4, 1e-6), 4))
+
+    def accountant(dataset, budget):
+        return Accountant(budget, ledger=ledger, dataset=f"people {dataset}")
+
+    chosen = RepeatAndSelect(0.3, 1e-7, 4.0, 0.5)
+    ledger.charge("people budget", "tuning", Release("choice", chosen, 1.0, "user", "add-remove"))
+    models = {"budget": ItemBias().fit(ratings, accountant("budget", Budget(2, 1e-6)))}
+    first = hushrec.PrivateALS().fit(
+        ratings,
+        SeasonAccountant(ledger.season("people season", "1").season, ledger=ledger, dataset="people season"),
+    )
+    following = SeasonAccountant.following(first.privacy, ledger=ledger)
+    models["season"] = first.continue_training(ratings, following)
+    Popular().fit(ratings, accountant("open", Budget(1, 1e-5)))
+    models["open"] = Popular().fit(ratings, accountant("open", Budget(1, 1e-5)))
+    pure = Budget(1, 1e-6, unit="rating", relation="replace")
+    models["rating"] = OneBitCompletion().fit(ratings, accountant("rating", pure))
+    for name, model in models.items():
+        model.save(folder / f"{name}.hush")
+    return SimpleNamespace(folder=folder, ledger=ledger, ratings=ratings, names=list(models))
+
+
+def made(world, name, **words):
+    path = world.folder / f"{name}.hush"
+    words = {"controller": "ACME GmbH", "attacks": False, **words}
+    return sign(certify(path, world.ledger, **words), KEY), path
+
+
+def accepted(content, octets, path):
+    """Whether the first verifier accepts, and the second."""
+    first = all(each.passed for each in check(content, path))
+    return first, all(passed for _, passed, _ in second.verify(content, octets))
+
+
+@pytest.mark.parametrize("name", ["budget", "season", "open", "rating"])
+def test_both_verifiers_accept_what_is_true(world, name):
+    dossier, path = made(world, name)
+    content = canonical(dossier)
+    assert accepted(content, path.read_bytes(), path) == (True, True)
+    assert all(each.passed for each in check(content, path, ledger=world.ledger))
+    # what is learned at most is no certainty, and of Gaussian noise what draws of it give
+    levels = dossier["learned"]
+    assert len(levels) == (3 if name in ("budget", "season") else 2)
+    for level in levels:
+        for alarms, found in level["found"]:
+            by_epsilon = level["delta"] + math.exp(level["epsilon"]) * alarms
+            assert alarms < found <= min(1, by_epsilon) + 1e-12
+    if name == "open":
+        mu = levels[1]["mu"]
+        draws = np.random.default_rng(0).normal(size=10**6)
+        threshold = np.quantile(draws, 0.99)
+        assert levels[1]["found"][0][1] == pytest.approx((draws + mu > threshold).mean(), abs=2e-3)
+        assert levels[1]["epsilon"] == pytest.approx(hushrec.privacy.epsilon_of(mu, 1e-5), rel=1e-9)
+
+
+def values(thing, path=()):
+    """Where numbers, words and the like are in a dossier."""
+    pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
+    for key, value in pairs:
+        yield (*path, key)
+        yield from values(value, (*path, key))
+
+
+def damaged(dossier, path, generator):
+    """The dossier with one value changed, gone or doubled."""
+    changed = copy.deepcopy(dossier)
+    inside = changed
+    for key in path[:-1]:
+        inside = inside[key]
+    key, value = path[-1], inside[path[-1]]
+    kind = generator.integers(4)
+    if kind == 0 and isinstance(inside, dict):
+        del inside[key]
+    elif isinstance(value, bool) or value is None:
+        inside[key] = not value
+    elif isinstance(value, int | float):
+        inside[key] = [value * 0.9 - 1e-3, value * 1.1 + 1, str(value), None][generator.integers(4)]
+    elif isinstance(value, str):
+        inside[key] = [value + " ", value.replace("a", "а"), value.upper() + "X", 7][generator.integers(4)]
+    elif isinstance(value, list):
+        inside[key] = value[:-1] if value else [value]
+    else:
+        inside[key] = {**value, "more": 1}
+    return changed
+
+
+#: Bytes of a true dossier written in another way.
+REWRITTEN = [
+    lambda text: text.replace("2.0,", "2.00,", 1),
+    lambda text: text.replace("2.0,", "2e0,", 1),
+    lambda text: text.replace("1e-06", "0.000001", 1),
+    lambda text: text.replace("1e-06", "1E-6", 1),
+    lambda text: text.replace("ACME", "\\u0041CME", 1),
+    lambda text: text.replace('{\n "attacks"', '{\n "controller": "Eve",\n "attacks"', 1),
+    lambda text: text.replace('"version": 1\n}', '"version": 1,\n "version": 1\n}'),
+    lambda text: text.replace('"version": 1\n', '"version": NaN\n'),
+    lambda text: text.replace('"version": 1\n', '"version": 1.0\n'),
+    lambda text: text.replace('"version": 1\n', '"version": true\n'),
+    lambda text: text.replace('"mu": ', '"mu":  ', 1),
+    lambda text: text.rstrip(),
+    lambda text: text + "\n",
+    lambda text: "\ufeff" + text,
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: json.dumps(json.loads(text), indent=1),
+    lambda text: "[" * 100_000 + text,
+    lambda text: text.replace('"version": 1\n', '"version": 1' + "0" * 5000 + "\n"),
+    lambda text: "",
+]
+
+
+def forgeries(dossier, octets, generator):
+    """(content, model bytes) of 1,000 dossiers that are not to be believed."""
+    content = canonical(dossier)
+    for rewrite in REWRITTEN:
+        text = rewrite(content.decode())
+        assert text != content.decode()
+        yield text.encode(), octets
+    entry = dossier["signature"]
+    late = (int.from_bytes(bytes.fromhex(entry["value"])[32:], "little") + ORDER).to_bytes(32, "little").hex()
+    for key, value in [
+        ("value", entry["value"].upper()),
+        ("value", entry["value"][:64] + late),
+        ("value", entry["value"][:-1]),
+        ("value", "0" * 128),
+        ("public_key", "01" + "00" * 31),
+        ("algorithm", "none"),
+    ]:
+        yield canonical({**dossier, "signature": {**entry, key: value}}), octets
+    yield canonical({name: part for name, part in dossier.items() if name != "signature"}), octets
+    places = list(values(dossier))
+    while True:
+        turn = generator.integers(4)
+        if turn == 0:  # bits of the file
+            at, spoiled = generator.integers(len(content)), bytearray(content)
+            spoiled[at] ^= 1 << generator.integers(8)
+            yield bytes(spoiled), octets
+        elif turn == 1:  # bits of the model, its length
+            at, spoiled = generator.integers(len(octets)), bytearray(octets)
+            spoiled[at] ^= 1 << generator.integers(8)
+            yield content, bytes(spoiled[:at] if generator.random() < 0.1 else spoiled)
+        elif turn == 2:  # values
+            changed = damaged(dossier, places[generator.integers(len(places))], generator)
+            if changed != dossier:
+                yield canonical(changed), octets
+        else:  # lies of the owner of the key
+            lies = [each for each in places if each[0] in ("learned", "ledger", "promise", "format")]
+            path = lies[generator.integers(len(lies))]
+            changed = damaged(dossier, path, generator)
+            # words, and the head where charges of others come last, the ledger alone can tell
+            if path[-1] not in ("of", "begun") and path != ("ledger", "head", "hash") and changed != dossier:
+                yield canonical(sign(changed, KEY)), octets
+
+
+def test_no_verifier_accepts_one_of_a_thousand_forgeries(world, tmp_path, record_property):
+    dossier, path = made(world, "budget")
+    tried, other = 0, tmp_path / "model.hush"
+    for content, octets in forgeries(dossier, path.read_bytes(), np.random.default_rng(7)):
+        other.write_bytes(octets)
+        assert accepted(content, octets, other) == (False, False), content
+        tried += 1
+        if tried == 1000:
+            break
+    record_property("forgeries refused", tried)
+    content, model = canonical(dossier), path.read_bytes()
+    wrong_key = "00" * 32
+    assert [each.what for each in check(content, path, public_key=wrong_key) if not each.passed] == [
+        "signature"
+    ]
+    assert not all(passed for _, passed, _ in second.verify(content, model, bytes(32)))
+
+
+def test_the_ledger_tells_what_the_dossier_alone_cannot(world):
+    """The head where charges of others come last; charges that came later; another ledger."""
+    dossier, path = made(world, "season")
+    lie = copy.deepcopy(dossier)
+    lie["ledger"]["seasons"][0]["weeks"] = 5
+    failed = [
+        each.what for each in check(canonical(sign(lie, KEY)), path, ledger=world.ledger) if not each.passed
+    ]
+    assert failed == ["ledger"]
+    lie = copy.deepcopy(dossier)
+    lie["ledger"]["head"]["hash"] = "0" * 64
+    failed = [
+        each.what for each in check(canonical(sign(lie, KEY)), path, ledger=world.ledger) if not each.passed
+    ]
+    assert failed == ["ledger"]
+    dossier, path = made(world, "open")
+    Popular().fit(world.ratings, Accountant(Budget(1, 1e-5), ledger=world.ledger, dataset="people open"))
+    found = check(canonical(dossier), path, ledger=world.ledger)
+    assert all(each.passed for each in found) and "1 charges came later" in found[-1].words
+
+
+def test_what_is_published_holds_nothing_private(world, tmp_path):
+    """No path, no other data set, nothing to load, no claim that the law alone can make."""
+    for name in world.names:
+        dossier, _ = made(world, name, controller="<b>ACME</b> & `Söhne`")
+        page, card, facts = (form(dossier).decode() for form in (render, model_card, canonical))
+        assert page.encode() == render(json.loads(facts)) and "<b>ACME" not in page + card
+        for text in (page, card, facts):
+            assert str(world.folder) not in text and "confidential" not in text
+            assert not re.search("anonym|complian|<script|src=|@import|url\\(", text, re.I)
+            others = {f"people {each}" for each in world.names} - {f"people {name}"}
+            assert not any(other in text for other in others)
+        assert not re.search("https?:", page)
+        metadata = yaml.safe_load(card.split("---")[1])
+        assert metadata["library_name"] == "hushrec" and metadata["differential_privacy"]["unit"] in page
+
+
+def test_attacks_are_made_on_the_configuration_and_end_in_time():
+    budget = Budget(5, 1e-6)
+    canary, membership = attacks.run(Popular(), budget)
+    assert 0 <= canary["reached"] <= canary["claim"] == 5 and 0 < canary["mu_reached"] < canary["mu_claim"]
+    assert 0.4 < membership["reached"] < membership["claim"] < 0.8 < membership["without_privacy"]
+    assert all("seconds" in each["not_run"] for each in attacks.run(Popular(), budget, limit=0.01))
+    assert "unit" in attacks.run(Popular(), Budget(1, 1e-6, unit="rating"))[0]["not_run"]
+
+
+#: What is wrong, and what is said of it.
+WRONG = {
+    "certify MODEL --key nowhere.pem --out d.html": "openssl genpkey -algorithm ed25519 -out nowhere.pem",
+    "certify MODEL --key x25519.pem --out d.html": "--key: 'x25519.pem' is no Ed25519 private key in PEM",
+    "certify MODEL --key secret.pem --out d.html": "asks for a password",
+    "certify MODEL --key officer.pub --out d.html": "is no Ed25519 private key",
+    "certify MODEL --key officer.pem --out d.pdf": "ends in .html or .json",
+    "certify MODEL --key officer.pem --out no/such/d.html": "in a folder that exists",
+    "certify MODEL --key officer.pem --out there.html": "'there.json' is there already",
+    "certify MODEL --key officer.pem --out d.html --model-card officer.pem --force": "is one of the inputs",
+    "certify MODEL --key officer.pem --out d.html --dataset season": "--dataset",
+    "certify MODEL --key officer.pem --out d.html --ledger other.sqlite": 'no data set "people budget"',
+    "certify MODEL --key officer.pem --out d.html --ledger twin.sqlite": "no run that released what",
+    "certify MODEL --key officer.pem --out d.html --ledger damaged.sqlite": "hash chain",
+    "certify public.hush --key officer.pem --out d.html": "NOT PRIVATE (the data were declared public)",
+    "certify infinite.hush --key officer.pem --out d.html": "NOT PRIVATE (the budget is infinite)",
+    "certify alone.hush --key officer.pem --out d.html": "trained without a ledger",
+    "certify officer.pem --key officer.pem --out d.html": "is not a hushrec model file",
+    "verify nowhere.json MODEL": "check the path",
+    "verify there.json nowhere.hush": "check the path",
+    "verify there.json MODEL --public-key officer.pem": "is no Ed25519 public key",
+    "verify there.json alone.hush": "what failed: model",
+    "verify there.json MODEL --public-key other.pub": "what failed: signature",
+    "verify there.json MODEL --ledger twin.sqlite": "what failed: ledger",
+    "verify officer.pem MODEL": "what failed: form",
+}
+
+
+def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    plain, secret = serialization.NoEncryption(), serialization.BestAvailableEncryption(b"word")
+    public = serialization.PublicFormat.SubjectPublicKeyInfo
+    other = Ed25519PrivateKey.generate()
+    Path("officer.pem").write_bytes(KEY.private_bytes(encoding, form, plain))
+    Path("secret.pem").write_bytes(KEY.private_bytes(encoding, form, secret))
+    Path("x25519.pem").write_bytes(X25519PrivateKey.generate().private_bytes(encoding, form, plain))
+    Path("officer.pub").write_bytes(KEY.public_key().public_bytes(encoding, public))
+    Path("other.pub").write_bytes(other.public_key().public_bytes(encoding, public))
+    Ledger("other.sqlite")
+    twin, budget = Ledger("twin.sqlite"), Budget(2, 1e-6)
+    Popular().fit(world.ratings, Accountant(budget, ledger=twin, dataset="people budget"))
+    ItemBias().fit(world.ratings, Accountant(budget)).save("alone.hush")
+    ItemBias().fit(world.ratings, Accountant(budget, data_is_public=True)).save("public.hush")
+    ItemBias().fit(world.ratings, Accountant(Budget(math.inf, 1e-6))).save("infinite.hush")
+    damaged = sqlite3.connect(shutil.copy("twin.sqlite", "damaged.sqlite"))
+    damaged.execute("UPDATE charges SET mu = 0.01")
+    damaged.commit()
+    damaged.close()
+    dossier, path = made(world, "budget")
+    Path("there.json").write_bytes(canonical(dossier))
+    before = {each: each.read_bytes() for each in Path().iterdir() if each.is_file()}
+    wrong = []
+    for line, says in WRONG.items():
+        words = line.replace("MODEL", str(path)).split()
+        if words[0] == "certify":
+            words += ["--controller", "ACME", "--attacks", "none"]
+            words += [] if "--ledger" in words else ["--ledger", str(world.ledger.path)]
+        done = invoke(*words)
+        one = done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1 and len(done.stderr) < 450
+        if done.exit_code not in (1, 2) or not one or says not in done.stderr:
+            wrong.append(f"{line}\n  -> {done.exit_code} {done.output}  (expected: {says})")
+    assert not wrong, "\n".join(wrong)
+    assert {each: each.read_bytes() for each in Path().iterdir() if each.is_file()} == before
+    words = [
+        "--ledger",
+        world.ledger.path,
+        "--controller",
+        "ACME",
+        "--attacks",
+        "none",
+        "--key",
+        "officer.pem",
+    ]
+    done = invoke("certify", path, *words, "--out", "d.html", "--model-card", "README.md", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["files"] == ["d.json", "d.html", "README.md"]
+    done = invoke("verify", "d.json", path, "--public-key", "officer.pub", "--ledger", world.ledger.path)
+    assert done.exit_code == 0 and done.stdout.count("ok ") == 6
+    line = [sys.executable, ROOT / "examples/verify_dossier.py", "d.json", path, "officer.pub"]
+    assert subprocess.run(line, capture_output=True, text=True, cwd="/").returncode == 1  # no such file there
+    found = subprocess.run(line, capture_output=True, text=True)
+    assert found.returncode == 0 and found.stdout.count("ok ") == 5, found.stderr
