@@ -19,7 +19,15 @@ from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.agreement import identity_of
 from hushrec.engines.secure.gate import LARGEST_MULTIPLIER
-from hushrec.engines.two_servers.replay import Opened, Replay, Round, Wanted, Words, integers
+from hushrec.engines.two_servers.replay import (
+    Opened,
+    Replay,
+    Round,
+    Training,
+    Wanted,
+    Words,
+    integers,
+)
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.accounting import epsilon_of
@@ -110,6 +118,10 @@ class Agreement:
         """The releases, each with the noise of both servers."""
         return Plan(self.budget, [_twice(each) for each in self.plan.releases])
 
+    @property
+    def _training(self) -> Training:
+        return Training(self.estimator, self.domain, self.seed, self.plan, self.both)
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all attributes, of the item features and of the library's version."""
@@ -152,7 +164,7 @@ class Agreement:
         secure : bool
             False where noise was injected for a test: the statement then says NOT PRIVATE.
         """
-        replay = Replay(self, totals)
+        replay = Replay(self._training, totals)
         parts = replay.run()
         if replay.wanted is not None:
             return replay.wanted
@@ -164,7 +176,7 @@ class Agreement:
         Whether one can is seen with two stand-ins for these totals. A question that changes after all is
         asked again, in another round.
         """
-        one, other = (Replay(self, totals, stand_in=number) for number in (0, 1))
+        one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()
         other.run()
         stop = one.needed
@@ -176,7 +188,7 @@ class Agreement:
 
     def opened(self, totals: Sequence[Words], which: Round) -> Opened:
         """The questions of a round, given the totals before it."""
-        replay = Replay(self, totals[: which.release], stand_in=0, until=which.stop)
+        replay = Replay(self._training, totals[: which.release], stand_in=0, until=which.stop)
         replay.run()
         return replay.opened(which)
 

@@ -6,22 +6,19 @@ import hashlib
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Ratings
+from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.gate import Grid
 from hushrec.errors import HushrecError
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Bounded
+from hushrec.privacy import Bounded, Plan
 from hushrec.training.gate import PlannedGate
 from hushrec.training.partitioned import Make, PartitionedUsers, Question, contributions
 from hushrec.types import Array
-
-if TYPE_CHECKING:
-    from hushrec.engines.two_servers.agreement import Agreement
 
 #: A noisy total: integers modulo 2^64.
 Words = NDArray[np.uint64]
@@ -94,6 +91,16 @@ class Wanted(NamedTuple):
     grid: Grid
 
 
+class Training(NamedTuple):
+    """What a replay is of: its releases with the noise of one server, and with that of both."""
+
+    estimator: Any
+    domain: Domain
+    seed: int
+    plan: Plan
+    both: Plan
+
+
 class _Enough(Exception):
     """A replay has found what it was for."""
 
@@ -107,16 +114,16 @@ class Replay(PlannedGate):
 
     def __init__(
         self,
-        agreement: Agreement,
+        training: Training,
         totals: Sequence[Words],
         stand_in: int | None = None,
         until: float = math.inf,
     ) -> None:
-        super().__init__(agreement.both)
-        self._agreement, self._totals, self._stand_in, self._until = agreement, totals, stand_in, until
-        self._order = {each.label: number for number, each in enumerate(agreement.plan.releases)}
+        super().__init__(training.both)
+        self._training, self._totals, self._stand_in, self._until = training, totals, stand_in, until
+        self._order = {each.label: number for number, each in enumerate(training.plan.releases)}
         self._made = 0
-        self._nobody = Ratings.from_any(([], [], []), agreement.domain)
+        self._nobody = Ratings.from_any(([], [], []), training.domain)
         self.asked: list[Question] = []
         self.keys: list[str] = []
         self.steps: list[Array] = []
@@ -125,11 +132,11 @@ class Replay(PlannedGate):
 
     def run(self) -> Any:
         """Return what the training returns; None where it has not all totals."""
-        agreement = self._agreement
-        users = PartitionedUsers(agreement.estimator.users, agreement.domain, self._ask)
+        estimator, domain, seed, *_ = self._training
+        users = PartitionedUsers(estimator.users, domain, self._ask)
         try:
             with one_blas_thread(), np.errstate(all="ignore"):
-                return agreement.estimator.train(users, self, agreement.seed)
+                return estimator.train(users, self, seed)
         except _Enough:
             return None
         except Exception:
@@ -148,7 +155,7 @@ class Replay(PlannedGate):
         """Return the released value from its total; where there is none yet, stop or return a stand-in."""
         self._as_planned(label, bounded)
         number, places = self._order[label], np.asarray(bounded._take(), np.int64)
-        grid = Grid.of(self._agreement.plan.releases[number], bounded, places.shape, 1)  # of one server
+        grid = Grid.of(self._training.plan.releases[number], bounded, places.shape, 1)  # of one server
         if number != self._made:
             raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
         self._made += 1
@@ -170,7 +177,7 @@ class Replay(PlannedGate):
         if len(self.asked) >= self._until:
             raise _Enough
         number = len(self.asked)
-        parts = contributions(self._agreement.estimator.users, self._nobody, question)
+        parts = contributions(self._training.estimator.users, self._nobody, question)
         shapes = [np.shape(part._take()) for part in parts]
         sizes = [math.prod(shape) for shape in shapes]
         steps = [np.broadcast_to(part.step, shape).ravel() for part, shape in zip(parts, shapes, strict=True)]
