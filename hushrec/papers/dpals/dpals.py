@@ -101,8 +101,8 @@ class DPALS(Estimator["SampledUsers"]):
     class Tuning(Settings):
         """The heuristics of section 5, and the parts of the budget.
 
-        Those of section 5 are the paper's; the parts were chosen by trying on validation ratings, as
-        ``python -m benchmarks.frontier --part tune`` does (docs/understand/frontier.md).
+        The heuristics are off here, and no study chose the parts: those that are best for a data set are
+        printed by ``python -m benchmarks.frontier --part tune`` (docs/understand/frontier.md).
 
         Parameters
         ----------

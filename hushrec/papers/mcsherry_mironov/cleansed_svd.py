@@ -79,7 +79,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """Weights of averages: values near the paper's, which no study of ours chose.
+        """Weights of averages; no study chose them.
 
         Parameters
         ----------

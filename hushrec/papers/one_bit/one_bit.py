@@ -123,9 +123,10 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """The solver, and what each mechanism needs; chosen on splits of MovieLens-100K.
+        """The solver, and what each mechanism needs.
 
-        ``python -m benchmarks.reproduce_one_bit`` prints what they give (docs/papers/one-bit.md).
+        Weights and rank were chosen on the published splits of MovieLens-100K, whose figures
+        ``python -m benchmarks.reproduce_one_bit`` prints (docs/papers/one-bit.md); no study chose the others.
 
         Parameters
         ----------
