@@ -99,7 +99,7 @@ class Settings(metaclass=_Layered):
     def of(cls, *given: Mapping[str, Any], **last: Any) -> Self:
         """Return the settings of these names, as :func:`settings_of` names them, of which the last count.
 
-        A whole ``tuning`` counts for each of its fields.
+        A whole ``tuning`` counts for each of its fields; a model within is given whole.
         """
         flat: dict[str, Any] = {}
         for settings in (*given, last):

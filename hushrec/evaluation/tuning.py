@@ -21,8 +21,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import user_errors
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
-from hushrec.registry import ESTIMATORS
-from hushrec.training.run import check_run, check_users, train
+from hushrec.training.run import check_run, check_users, choose, train
 
 if TYPE_CHECKING:
     from hushrec.algorithms import Billboard
@@ -194,5 +193,5 @@ def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Setting
         )
     for settings in candidates:
         check_run(model, budget, ratings.domain, None, settings)
-        if ESTIMATORS[model].of(settings).scores != "ratings":
+        if choose(model, budget, ratings.domain, n_users=1, settings=settings).scores != "ratings":
             raise InputError(f"{model} ranks likes and predicts no ratings, which the score is made of.")
