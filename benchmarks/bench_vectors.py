@@ -64,7 +64,7 @@ def indices(n_items: int) -> None:
     took = (time.perf_counter() - began) / ASKED
     print(f"\n{n_items:,} items of {vectors.shape[1]} dimensions, lists of {NEAREST} of {ASKED} users")
     print(f"{'':28} built, s  ms a list  recall\n{'the model itself':28} {'':8}  {took * 1e3:9.2f}  {1:6.3f}")
-    for name, build in (("usearch, HNSW", _usearch), ("faiss, inverted lists", _faiss)):
+    for name, build in (("faiss, inverted lists", _faiss), ("usearch, HNSW", _usearch)):
         began = time.perf_counter()
         try:
             search = build(vectors)
@@ -75,13 +75,14 @@ def indices(n_items: int) -> None:
         found = np.stack([search(query) for query in asked])
         took = (time.perf_counter() - began) / ASKED
         hits = np.mean([len(np.intersect1d(one, other)) for one, other in zip(found, wanted)]) / NEAREST
-        print(f"{name:28} {built:8.1f}  {took * 1e3:9.2f}  {hits:6.3f}")
+        print(f"{name:28} {built:8.1f}  {took * 1e3:9.2f}  {hits:6.3f}", flush=True)
 
 
 def _usearch(vectors: Array) -> Callable[[Array], Array]:
     from usearch.index import Index
 
-    index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32", expansion_add=64, expansion_search=256)
+    index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=12, expansion_add=32)
+    index.expansion_search = 512
     index.add(np.arange(len(vectors)), vectors)
     return lambda query: index.search(query, NEAREST).keys
 

@@ -17,7 +17,7 @@ LINES = [
 #: Every environment comes with some setuptools.
 RELEASE = PROJECT["optional-dependencies"]["release"]
 MODULES = {"pytest-xdist": "xdist", "python-flint": "flint", "import-linter": "importlinter"}
-MODULES["pytrec-eval-terrier"] = "pytrec_eval"
+MODULES |= {"pytrec-eval-terrier": "pytrec_eval", "mlflow-skinny": "mlflow", "faiss-cpu": "faiss"}
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -1,0 +1,115 @@
+"""hushrec models in MLflow, logged, loaded and served: ``pip install "hushrec[mlflow]"``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hushrec import __version__
+from hushrec.data import Ratings
+from hushrec.errors import InputError, MissingPackageError
+from hushrec.serving.billboard import Billboard, load
+
+try:
+    from mlflow import pyfunc
+    from mlflow.artifacts import download_artifacts
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ParamSchema, ParamSpec
+except ImportError:
+    raise MissingPackageError("The MLflow flavour", "mlflow") from None
+
+FLAVOR_NAME = "hushrec"
+_FILE = "model.hush"
+
+
+def log_model(model: Billboard, name: str = "model", **options: Any) -> Any:
+    """Log a model to the active run, as any flavour's ``log_model``.
+
+    Parameters
+    ----------
+    model : Billboard
+        Released values only: whoever may read the run may read it.
+    name : str
+    **options
+        ``artifacts`` as of `save_model`, ``registered_model_name`` and whatever else MLflow knows.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+    """
+    this = sys.modules[__name__]
+    return Model.log(artifact_path=None, name=name, flavor=this, model=_checked(model), **options)
+
+
+def save_model(
+    model: Billboard,
+    path: Any,
+    mlflow_model: Any = None,
+    artifacts: Sequence[Any] = (),
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Write a folder that MLflow reads, with the privacy statement in its metadata.
+
+    Parameters
+    ----------
+    model : Billboard
+    path : path
+        A new folder.
+    mlflow_model : mlflow.models.Model, optional
+    artifacts : sequence of path
+        Public files to keep beside the model, such as its dossier.
+    metadata : dict, optional
+        What else to note.
+    """
+    folder, described = Path(path), Model() if mlflow_model is None else mlflow_model
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{str(path)!r} is there and not empty; pass the name of a new folder.")
+    if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
+        raise InputError(f"{missing[0]!r} is no file; pass the paths of files to keep beside the model.")
+    folder.mkdir(parents=True, exist_ok=True)
+    _checked(model).save(folder / _FILE)
+    for each in artifacts:
+        shutil.copy(each, folder)
+    (folder / "requirements.txt").write_text(f"hushrec[mlflow]=={__version__}\npandas\n", encoding="utf-8")
+    versions = ".".join(map(str, sys.version_info[:3]))
+    environment = f"python: {versions}\nbuild_dependencies: []\ndependencies:\n- -r requirements.txt\n"
+    (folder / "python_env.yaml").write_text(environment, encoding="utf-8")
+    described.metadata = {
+        **(described.metadata or {}),
+        **(metadata or {}),
+        "privacy": model.privacy.to_dict(),
+    }
+    described.signature = ModelSignature(params=ParamSchema([ParamSpec("n", "long", 10)]))
+    described.add_flavor(FLAVOR_NAME, data=_FILE, hushrec_version=__version__)
+    pyfunc.add_to_model(described, loader_module=__name__, data=_FILE, python_env="python_env.yaml")
+    described.save(str(folder / "MLmodel"))
+
+
+def load_model(model_uri: str) -> Billboard:
+    """Read a model by any address that MLflow knows, such as ``runs:/…/model`` or ``models:/films/3``."""
+    return load(Path(download_artifacts(model_uri)) / _FILE)
+
+
+class _Lists:
+    """What MLflow calls: a data frame of users' own ratings becomes one of their lists, both private."""
+
+    def __init__(self, model: Billboard) -> None:
+        self._model = model
+
+    def predict(self, frame: Any, params: dict[str, Any] | None = None) -> Any:
+        history = Ratings.from_any(frame, self._model.domain, implicit=self._model.domain.likes)
+        return self._model.recommend_batch(history, int((params or {}).get("n", 10))).to_pandas()
+
+
+def _load_pyfunc(path: str) -> _Lists:
+    """Called by MLflow."""
+    return _Lists(load(path))
+
+
+def _checked(model: Any) -> Billboard:
+    if not isinstance(model, Billboard):
+        raise InputError(f"A trained model is logged, not {type(model).__name__}; pass what fit returned.")
+    return model
