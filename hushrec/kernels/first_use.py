@@ -1,8 +1,9 @@
 """The kernels of the usual training, compiled by two processes where this machine has not done it before.
 
 Machine code is kept on the disk, so this is once after installation. numba compiles one function at a time in
-a process, and half of the seconds are one function's: a second process compiles that one, and nothing else.
-Both call the kernels on a matrix of one entry; no row has a part in it.
+a process, and a third of the seconds are one function's: a second process compiles that one and the smallest,
+while this one reads the ratings and compiles the rest. Both call the kernels on a matrix of one entry; no row
+has a part in it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _surely_cold() -> bool:
 
 @cache
 def begin() -> subprocess.Popen[bytes] | None:
-    """Have another process compile the largest kernel, where that is to be done and there are two cores.
+    """Have another process compile half of the kernels, where that is to be done and there are two cores.
 
     Until `finish`, nothing looks for garbage.
     """
@@ -65,7 +66,8 @@ def begin() -> subprocess.Popen[bytes] | None:
     try:
         other = subprocess.Popen(
             [sys.executable, "-P", "-m", "hushrec.kernels.first_use"],
-            env={**os.environ, "PYTHONPATH": paths, "NUMBA_NUM_THREADS": "1"},
+            # its registers are written by hand: LLVM's further passes take time and gain nothing
+            env={**os.environ, "PYTHONPATH": paths, "NUMBA_NUM_THREADS": "1", "NUMBA_OPT": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -79,7 +81,7 @@ def begin() -> subprocess.Popen[bytes] | None:
 
 @cache
 def finish() -> None:
-    """Compile the other kernels meanwhile, then wait for the largest, or compile it too."""
+    """Compile other kernels meanwhile, then wait for the largest, or compile what is missing."""
     if not cold():
         return
     other = begin()
@@ -89,6 +91,7 @@ def finish() -> None:
             if other is not None:
                 other.wait(LONGEST)
         _largest()
+        _smallest()
     finally:
         if _collects:
             gc.enable()
@@ -110,18 +113,24 @@ def _largest() -> None:
     least_squares.solve_rows(*_ENTRY, np.ones((1, 2), np.float32), 1.0)
 
 
-def _others() -> None:
-    from hushrec.kernels import residuals, sparse_rows  # the other process does without
+def _smallest() -> None:
+    from hushrec.kernels import residuals, sparse_rows
 
-    factors = np.ones((1, 2))
-    residuals.residual_norms(*_ENTRY, factors, factors)
-    residuals.added_residuals(*_ENTRY, factors, factors, step=1.0)
     residuals.added_weights(_STARTS, _COLUMNS, np.ones(1), 1)
     sparse_rows.row_sums(_STARTS, _VALUES)
     sparse_rows.row_squares(_STARTS, _VALUES, np.zeros(1))
     sparse_rows.weight_sums(_STARTS, _COLUMNS, np.ones(1))
 
 
+def _others() -> None:
+    from hushrec.kernels import residuals
+
+    factors = np.ones((1, 2))
+    residuals.residual_norms(*_ENTRY, factors, factors)
+    residuals.added_residuals(*_ENTRY, factors, factors, step=1.0)
+
+
 if __name__ == "__main__":
     gc.disable()
     _largest()
+    _smallest()

@@ -81,7 +81,7 @@ def normal_equations(
 
     def accumulate(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop]
-        steps = float(clip), float(rhs_step), start, stop, True, False
+        steps = float(clip), float(rhs_step) or None, start, stop, True, False
         _row_range(*arrays, *steps, *part, ridge, kinds, solution, *_scratch(rank, table.dtype))
 
     threads.run(accumulate, work)
@@ -119,7 +119,7 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
 
     def solve(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop], ridge, kinds, solution[start:stop]
-        _row_range(*arrays, np.inf, 0.0, start, stop, False, True, *part, *_scratch(rank, dtype))
+        _row_range(*arrays, np.inf, None, start, stop, False, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
     return solution
@@ -153,7 +153,7 @@ def solve_rows(
         rows = simd.BYTES // dtype.itemsize  # that are solved side by side
         gram, rhs = np.empty((rows, rank * (rank + 1) // 2), dtype), np.empty((rows, rank), dtype)
         part = gram, rhs, ridge, kinds, solution[start:stop]
-        _row_range(*arrays, np.inf, 0.0, start, stop, True, True, *part, *_scratch(rank, dtype))
+        _row_range(*arrays, np.inf, None, start, stop, True, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, work + _solve_work(rank))
     return solution
@@ -278,13 +278,14 @@ def _row_range(
 ):  # fmt: skip
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
-    One function for both, which is compiled once. Where both are wanted, `gram` and `rhs` hold the rows that
-    are solved side by side, and no others.
+    One function for both, which is compiled once, and again for a `step` that is not None: without one there
+    is less to compile. Where both are wanted, `gram` and `rhs` hold the rows that are solved side by side,
+    and no others.
     """
     rank, width = ridge.shape[1], table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
     flat = table.reshape(-1)
-    unit, limit = table.dtype.type(step if step else 1.0), table.dtype.type(clip)
+    unit, limit = table.dtype.type(1.0 if step is None else step), table.dtype.type(clip)
     for first in range(start, stop, lanes):
         rows = min(lanes, stop - first)
         shift = first if sums and solves else start
@@ -302,10 +303,10 @@ def _row_range(
                         simd.prefetch(flat, ahead * width + c)
                         simd.store(block, k * width + c, simd.load(flat, column * width + c))
                 _accumulate(block, count, width, rank, square)
-                if step:
-                    combine_truncated(targets, block, width, count, total)
-                else:
+                if step is None:
                     combine(targets, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
+                else:
+                    combine_truncated(targets, block, width, count, total)
             position = 0
             for a in range(rank):
                 rhs[row - shift, a] = weight[row] * (unit * total[a])

@@ -30,13 +30,16 @@ SHARED = (
     "sparse_rows.py",
 )  # files whose functions others compile in
 
+#: Ways in from C, which nothing takes; and from Python.
+_NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+_NO_WRAPPERS = _NOT_FROM_C | {"no_cpython_wrapper": True}
 # Any: numba's own annotations describe neither what they decorate nor what they return.
 intrinsic: Any = extending.intrinsic
 
 
 def compiled(function: Any) -> Any:
     """Compile for any number of threads; keep the machine code until a file that it comes from changes."""
-    dispatcher: Any = njit(cache=True, nogil=True)(function)
+    dispatcher: Any = njit(cache=True, nogil=True, **_NOT_FROM_C)(function)
     # numba compares only the file that holds the function, but machine code holds what it calls as well
     paths = {Path(__file__).with_name(name) for name in SHARED} | {Path(function.__code__.co_filename)}
     files = [path.stat() for path in paths]
@@ -57,7 +60,6 @@ def kept(function: Any) -> bool:
 
 
 #: Compile a function that only compiled ones call, into them: it needs no way in from Python.
-_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner: Any = njit(nogil=True, **_NO_WRAPPERS)
 
 
