@@ -237,6 +237,13 @@ ROWS = [
         "{imported:.0f} imported, {within bounds:.0f} within the bounds",
     ),
     Row(
+        "D9",
+        "dossiers",
+        ("dossier/test_dossier.py::",),
+        "a verifier accepts one that is forged or refuses one that is true, or one holds a path",
+        "{forgeries refused:,.0f} forgeries, each refused by two verifiers that share no code",
+    ),
+    Row(
         "F1",
         "parts of a split are keyed",
         (f"{PARTS}test_the_part", f"{PARTS}test_a_part", f"{PARTS}test_what_the_command",

@@ -62,6 +62,7 @@ _GROUPS = {
     "For a privacy officer": {
         "certify": "Write a signed dossier on a model.",
         "verify": "Check a dossier against its model.",
+        "overview": "Write a page on all data sets of a ledger.",
     },
     "Experiments of papers": {
         "papers": "Masked completion: obfuscation, not privacy.",

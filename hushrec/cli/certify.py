@@ -10,7 +10,6 @@ from cyclopts import Parameter
 from hushrec.cli import show
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, File, Force, Json
-from hushrec.dossier import canonical, certify as certified, check, model_card, private_key, render, sign
 from hushrec.errors import HushrecError, InputError
 from hushrec.serving.modelfile import write_atomically
 
@@ -56,25 +55,28 @@ def certify(
     model_card_out
         Write a model card in the format of Hugging Face hubs too, for example README.md.
     """
+    from hushrec import dossier as made  # an extra, which the help does without
+
     page = Path(out)
     if page.suffix not in (".html", ".json"):
         raise InputError(
             f"{out!r} is no dossier; give it a name that ends in .html or .json.", parameter="out"
         )
     inputs = (model, ledger, key)
-    targets = {str(page.with_suffix(".json")): canonical}
+    targets = {str(page.with_suffix(".json")): made.canonical}
     if page.suffix == ".html":
-        targets[out] = render
+        targets[out] = made.render
     if model_card_out is not None:
-        targets[model_card_out] = model_card
+        targets[model_card_out] = made.model_card
     places = {name: output_file(name, inputs, force) for name in targets}
-    signer = private_key(key)
+    signer = made.private_key(key)
     book = Account(ledger=ledger).open()
     quick = attacks == "quick"
     if quick:
         show.note("Attacking the same configuration on generated data, for at most two minutes.")
-    dossier = sign(certified(model, book, controller=controller, dataset=dataset, attacks=quick), signer)
-    if wrong := [each for each in check(canonical(dossier), model, ledger=book) if not each.passed]:
+    found = made.certify(model, book, controller=controller, dataset=dataset, attacks=quick)
+    dossier = made.sign(found, signer)
+    if wrong := [each for each in made.check(made.canonical(dossier), model, ledger=book) if not each.passed]:
         raise HushrecError(
             f"The dossier does not agree with itself ({wrong[0].words}), so nothing was written; if nobody"
             " trained meanwhile, this is a fault of hushrec."
@@ -82,16 +84,12 @@ def certify(
     written: dict[str, Any] = {name: form(dossier) for name, form in targets.items()}
     for name, content in written.items():
         write_atomically(places[name], [content])
-    last = dossier["learned"][-1]
+    last, signed_by = dossier["learned"][-1], dossier["signature"]["public_key"]
     show.result(
         as_json,
-        {
-            "files": list(targets),
-            "public_key": dossier["signature"]["public_key"],
-            "learned": dossier["learned"],
-        },
+        {"files": list(targets), "public_key": signed_by, "learned": dossier["learned"]},
         f"Wrote {', '.join(targets)}",
-        f"Signed with key {dossier['signature']['public_key']}",
+        f"Signed with key {signed_by}",
         *show.paragraph(
             f"For {last['of']}: epsilon = {last['epsilon']:.6g} at delta = {last['delta']:g}"
             f" (unit: {dossier['promise']['unit']}, relation: {dossier['promise']['relation']}). Whoever gets"

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 
 from hushrec.cli import show
 from hushrec.cli.options import Account, File, Json
-from hushrec.dossier import check, public_key as key_of
 from hushrec.errors import HushrecError, InputError
 
 
@@ -40,6 +39,8 @@ def verify(
     public_key
         Whose signature it must be, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
     """
+    from hushrec.dossier import check, public_key as key_of  # an extra, which the help does without
+
     try:
         content = Path(dossier).read_bytes()
     except OSError as error:

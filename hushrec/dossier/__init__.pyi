@@ -1,9 +1,9 @@
 from .card import model_card as model_card
 from .certifying import certify as certify
 from .checking import Check as Check, check as check
+from .form import canonical as canonical
 from .page import render as render
 from .signing import (
-    canonical as canonical,
     private_key as private_key,
     public_key as public_key,
     sign as sign,

@@ -14,7 +14,7 @@ from hushrec import __version__
 from hushrec.checks import name, settings_of, shown
 from hushrec.dossier import attacks as attacking
 from hushrec.dossier.bounds import learned, times
-from hushrec.dossier.words import filled, words
+from hushrec.dossier.form import filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement, total_mu
 from hushrec.privacy.budget import guarantee

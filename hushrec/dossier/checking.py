@@ -18,7 +18,8 @@ from scipy.special import expit, log_ndtr, ndtri
 
 from hushrec.dossier.bounds import learned
 from hushrec.dossier.certifying import COLUMNS, FORMAT, VERSION, charged_to, described, season_entry
-from hushrec.dossier.signing import parsed, signed
+from hushrec.dossier.form import parsed
+from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Ledger
 from hushrec.privacy.budget import guarantee
@@ -163,7 +164,7 @@ def _chain(book: dict[str, Any]) -> str:
     if head["count"] < last[0] or (head["count"] == last[0] and head["hash"] != last[1]):
         raise _Wrong("the chain does not end at its head")
     gaps += head["count"] != last[0]
-    between = f"; {gaps} links lead over other data sets, which --ledger shows" if gaps else ", without a gap"
+    between = f"; links over other data sets, for --ledger: {gaps}" if gaps else ", without a gap"
     return f"{len(book['charges'])} charges up to head {head['hash']}{between}"
 
 
@@ -218,7 +219,8 @@ def _ledger(book: dict[str, Any], ledger: Ledger) -> str:
         if {**known.get(each["name"], {}), "begun": each["begun"], "closed": each["closed"]} != each:
             raise _Wrong("the ledger has no such season")
     later = len(ledger.chain(book["dataset"])[1]) - len(rows)
-    return "the same charges and head" + f"; {later} charges came later, see a newer dossier" * bool(later)
+    since = f"; charges that came later, for a newer dossier: {later}" if later else ""
+    return f"the same charges and head{since}"
 
 
 # ---------------------------------------------------------------------- costs, computed again

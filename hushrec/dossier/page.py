@@ -11,8 +11,7 @@ from string import Template
 from typing import Any
 
 from hushrec.dossier.bounds import times
-from hushrec.dossier.signing import canonical
-from hushrec.dossier.words import file, words
+from hushrec.dossier.form import canonical, file, words
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon, guarantee
 from hushrec.privacy.ledger_file import Charge
@@ -43,7 +42,7 @@ def render(dossier: dict[str, Any]) -> bytes:
         "controller": dossier["controller"],
         "name": dossier["model"]["name"],
         "dataset": book["dataset"],
-        "made": _moment(dossier["made"]),
+        "made": moment(dossier["made"]),
         "version": dossier["code"]["version"],
         "promise": guarantee(promise["epsilon"], promise["delta"], *protects),
         "together": guarantee(levels[1]["epsilon"], levels[1]["delta"], *protects),
@@ -108,6 +107,11 @@ def percent(value: float) -> str:
         return "more than 99.9%"
     digits = 1 if value < 0.1 or value > 0.985 else 0
     return f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}%"
+
+
+def moment(time: str) -> str:
+    """Return a time without the marks of ISO 8601."""
+    return time.replace("T", " ").removesuffix("+00:00")
 
 
 def plain(level: dict[str, Any], promise: dict[str, Any]) -> str:
@@ -177,7 +181,7 @@ def _runs(book: dict[str, Any], delta: float) -> str:
         so_far += [Charge(*row[7:10]) for row in mine]
         mu, epsilon = total_mu(each.mu for each in so_far), composed_epsilon(so_far, delta)
         named = (
-            "→ " * (run in book["runs"]) + _moment(mine[0][3]),
+            "→ " * (run in book["runs"]) + moment(mine[0][3]),
             re.sub("([0-9a-f]{8})[0-9a-f]{8,}$", r"\1…", run),
             mine[0][12] or "—",
         )
@@ -248,7 +252,3 @@ def _questions(source: dict[str, Any]) -> str:
 
 def _bullets(texts: Iterable[str]) -> str:
     return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
-
-
-def _moment(time: str) -> str:
-    return time.replace("T", " ").removesuffix("+00:00")

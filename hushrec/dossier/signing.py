@@ -1,12 +1,12 @@
-"""The one form in which a dossier is written, and Ed25519 signatures on it."""
+"""Ed25519 signatures on dossiers."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from hushrec.dossier.form import canonical, parsed
 from hushrec.errors import InputError, MissingPackageError
 
 try:
@@ -18,20 +18,6 @@ except ImportError:
 
 _MAKE = "openssl genpkey -algorithm ed25519 -out"
 _PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"
-
-
-def canonical(dossier: dict[str, Any]) -> bytes:
-    """Return a dossier as it is signed and written: keys sorted, ASCII, floats as Python writes them."""
-    text = json.dumps(dossier, sort_keys=True, indent=1, allow_nan=False)
-    return text.encode("ascii") + b"\n"
-
-
-def parsed(content: bytes) -> dict[str, Any]:
-    """Inverse of `canonical`; ValueError for any other bytes, though they mean the same."""
-    dossier = json.loads(content)
-    if not isinstance(dossier, dict) or canonical(dossier) != content:
-        raise ValueError("it is not written as certify writes it")
-    return dossier
 
 
 def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
 from hushrec.algorithms import ItemBias, Popular
 from hushrec.dossier import attacks, canonical, certify, check, model_card, render, sign
+from hushrec.dossier.overview import overview
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import RepeatAndSelect
 from tests.command_line import invoke
@@ -233,7 +234,7 @@ def test_the_ledger_tells_what_the_dossier_alone_cannot(world):
     dossier, path = made(world, "open")
     Popular().fit(world.ratings, Accountant(Budget(1, 1e-5), ledger=world.ledger, dataset="people open"))
     found = check(canonical(dossier), path, ledger=world.ledger)
-    assert all(each.passed for each in found) and "1 charges came later" in found[-1].words
+    assert all(each.passed for each in found) and "for a newer dossier: 1" in found[-1].words
 
 
 def test_what_is_published_holds_nothing_private(world, tmp_path):
@@ -261,6 +262,29 @@ def test_attacks_are_made_on_the_configuration_and_end_in_time():
     assert "unit" in attacks.run(Popular(), Budget(1, 1e-6, unit="rating"))[0]["not_run"]
 
 
+def test_an_overview_has_each_data_set_with_what_is_spent_reserved_and_free(world, tmp_path):
+    page = overview(world.ledger).decode()
+    assert str(world.folder) not in page and not re.search("https?:|<script|src=", page)
+    cut = re.split("<h2>", page)[1:]
+    assert [each.split("</h2>")[0] for each in cut] == sorted(f"people {name}" for name in world.names)
+    for part, name in zip(cut, sorted(world.names)):
+        rows = world.ledger.chain(f"people {name}")[1]
+        spent = math.fsum(row[7] ** 2 for row in rows)
+        assert f"<h3>Trainings: {len({row[2] for row in rows})}</h3>" in part
+        if name == "budget":
+            whole = second.mu_of(5, 5e-7) ** 2  # what is reserved for failures is not for mu
+            assert f"spent {spent / whole:.1%}, reserved 0.0%, free {1 - spent / whole:.1%} of the" in part
+        if name == "season":
+            whole = second.mu_of(4, 1e-6) ** 2
+            assert f"spent {spent / whole:.1%}, reserved {1 - spent / whole:.1%} of what" in part
+            slice_of = math.sqrt(whole / 2 / 3)
+            assert f'<td>2 of 4</td><td>2</td><td class="number">{slice_of:.4g}</td>' in part
+    alone = Ledger(tmp_path / "alone.sqlite")
+    assert "No data set yet" in overview(alone).decode()
+    Popular().fit(world.ratings, Accountant(Budget(math.inf, 1e-6), ledger=alone, dataset="ours"))
+    assert "NOT PRIVATE" in overview(alone).decode()
+
+
 #: What is wrong, and what is said of it.
 WRONG = {
     "certify MODEL --key nowhere.pem --out d.html": "openssl genpkey -algorithm ed25519 -out nowhere.pem",
@@ -286,6 +310,10 @@ WRONG = {
     "verify there.json MODEL --public-key other.pub": "what failed: signature",
     "verify there.json MODEL --ledger twin.sqlite": "what failed: ledger",
     "verify officer.pem MODEL": "what failed: form",
+    "overview --ledger twin.sqlite --out no/such/o.html": "in a folder that exists",
+    "overview --ledger twin.sqlite --out twin.sqlite --force": "is one of the inputs",
+    "overview --ledger nowhere.sqlite --out o.html": "There is no ledger at",
+    "overview --ledger damaged.sqlite --out o.html": "hash chain",
 }
 
 

@@ -1,0 +1,38 @@
+"""``hushrec overview``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hushrec.cli import show
+from hushrec.cli.files import output_file
+from hushrec.cli.options import Account, File, Force, Json
+from hushrec.dossier.overview import overview as page
+from hushrec.serving.modelfile import write_atomically
+
+
+def overview(
+    *,
+    out: File,
+    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write one page on all data sets of a ledger: spent, reserved, free, trainings, weeks to come.
+
+      hushrec overview --out overview.html
+      hushrec overview --ledger team.sqlite --out overview.html --force
+
+    Parameters
+    ----------
+    out
+        The page, which loads nothing.
+    ledger
+        Where charges are recorded.
+    """
+    target = output_file(out, (ledger,), force)
+    book = Account(ledger=ledger).open()
+    write_atomically(target, [page(book)])
+    show.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

@@ -1,0 +1,95 @@
+"""All data sets of a ledger on one page: what is spent, reserved and free, and which weeks are to come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+
+from hushrec.dossier.page import document, facts, moment, table
+from hushrec.privacy import Ledger
+from hushrec.privacy.budget import guarantee
+from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.season import SeasonSummary
+
+_KEY = (
+    '<p class="small"><span class="key spent"></span>spent <span class="key reserved"></span>reserved by open'
+    ' seasons <span class="key"></span>free; parts of mu squared, which add up, as epsilons do not.</p>'
+)
+
+
+def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
+    """Return a page on all data sets of a ledger, for whoever plans trainings.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    delta : float
+        At which epsilon is given where a data set has no budget.
+
+    Privacy
+    -------
+    Holds charges and declared budgets: nothing of anybody's ratings, and no path.
+    """
+    parts = [_dataset(ledger, each, delta) for each in ledger.datasets()]
+    made = moment(datetime.now(UTC).isoformat(timespec="minutes"))
+    head = [
+        '<p class="kind">Overview of a ledger</p>',
+        f"<h1>{len(parts)} data set{'s' * (len(parts) != 1)}</h1>",
+        f'<p class="small">As of {made} UTC.</p>{_KEY}',
+    ]
+    return document("Overview of a ledger", "\n".join(head + (parts or ["<p>No data set yet.</p>"])))
+
+
+def _dataset(ledger: Ledger, name: str, delta: float) -> str:
+    summary = ledger.summary(name, delta)
+    if summary.budget is not None:
+        summary = ledger.summary(name)
+    protects = summary.unit, summary.relation
+    seasons, runs = ledger.seasons(name), ledger.history(name, summary.delta)
+    left = ledger.left(name)
+    told = {
+        "Budget": "none, so nothing limits what is trained"
+        if summary.budget is None
+        else str(summary.budget),
+        "Charged": guarantee(summary.epsilon, summary.delta, *protects),
+        "Left": "nothing: the data set is closed" if summary.closed else left or "no budget says",
+    }
+    if summary.promised is not None:
+        told["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
+    parts = [f"<h2>{escape(name)}</h2>", _bar(summary), facts(told)]
+    if seasons:
+        words = ("season", "state", "weeks trained", "weeks to come", "the next may spend (mu)", "budget")
+        parts += ["<h3>Seasons</h3>", table(words, map(_season, seasons), (4,))]
+    if runs:
+        lines = [
+            (moment(each.time), str(each.charges), f"{each.mu:.4g}", f"{each.epsilon:.4g}") for each in runs
+        ]
+        head = ("time (UTC)", "charges", "mu so far", f"epsilon so far, at delta = {summary.delta:g}")
+        parts += [f"<h3>Trainings: {len(runs)}</h3>", table(head, lines, (1, 2, 3))]
+    return "\n".join(parts)
+
+
+def _bar(summary: LedgerSummary) -> str:
+    """Spent, reserved and free as a picture and in figures."""
+    shares = summary.shares
+    if shares is None:
+        broken = (
+            "NOT PRIVATE: an infinite epsilon was charged." if summary.charges else "Nothing is charged yet."
+        )
+        return f'<p class="none">{broken}</p>'
+    pieces = [(word, shares[word] or 0.0) for word in ("spent", "reserved")]
+    most = max(1.0, sum(part for _, part in pieces))
+    spans = "".join(f'<span class="{word}" style="width:{part / most:.2%}"></span>' for word, part in pieces)
+    figures = ", ".join(f"{word} {part:.1%}" for word, part in pieces)
+    free = "" if shares["free"] is None else f", free {shares['free']:.1%}"
+    of = "of what is spent and reserved" if summary.budget is None else "of the budget"
+    return f'<div class="bar">{spans}</div>\n<p class="small">{figures}{free} {of}</p>'
+
+
+def _season(each: SeasonSummary) -> tuple[str, ...]:
+    season, budget = each.season, each.season.budget
+    left = 0 if each.closed else season.weeks - each.begun
+    state = "closed" if each.closed else "open" if left else "spent"
+    apart = f", {season.gap:g} days apart" if season.gap and left else ""
+    following = f"{season.mu(each.begun):.4g}" if left else ""
+    return season.name, state, f"{each.begun} of {season.weeks}", f"{left}{apart}", following, str(budget)
