@@ -39,6 +39,7 @@ from hushrec.privacy import (
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.serving.modelfile import write_atomically
+from tests.privacy.schema_4 import as_schema_4
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = get_context("fork")
@@ -171,13 +172,7 @@ def older(path):
     for charge, part in enumerate((0.1, 0.2)):
         ledger.charge("plain", f"run {charge}", share(part))
     ledger.close_dataset("weeks")
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("ALTER TABLE seasons DROP COLUMN gap")
-        connection.execute("DROP TABLE models")
-        small = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("datasets", "seasons")]
-        digest = hashlib.sha256(json.dumps([*small, []]).encode()).hexdigest()
-        connection.execute("UPDATE head SET tables = ?", (digest,))
-        connection.execute("PRAGMA user_version = 4")
+    as_schema_4(path)
 
 
 def test_a_chance_that_a_run_fails_is_charged_with_its_first_release_only(path):

@@ -1,7 +1,5 @@
 """Seasons: what a week may spend, which week it is, and that no crash or rerun spends more."""
 
-import hashlib
-import json
 import math
 import shutil
 import sqlite3
@@ -33,6 +31,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.season import LEAVING, epsilon_together, renamed
 from hushrec.privacy.testing import SeededNoise
+from tests.privacy.schema_4 import as_schema_4
 
 BUDGET = Budget(2.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.4)
@@ -216,19 +215,6 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     assert ledger.summary("default", 1e-6).shares["free"] is None
     ledger.close_season("default", "1")
     asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
-
-
-def as_schema_4(path, *changes):
-    """Make of a ledger what hushrec 0.2 would have written: no gap, no digests of models."""
-    with sqlite3.connect(path) as connection:
-        for statement in ("DROP TABLE models", "ALTER TABLE seasons DROP COLUMN gap", *changes):
-            connection.execute(statement)
-        connection.execute("PRAGMA user_version = 4")
-        ordered = ("datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge")
-        rows = [connection.execute(f"SELECT * FROM {each}").fetchall() for each in ordered]
-        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        connection.execute("UPDATE head SET tables = ?", (digest,))
-    connection.close()
 
 
 def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path):
