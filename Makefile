@@ -69,7 +69,7 @@ test-oldest: $(VENV)/.test ## tests with the oldest releases that pyproject.toml
 trust: $(VENV)/.test ## every property behind the guarantee with its figure; 5 minutes
 	$(BIN)/python -m benchmarks.trust
 
-trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/understand/trust.md; LONG=--continue goes on where it was cut off
+trust-full: $(VENV)/.test ## the same with the long tests, hours; writes docs/data/trust.json; LONG=--continue goes on where it was cut off
 	$(BIN)/python -m benchmarks.trust --full --write $(LONG)
 
 mutants: $(VENV)/.test ## planted privacy bugs and the tests that kill them, then MUTANTS sampled ones of ROOMS
