@@ -1,6 +1,7 @@
 """Dossiers: two verifiers that share no code accept what is true, and nothing else."""
 
 import copy
+import hashlib
 import importlib.util
 import json
 import math
@@ -23,6 +24,7 @@ import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
 from hushrec.algorithms import ItemBias, Popular
 from hushrec.dossier import attacks, canonical, certify, check, model_card, render, sign
+from hushrec.dossier.bounds import learned
 from hushrec.dossier.overview import overview
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import RepeatAndSelect
@@ -174,6 +176,19 @@ def forgeries(dossier, octets, generator):
     ]:
         yield canonical({**dossier, "signature": {**entry, key: value}}), octets
     yield canonical({name: part for name, part in dossier.items() if name != "signature"}), octets
+    broken = copy.deepcopy(dossier)  # a charge with its right hash, which the next one does not follow
+    row = broken["ledger"]["charges"][0]
+    row[4], row[-1] = (
+        "other",
+        hashlib.sha256(json.dumps([*row[:4], "other", *row[5:-1]]).encode()).hexdigest(),
+    )
+    yield canonical(sign(broken, KEY)), octets
+    for at, level in enumerate(dossier["learned"]):  # lies from which all else follows
+        for key in ("epsilon", "delta", "mu"):
+            cost = {**level, key: level[key] * 0.9}
+            lie = learned(*(cost[each] for each in ("of", "epsilon", "delta", "failure", "mu")))
+            levels = [*dossier["learned"][:at], lie, *dossier["learned"][at + 1 :]]
+            yield canonical(sign({**dossier, "learned": levels}, KEY)), octets
     places = list(values(dossier))
     while True:
         turn = generator.integers(4)

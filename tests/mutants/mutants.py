@@ -697,7 +697,23 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    count"),
 ]  # fmt: skip
 
+FORGED = "dossier/test_dossier.py::test_no_verifier_accepts_one_of_a_thousand_forgeries"
+DOSSIERS = [  # what a privacy officer relies on
+    bug("a signature not looked at", FORGED, "dossier/checking",
+        "    if not signed(dossier):", "    if False:"),
+    bug("a link of the chain not followed", FORGED, "dossier/checking",
+        "        if row[0] <= last[0] or (row[0] == last[0] + 1 and row[-2] != last[1]):",
+        "        if row[0] <= last[0]:"),
+    bug("epsilon taken as it is stated", FORGED, "dossier/checking",
+        """    if not (_near(level["epsilon"], epsilon) and _near(level["failure"], failure)):""",
+        """    if not _near(level["failure"], failure):"""),
+    bug("a dossier with another data set's charges",
+        "dossier/test_dossier.py::test_what_is_published_holds_nothing_private", "privacy/ledger",
+        'query = "SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id"',
+        'query = "SELECT * FROM charges WHERE ? <> \'\' AND id <= ? ORDER BY id"'),
+]  # fmt: skip
+
 BUGS = [
     *BOUNDED, *CHARGED, *NOISE, *AROUND, *LEDGERS, *NODES, *EXACT, *PAPERS, *EDGES, *CHOSEN, *SEEN, *SEASONS,
-    *CONFIGURATIONS,
+    *CONFIGURATIONS, *DOSSIERS,
 ]  # fmt: skip
