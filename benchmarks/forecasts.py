@@ -1,13 +1,15 @@
 """Results of private models on real tables, whole and with fewer users: the figures behind ``hushrec plan``.
 
-    python -m benchmarks.forecasts --part measure check page
+    python -m benchmarks.forecasts --part measure remedies check page
 
 "measure" trains private-eigenrec and private-als on seven tables of the folder HUSHREC_DATA, on all users and
 on 300, 1,000 and 3,000 of them, at epsilon 0.5 to 20 (delta 1e-6, user-level, add-remove), three draws each,
 and judges them by users who took no part: their figures are kept in docs/data/forecast-rows.jsonl, and means
 over draws beside hushrec/evaluation/forecast.py. Ten minutes; a run that was cut short goes on where it
-stopped. "check" holds each table's figures against the ranges that the others give (both MovieLens leave
-together) and exits 1 where they fall short; "page" writes its lines and the tables of users into the pages.
+stopped. "remedies" follows what trained models advise: it trains again at the epsilon that they name, and
+keeps what came of it in docs/data/remedy-rows.jsonl. "check" holds each table's figures against the ranges
+that the others give (both MovieLens leave together), counts the remedies that worked, and exits 1 where
+anything falls short; "page" writes its lines and the tables of users into the pages.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,11 @@ from hushrec.algorithms import Popular, PrivateALS, PrivateEigenRec
 from hushrec.data import Ratings, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.forecast import TABLE, WIDER, Forecast, Run, forecast
+from hushrec.evaluation.taste import taste
 from hushrec.privacy import Accountant, Budget, epsilon_of
 from hushrec.serving.lists import Recommender
 
-ROWS = Path("docs/data/forecast-rows.jsonl")
+ROWS, REMEDIES = Path("docs/data/forecast-rows.jsonl"), Path("docs/data/remedy-rows.jsonl")
 DELTA = 1e-6
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 SIZES = (300, 1_000, 3_000)
@@ -43,40 +46,58 @@ DRAWS = 3
 #: range is to be no wider than this many times what the tables differ by.
 COVERED, IN_TABLES = 0.8, 6
 FIGURES = ("directions", "lift", "recall", "rmse", "rmse, spread told")
+#: The largest epsilon that is advised, and the part of the cases in which something is that could be.
+MOST, GIVEN = 10.0, 0.5
 #: Columns of the package's table after the name.
 MEANS = ("users", "items", "ratings", "mu", "spread", "directions", "recall", "popular", "rmse")
 USERS = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 Row = dict[str, Any]
+Parts = tuple[Ratings, Ratings, Ratings]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", nargs="+", choices=["measure", "check", "page"], default=["check"])
+    parser.add_argument(
+        "--part", nargs="+", choices=["measure", "remedies", "check", "page"], default=["check"]
+    )
     options = parser.parse_args()
     if "measure" in options.part:
         measure()
         TABLE.write_text(table())
+    if "remedies" in options.part:
+        follow_remedies()
     lines, good = check()
-    print("\n".join(lines))
+    told, worked = remedies()
+    print("\n".join([*lines, "", told]))
     if "page" in options.part:
         write_part(Path("docs/understand/how-many-users.md"), "left out", "\n".join(lines))
+        write_part(Path("docs/understand/how-many-users.md"), "remedies", told)
         write_part(Path("docs/understand/how-many-users.md"), "ranges", users_table((500, 2_000, 10_000)))
         write_part(Path("docs/understand/which-model.md"), "ranges", users_table((2_000,)))
-    if not good:
+    if not (good and worked):
         sys.exit(1)
 
 
-def rows() -> list[Row]:
+def rows(path: Path = ROWS) -> list[Row]:
     """Return what was measured so far."""
-    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def measure() -> None:
     """All trainings that the file does not hold yet."""
-    done = {(row["table"], row["size"], row["draw"], row["epsilon"]) for row in rows()}
+    _each(ROWS, EPSILONS, run)
+
+
+def follow_remedies() -> None:
+    """The same for trainings whose advice is followed."""
+    _each(REMEDIES, tuple(epsilon for epsilon in EPSILONS if epsilon < MOST), followed)
+
+
+def _each(path: Path, epsilons: tuple[float, ...], run: Callable[[Parts, float, int], Row]) -> None:
+    done = {(row["table"], row["size"], row["draw"], row["epsilon"]) for row in rows(path)}
     for name in SETS:
         ratings = read(name)
         if ratings is None:
@@ -84,14 +105,11 @@ def measure() -> None:
             continue
         for draw in range(DRAWS):
             for size, parts in subsets(ratings, draw):
-                for epsilon in EPSILONS:
+                for epsilon in epsilons:
                     if (name, size, draw, epsilon) not in done:
                         row = {"table": name, "size": size, "draw": draw, **run(parts, epsilon, draw)}
-                        with ROWS.open("a") as file:
+                        with path.open("a") as file:
                             file.write(json.dumps(row) + "\n")
-
-
-Parts = tuple[Ratings, Ratings, Ratings]
 
 
 def subsets(ratings: Ratings, seed: int) -> Iterator[tuple[int | str, Parts]]:
@@ -129,6 +147,63 @@ def run(parts: Parts, epsilon: float, seed: int) -> Row:
         "popular": judged(trained(Popular(), of_likes[0]), *of_likes[1:], "recall"),
         "rmse": round(judged(trained(stars, train), history, target, "rmse") / width, 5),
     }
+
+
+def followed(parts: Parts, epsilon: float, seed: int) -> Row:
+    """What a model advises, and what comes of it."""
+
+    def trained(epsilon: float) -> Any:
+        budget = Budget(epsilon, DELTA)
+        lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=train.domain.like_from)
+        model = lists.fit(train, Accountant(budget, data_is_public=True), seed=seed)
+        return model, taste(model, budget)
+
+    train = parts[0]
+    _, first = trained(epsilon)
+    row = {"users": train.n_users, "epsilon": epsilon, "directions": first.directions, "pairs": first.pairs}
+    row |= {"advised": first.epsilon and round(first.epsilon, 3), "times": first.times, "learned": None}
+    if first.epsilon:
+        _, second = trained(first.epsilon)
+        row["learned"] = second.pairs or second.directions > first.directions
+    return row
+
+
+def remedies() -> tuple[str, bool]:
+    """A sentence on how often something is advised, and how often it works."""
+    more: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows():
+        more.setdefault((row["table"], row["size"], row["epsilon"]), []).append(row["directions"])
+    cases = [row for row in rows(REMEDIES) if not row["pairs"]]
+    there = [row for row in cases if _exists(row, more)]
+    advised = [row for row in cases if row["advised"]]
+    given = sum(row["advised"] is not None for row in there)
+    worked = sum(row["learned"] for row in advised)
+    at_size = [found for row in advised if (found := _with_more_users(row, more)) is not None]
+    text = (
+        f"Of {len(cases)} models, {len(there)} could have learned one more direction by epsilon {MOST:g} (in"
+        f" most draws); {given} of them advised a training ({given / len(there):.0%}). Of all {len(advised)}"
+        f" that were advised, {worked} learned one more ({worked / len(advised):.0%}); with so many more"
+        f" users at the same epsilon, {sum(at_size)} of {len(at_size)}."
+    )
+    return text, given >= GIVEN * len(there) and worked >= COVERED * len(advised)
+
+
+def _exists(row: Row, more: dict[tuple[Any, ...], list[int]]) -> bool:
+    """Whether most draws learned more at a larger epsilon, up to the largest that is advised."""
+    larger = [each for each in EPSILONS if row["epsilon"] < each <= MOST]
+    return any(
+        sum(found > row["directions"] for found in more[row["table"], row["size"], epsilon]) > DRAWS / 2
+        for epsilon in larger
+    )
+
+
+def _with_more_users(row: Row, more: dict[tuple[Any, ...], list[int]]) -> bool | None:
+    """Whether the least measured size with so many users learned more; None where there is none."""
+    for size in SIZES:
+        found = more.get((row["table"], size, row["epsilon"]))
+        if found and size >= row["times"] * row["users"]:
+            return found[row["draw"]] > row["directions"]
+    return None
 
 
 def judged(model: Recommender, history: Ratings, target: Ratings, metric: str) -> float:

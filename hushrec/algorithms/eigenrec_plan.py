@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.ease import MOST_ITEMS
 from hushrec.algorithms.item_matrix import ItemMatrix
-from hushrec.algorithms.likes_taste import SMALLEST_WEIGHT, Known, Taste, grid, relative_weights
+from hushrec.algorithms.likes_taste import (
+    SMALLEST_WEIGHT,
+    STANDS_OUT,
+    Known,
+    Taste,
+    grid,
+    relative_weights,
+)
 from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.checks import Count, Part, Positive, Settings, Share, check_numbers
 from hushrec.data import Domain
@@ -41,8 +48,6 @@ _MATRIX_FROM, _MATRIX_TO = 4000.0, 250_000.0
 _MATRIX_SIGNAL, _MATRIX_MOST, _MATRIX_LEAST = 1750.0, 0.12, 0.06
 #: What the matrix has along popularity, a user.
 _ALONG_POPULARITY = 0.1
-#: A direction stands out where so much of it is beyond doubt.
-_STANDS_OUT = 0.5
 #: Taste counts for less where a history is long: by (likes over the usual number) to minus this power, half
 #: of it with so many directions. Chosen on validation users of both MovieLens.
 _LENGTH_POWER, _USUAL_LIKES, _MANY_DIRECTIONS = 0.3, 60.0, 8
@@ -195,7 +200,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         if rank:
             vectors = taste.vectors * np.sqrt(taste.gains)
             factors[known.learned] = length * vectors / known.scale[known.learned, None]
-        directions = int((taste.certain > _STANDS_OUT).sum())
+        directions = int((taste.certain > STANDS_OUT).sum())
         power = _LENGTH_POWER * directions**2 / (directions**2 + _MANY_DIRECTIONS**2)
         return {
             "center": np.float64(0.0),
@@ -205,6 +210,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             "history_power": np.float64(power),
             "supported": supported.astype(np.uint8),
             "directions": np.int64(directions),
+            "next_direction": np.float64(taste.sharper),
         }
 
     def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> Parts:

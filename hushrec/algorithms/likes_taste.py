@@ -25,6 +25,11 @@ _POPULARITY_BITS = 5
 _MANY = 5.0
 #: Dimensions a row are not taken for fewer than this: rows are not quite as the theory has them.
 _LEAST_RATIO = 0.1
+#: A direction stands out where so much of it is beyond doubt.
+STANDS_OUT = 0.5
+#: How far less noise is looked at; by how much more than would do is told, and where nothing stands out yet,
+#: so that the strongest is in part the luckiest: chosen on real tables (`python -m benchmarks.forecasts`).
+_MOST_SHARPER, _CAUTION, _CAUTION_AT_FIRST = 10.0, 1.25, 2.0
 #: Learned likes a user up to which no direction counts, and from which all count in full.
 _FEWEST = 2.0, 6.0
 #: A round counts beside others where its sum of lengths is so many times its noise: below, it tells nothing.
@@ -97,6 +102,9 @@ class Taste(NamedTuple):
         What beyond doubt is a direction that tells long histories from short ones, and no taste; 0 to rank.
     measured : Sums
         What it was read off.
+    sharper : float
+        With how many times less noise, or so many times as many users, one more direction would stand out; 0
+        where none shows.
     """
 
     vectors: Array
@@ -105,6 +113,7 @@ class Taste(NamedTuple):
     certain: Array
     flat: float
     measured: Sums
+    sharper: float = 0.0
 
 
 class Known(NamedTuple):
@@ -150,6 +159,9 @@ class Known(NamedTuple):
         certain = clear * taste
         flatness = self.flatness(left, certain)
         flat, certain = float(certain @ flatness), certain * (1 - flatness)
+        sharper = 0.0
+        if noise_sd and measured.clear():
+            sharper = _until_one_more(clear, values / own, ratio, 1 - flatness)
         # what is mostly chance is worth less than its part, unless there is more that is certain
         trust = (certain * taste).sum() ** 2
         trust, rich = trust / (1 + trust), trust / (_MANY**2 + trust)
@@ -157,7 +169,7 @@ class Known(NamedTuple):
         gains = trust * lenient * (1 - flatness) + (1 - trust) * certain * taste
         gains *= self.told
         order = np.argsort(-certain, kind="stable")
-        return Taste(left[:, order], values[order], gains[order], certain[order], flat, measured)
+        return Taste(left[:, order], values[order], gains[order], certain[order], flat, measured, sharper)
 
     def flatness(self, directions: Array, certain: Array) -> Array:
         """Return how surely each direction is what tells long histories from short ones, 0 to 1.
@@ -180,6 +192,24 @@ class Known(NamedTuple):
         cosine = np.minimum(cosine, 1.0)
         along = cosine**_FLAT_POWER / (cosine**_FLAT_POWER + (1 - cosine) ** _FLAT_POWER)
         return along / (1 + float(certain @ (1 - along)) ** 2)
+
+
+def _until_one_more(clear: Array, size: Array, ratio: Array, share: Array) -> float:
+    """How many times less noise lets one more direction stand out, if what was measured is true; 0 for none.
+
+    Parameters
+    ----------
+    clear, size, ratio : ndarray of shape (rank,)
+        What of each direction is above the noise, and the arguments of `beyond_chance` without it.
+    share : ndarray of shape (rank,)
+        What of each is no flatness of long histories.
+    """
+    times = np.append(1.0, np.geomspace(1.1, _MOST_SHARPER, 50))
+    above = np.where(clear > 0, 1 - (1 - clear) / times[:, None] ** 2, 0.0)
+    standing = (above * beyond_chance(size * above, ratio) * share > STANDS_OUT).sum(axis=1)
+    enough = np.flatnonzero(standing > standing[0])
+    caution = _CAUTION if standing[0] else _CAUTION_AT_FIRST
+    return float(caution * times[enough[0]]) if len(enough) else 0.0
 
 
 _NONE = np.zeros((0, 0))

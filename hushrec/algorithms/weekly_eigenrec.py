@@ -32,6 +32,7 @@ _BY_ITEM = Expected("f", ("items",), 0.0)
 EXPECTED = Parts(
     serve={
         "directions": Expected("iu", (), 0),
+        "next_direction": Expected("f", (), 0.0),
         "history_weight": _BY_ITEM,
         "history_power": Expected("f", (), 0.0, 1.0),
     },

@@ -125,3 +125,24 @@ def test_what_is_said_of_taste(kind: str, n_users: float) -> None:
         assert (found.vectors[np.abs(found.vectors).argmax(axis=0), range(3)] > 0).all()
     assert (sum(certain) > 0) == (kind != "noise")
     assert (found.flat > 0.1) == (kind == "long histories")
+
+
+@pytest.mark.parametrize(
+    ("seed", "noise_sd", "shows"),
+    [(3, 0.5, True), (3, 0.8, True), (4, 4.0, True), (3, 1.6, False), (4, 0.5, False)],
+)
+def test_how_much_less_noise_lets_one_more_stand_out(seed: int, noise_sd: float, shows: bool) -> None:
+    """Told with a margin of a quarter, up to three tenths too much; what hides is not told."""
+    given, rng = known(200.0), np.random.default_rng(seed)
+    probe = apart(rng.normal(size=(10, 3)), given.first[:10])
+    strong = apart(rng.normal(size=(10, 2)) * (6, 3), given.first[:10])
+    sums = strong @ strong.T @ probe + rng.normal(size=(10, 3))
+
+    def standing(less: float) -> int:
+        return int((given.taste(Sums(probe, sums, noise_sd / less)).certain > 0.5).sum())
+
+    found = given.taste(Sums(probe, sums, noise_sd)).sharper
+    assert (found > 0) == shows
+    if shows:
+        least = next(less for less in np.geomspace(1, 10, 200) if standing(less) > standing(1))
+        assert 1.24 * least < found < 1.25 * 1.3 * least

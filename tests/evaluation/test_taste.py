@@ -8,10 +8,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from hushrec.algorithms import ItemBias, PrivateALS
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, lifelike
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy import Accountant, Budget, Ledger, epsilon_of, mu_of
 from hushrec.training.run import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
@@ -60,6 +60,26 @@ def test_another_attempt_has_its_price(relation: str, before: int, tmp_path) -> 
     both = brentq(lambda epsilon: delta(epsilon, math.sqrt(2 + before) * mu) - 1e-5, 1, 9)
     assert f"{'makes' if before else 'both cost'} epsilon = {both:.3g} " in told
     assert told.endswith(f"at delta = 1e-05 (unit: user, relation: {relation}).")
+
+
+def test_a_remedy_works_and_has_its_price() -> None:
+    """What is advised, in words and numbers, learns more when it is followed."""
+    ratings = lifelike("films", n_users=1200, n_items=200, seed=0)
+    model, found = trained(ratings, 2.0, "private-eigenrec")
+    assert 2.0 < found.epsilon <= 10 and found.times == pytest.approx(
+        mu_of(found.epsilon, 1e-6) / mu_of(2.0, 1e-6)
+    )
+    total = epsilon_of(math.hypot(mu_of(found.epsilon, 1e-6), mu_of(2.0, 1e-6)), 1e-6)
+    said = found.text()
+    assert f"a training at epsilon = {found.epsilon:.2g}, or on {found.times:.2g} times as many" in said
+    assert f"On the same users it is charged on top; both cost epsilon = {total:.3g} at delta = 1e-06" in said
+    assert found.to_dict()["one_more"] == {"epsilon": found.epsilon, "users": found.times}
+    assert trained(ratings, found.epsilon, "private-eigenrec")[1].directions > found.directions
+    nothing = Ratings.from_any((np.arange(300), np.arange(300) % 200, np.ones(300)), LIKES)
+    told = trained(nothing, 3.0, "private-eigenrec")[1]
+    assert (
+        told.epsilon is None and "no sign of taste in these data: more budget would be a guess" in told.text()
+    )
 
 
 def test_what_is_said_of_models_without_directions() -> None:
