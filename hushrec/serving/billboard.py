@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
-from hushrec.serving.lists import Algorithm, Recommender
+from hushrec.serving.lists import Algorithm, PublicPart, Recommender
 from hushrec.serving.modelfile import (
     BAD_HEADER,
     Arrays,
@@ -63,6 +63,9 @@ class Billboard(Recommender):
         As of a :class:`~hushrec.serving.lists.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
+    public, judged
+        A model of public ratings that counts beside this one, and what donors said of it: one entry a job,
+        as of `hushrec.public.Judged`. Both are public, and no release (docs/guides/public.md).
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Billboard(Recommender):
     """
 
     privacy: PrivacyStatement
+    judged: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, Arrays | Unpacked):  # read-only, and perhaps not yet read
@@ -215,6 +219,11 @@ class Billboard(Recommender):
             lists = _entry(estimator.lists) | {"share": estimator.lists_share}
             sections = {"serve": _entry(estimator.ratings), "lists": lists}
             served["lists"], states["state/lists"] = self.lists.arrays, self.lists.state
+        for name, model in (("public", self), ("public/lists", self.lists)):
+            if model is not None and model.public is not None:
+                public = model.public
+                sections[name] = _entry(public.model.estimator) | {"weight": public.weight}
+                served[name] = public.model.arrays
         arrays = _flat(served)
         for key in [key for key in arrays if int8 and key.endswith(f"/{FACTORS}")]:
             section = key.removesuffix(FACTORS)
@@ -222,6 +231,8 @@ class Billboard(Recommender):
         if self.state:
             sections["state"] = {}
         header = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
+        if self.judged:
+            header["judged"] = list(self.judged)
         return header, arrays | _flat(states | {"catalogue": ids})
 
 
@@ -271,17 +282,31 @@ def _of_stored(stored: ModelFile) -> Billboard:
     """The model that a file's sections hold; BAD_HEADER's errors where they hold none."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
-    served, lists = _section(stored, "serve", "state", domain), None
+    served, lists = _with_public(stored, "serve", "public", "state", domain), None
     estimator: Any = served.estimator
     if "lists" in sections:
-        lists = _section(stored, "lists", "state/lists", domain)
+        lists = _with_public(stored, "lists", "public/lists", "state/lists", domain)
         both: Any = {"ratings": estimator, "lists": lists.estimator}
         both |= {"lists_share": sections["lists"]["share"], "like_from": both["lists"].like_from}
         estimator = ESTIMATORS["both"](**both)
     privacy = PrivacyStatement.from_dict(header["privacy"])
-    board = Billboard(estimator, domain, served.arrays, privacy, lists=lists, state=served.state)
+    judged = tuple(header.get("judged", ()))
+    more: dict[str, Any] = {"state": served.state, "public": served.public}
+    board = Billboard(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
     board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
     return board
+
+
+def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: Domain) -> Recommender:
+    """The model of a section, with the public one beside it where there is one."""
+    model = _section(stored, name, state, domain)
+    if public not in stored.header["sections"]:
+        return model
+    beside = _section(stored, public, f"state/{public}", domain)
+    weight = float(stored.header["sections"][public]["weight"])
+    if not 0 < weight <= 1 or beside.scores != model.scores:
+        raise ValueError("the public model does not go with the private one")
+    return replace(model, public=PublicPart(beside, weight))
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:

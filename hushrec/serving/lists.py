@@ -18,6 +18,7 @@ from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.blend import lowered, mixed, standard
 from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.serving.vectors import item_vectors, queries, reach
 from hushrec.types import Array, Parts
@@ -41,6 +42,8 @@ class UserState(NamedTuple):
         Their level: added to every score.
     factors : ndarray or csr_array of shape (n_users, rank)
         Their taste, in the space of the billboard's item factors; sparse where it is their own row of likes.
+    beside : Beside, optional
+        What a public model has of them, which counts in every score.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class UserState(NamedTuple):
 
     offset: NDArray[np.float64]
     factors: NDArray[np.float64] | sp.csr_array
+    beside: Beside | None = None
 
     @classmethod
     def of(cls, table: NDArray[np.float64]) -> UserState:
@@ -59,7 +63,7 @@ class UserState(NamedTuple):
 
     def at(self, rows: slice) -> UserState:
         """Some users only."""
-        return UserState(self.offset[rows], self.factors[rows])
+        return UserState(self.offset[rows], self.factors[rows], self.beside and self.beside.at(rows))
 
     def moved(self, position: Array) -> UserState:
         """The rows at ``position``; zero, which is the released values alone, where that is negative."""
@@ -68,7 +72,33 @@ class UserState(NamedTuple):
         chosen = sp.csr_array(
             (np.ones(start[-1]), position[known], start), shape=(len(position), len(self.offset))
         )
-        return UserState(chosen @ self.offset, chosen @ self.factors)
+        beside = self.beside and self.beside._replace(state=self.beside.state.moved(position))
+        return UserState(chosen @ self.offset, chosen @ self.factors, beside)
+
+
+class Beside(NamedTuple):
+    """A public model's part of some users' scores.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        Its arrays.
+    state : UserState
+        What the users computed from them and their own rows.
+    weight : float
+        What it counts, in (0, 1]; the private model counts the rest.
+    ranks : bool
+        Scores only rank: both are brought to mean 0 and deviation 1 over a user's items first.
+    """
+
+    arrays: Mapping[str, Array]
+    state: UserState
+    weight: float
+    ranks: bool
+
+    def at(self, rows: slice) -> Beside:
+        """Some users only."""
+        return self._replace(state=self.state.at(rows))
 
 
 class Recommended(NamedTuple):
@@ -167,6 +197,22 @@ class Algorithm(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class PublicPart:
+    """A model of public ratings that counts beside a private one (docs/guides/public.md).
+
+    Attributes
+    ----------
+    model : Recommender
+        The public model.
+    weight : float
+        What it counts, in (0, 1].
+    """
+
+    model: Recommender
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
 class Recommender:
     """Serves users, each from released values and their own ratings alone.
 
@@ -187,6 +233,8 @@ class Recommender:
         What recommends and finds similar items in place of this model, which predicts ratings.
     state : mapping of str to ndarray
         Of a model of a season: means and variances of released statistics, for the next week to go on from.
+    public : PublicPart or None
+        A model of public ratings that counts beside this one, in predictions, lists and explanations.
     """
 
     estimator: Algorithm
@@ -194,6 +242,7 @@ class Recommender:
     arrays: Mapping[str, Any]
     lists: Recommender | None = field(default=None, kw_only=True)
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    public: PublicPart | None = field(default=None, kw_only=True)
 
     @property
     def scores(self) -> str:
@@ -229,9 +278,17 @@ class Recommender:
                 " read them with the model's own domain (billboard.domain)."
             )
         if history.n_users == 1:  # nothing to share among threads, whose number takes a millisecond to set
-            return self.estimator.fold_in(self.arrays, history)
+            return self._folded(history)
         with one_blas_thread():
-            return self.estimator.fold_in(self.arrays, history)
+            return self._folded(history)
+
+    def _folded(self, history: Ratings) -> UserState:
+        state = self.estimator.fold_in(self.arrays, history)
+        if self.public is None:
+            return state
+        arrays, theirs = self.public.model.arrays, self.public.model.fold_in(history)
+        ranks = self.scores != "ratings"
+        return state._replace(beside=Beside(arrays, theirs, self.public.weight, ranks))
 
     def predict(
         self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]], items: Any
@@ -364,13 +421,27 @@ class Recommender:
             raise InputError("explain is for one user; pass a mapping or pairs of item and rating.")
         lister, column = self.lists or self, int(self._columns([item])[0])
         here = np.zeros(1, np.int64)
-        score = float(scores_at(lister.arrays, lister.fold_in(rows), here, here + column)[0])
-        moved = lister.estimator.score_parts(lister.arrays, rows, column).tolist()
+        state = lister.fold_in(rows)
+        score = float(scores_at(lister.arrays, state, here, here + column)[0])
+        moved = lister.score_parts(rows, state, column).tolist()
         named = [
             Because(self.domain.items[at], part) for at, part in zip(rows.matrix.indices.tolist(), moved)
         ]
         because = sorted(named, key=lambda each: -abs(each.moved))
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
+
+    def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
+        """What each rating of one user adds to the score of an item."""
+        parts = self.estimator.score_parts(self.arrays, history, column)
+        if self.public is None or state.beside is None:
+            return parts
+        theirs = self.public.model.score_parts(history, state.beside.state, column)
+        own, public = 1.0 - self.public.weight, self.public.weight
+        if state.beside.ranks:
+            scores = own_scores(self.arrays, state), own_scores(state.beside.arrays, state.beside.state)
+            own /= float(standard(lowered(scores[0], self.arrays.get("supported")))[1][0])
+            public /= float(standard(scores[1])[1][0])
+        return own * parts + public * theirs
 
     def recommend_batch(self, history: Ratings, n: int = 10, **options: Any) -> pa.Table:
         """Return the best items for many users; each user's rows are for that user alone.
@@ -652,6 +723,18 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
     """The score of every item for every user, shape (n_users, n_items)."""
+    scores, beside = own_scores(arrays, state), state.beside
+    if beside is None:
+        return scores
+    public = own_scores(beside.arrays, beside.state)
+    if beside.ranks:
+        scores = standard(lowered(scores, arrays.get("supported")))[0]
+        public = standard(public)[0]
+    return mixed(scores, public, beside.weight)
+
+
+def own_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
+    """The scores of one model alone, shape (n_users, n_items)."""
     level = float(arrays["center"]) + arrays["item_bias"]
     if "learned_items" not in arrays:
         return topk.row_scores(np.asarray(state.factors), arrays["item_factors"], state.offset, level)
@@ -664,7 +747,8 @@ def scores_at(
     arrays: Mapping[str, Array], state: UserState, rows: Array, columns: Array
 ) -> NDArray[np.float64]:
     """The scores of some cells only."""
-    if "learned_items" in arrays:  # users' rows are long and sparse: all scores of a few users at a time
+    beside = state.beside
+    if "learned_items" in arrays or (beside is not None and beside.ranks):  # all scores of a few users at a time
         found, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
         for users in _blocks(arrays, state):
             first, last = np.searchsorted(rows[order], (users.start, users.stop))
@@ -675,7 +759,10 @@ def scores_at(
     if len(columns) < len(factors):  # the rows that are needed
         factors, places = factors[columns], np.arange(len(columns))
     found = residuals.predict_pairs(rows, places, state.factors, np.asarray(factors, dtype=np.float64))
-    return found + float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
+    found += float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
+    if beside is None:
+        return found
+    return mixed(found, scores_at(beside.arrays, beside.state, rows, columns), beside.weight)
 
 
 def best_columns(
@@ -708,6 +795,8 @@ def best_columns(
         list. The score of an item is the same whatever else is asked for.
     """
     supported = arrays.get("supported")
+    if state.beside is not None and state.beside.ranks:
+        supported = None  # which its scores have done
     first = None if supported is None else supported.astype(bool)
     for rows in _blocks(arrays, state):
         every = all_scores(arrays, state.at(rows))
