@@ -53,6 +53,7 @@ from .privacy import (
     positive as positive,
     signed as signed,
 )
+from .public import PublicRatings as PublicRatings
 from .serving.batch import write_lists as write_lists
 from .serving.billboard import Billboard as Billboard, load as load
 from .training.estimator import Estimator as Estimator

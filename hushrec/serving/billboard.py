@@ -138,6 +138,7 @@ class Billboard(Recommender):
         since: Any = None,
         retire: bool = False,
         progress: bool = False,
+        public: Any = None,
     ) -> Billboard:
         """The next week's model of a season, for this week's slice of its budget.
 
@@ -154,6 +155,8 @@ class Billboard(Recommender):
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
             Show a bar with the number of releases made and the time, nothing else.
+        public : PublicRatings, optional
+            As of a first training: this week's public model is made anew.
 
         Raises
         ------
@@ -162,7 +165,7 @@ class Billboard(Recommender):
             spent, or the catalogue lacks items: nothing is spent.
         """
         estimator = cast(Any, self.estimator)
-        options = {"since": since, "retire": retire, "progress": progress}
+        options = {"since": since, "retire": retire, "progress": progress, "public": public}
         return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:

@@ -219,6 +219,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         progress: bool = False,
         share: float = 1.0,
         engine: Engine | None = None,
+        public: run.Public | None = None,
     ) -> Billboard:
         """Train, spending whatever is left of the accountant's budget.
 
@@ -237,6 +238,9 @@ class Estimator(Settings, Generic[PrivateSide]):
             Part of what is left (of mu squared) to spend, in (0, 1].
         engine : Engine, optional
             Where the partitions of a store are worked on; by default in this process.
+        public : PublicRatings, optional
+            Public ratings, for a public model beside the private one, which stays as it is. Nothing is
+            charged for them.
 
         Returns
         -------
@@ -251,6 +255,7 @@ class Estimator(Settings, Generic[PrivateSide]):
             If the plan does not fit into the budget or the ledger; nothing is spent.
         """
         options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
+        options["public"] = public
         return run.fit(self, ratings, accountant, **options)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,6 +47,19 @@ _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out
 Algorithm = Any
 
 
+class Public(Protocol):
+    """Public ratings beside the private ones: what :class:`hushrec.PublicRatings` does around a training."""
+
+    def check(self, estimator: Algorithm, ratings: Ratings | Store) -> None:
+        """Refuse what could not be used, before anything is spent."""
+
+    def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
+        """Say in the privacy statement what is public."""
+
+    def beside(self, board: Billboard, ratings: Ratings | Store) -> Billboard:
+        """Put a public model beside the private one."""
+
+
 # ---------------------------------------------------------------------- a first model, and the next week's
 
 
@@ -59,15 +72,18 @@ def fit(
     progress: bool = False,
     share: float = 1.0,
     engine: Engine | None = None,
+    public: Public | None = None,
 ) -> Billboard:
     """Train a first model, as :meth:`Estimator.fit` says."""
     plan = check(estimator, ratings, accountant, seed, share)
+    if public is not None:
+        public.check(estimator, ratings)
     _check_season(estimator, accountant)
     journal = journaled(estimator, ratings.domain, accountant, plan, seed)
     gate = LocalGate(accountant, plan, progress)
     with _asked(estimator, ratings, accountant, engine) as users, journal, gate, one_blas_thread():
         parts = estimator.train(users, gate, int(seed))
-    return _model(estimator, ratings, accountant, parts)
+    return _model(estimator, ratings, accountant, parts, public=public)
 
 
 def next_week(
@@ -79,6 +95,7 @@ def next_week(
     retire: bool = False,
     progress: bool = False,
     engine: Engine | None = None,
+    public: Public | None = None,
 ) -> Billboard:
     """Train the next week's model of a season, as :meth:`Billboard.continue_training` says."""
     estimator: Algorithm = board.estimator
@@ -90,6 +107,8 @@ def next_week(
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(board, accountant)
     check_rows(estimator, ratings, accountant)
+    if public is not None:
+        public.check(estimator, ratings)
     last = _over(ratings.domain, board, retire)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     planned = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
@@ -98,7 +117,7 @@ def next_week(
     gate = LocalGate(accountant, plan, progress)
     with _asked(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
         parts = estimator.week(users, LabelledGate(gate, suffix=suffix), last)
-    return _model(estimator, ratings, accountant, parts, notes)
+    return _model(estimator, ratings, accountant, parts, notes, public)
 
 
 def _model(
@@ -107,10 +126,15 @@ def _model(
     accountant: Accountant,
     parts: Parts | Mapping[str, Any],
     notes: tuple[str, ...] = (),
+    public: Public | None = None,
 ) -> Billboard:
     """Put a model together; of a season, the ledger has its digest before its file gets a name."""
+    if public is not None:
+        notes = (*notes, *public.notes(ratings))
     privacy = statement(estimator, ratings, accountant, notes)
     board = Billboard.of(estimator, ratings.domain, parts, privacy)
+    if public is not None:
+        board = public.beside(board, ratings)
     if isinstance(accountant, SeasonAccountant):
         accountant.wrote(board)
     return board
@@ -446,6 +470,7 @@ def train(
     keep: Callable[[Billboard], None] | None = None,
     engine: Engine | None = None,
     stop_at_nobody: bool = False,
+    public: Public | None = None,
 ) -> Billboard:
     """Train a model by name, as ``hushrec train`` does.
 
@@ -467,12 +492,17 @@ def train(
     stop_at_nobody : bool
         Stop with a `HushrecError` where the number of users was released and cannot be told from 0: that is
         a function of the release, and no more is charged.
+    public : PublicRatings, optional
+        As in :meth:`hushrec.algorithms.Estimator.fit`.
     """
     budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True
     check_run(name, budget, domain, n_users, settings)
     anyone = choose(name, budget, domain, n_users=n_users or 1, settings=settings)
     _check_season(anyone, accountant)
     _in_partitions(anyone, ratings, accountant, engine)
+    if public is not None:
+        public.check(anyone, ratings)
+    options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
     given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
     billboard = None
     with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)) as saved:
@@ -484,9 +514,7 @@ def train(
             found = told_from_nobody(n_users, accountant.releases[-1].noise_sd)
         if found or not stop_at_nobody:
             estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-            billboard = fit(
-                estimator, ratings, accountant, seed=seed, progress=progress, share=share, engine=engine
-            )
+            billboard = fit(estimator, ratings, accountant, public=public, **options)
             if keep is not None:
                 keep(billboard)
                 saved()

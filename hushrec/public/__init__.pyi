@@ -1,0 +1,2 @@
+from .judging import Judged as Judged
+from .sources import PublicRatings as PublicRatings

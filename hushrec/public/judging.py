@@ -1,0 +1,330 @@
+"""What a public model is worth, judged by donors: functions of released values and public rows alone.
+
+A donor's likes or ratings are dealt into five parts; each in turn is held out, the others are folded in. The
+private model is judged as it was released, the public one in five folds over donors. So many donors are
+drawn with replacement, over and over, and the weight that served them best is noted: the mean of these is
+the weight. With few donors it wanders, and is drawn together by what it wanders between.
+
+Donors are in the private training too. What that favours is the private model, and by less than one user in
+so many moves a release: at a large epsilon it is the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hushrec.data import Ratings
+from hushrec.data.splits import k_folds
+from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.public.models import public_model
+from hushrec.serving.blend import lowered, mixed, standard
+from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
+from hushrec.types import Array
+
+#: Weights that are tried.
+GRID = np.linspace(0.0, 1.0, 11)
+#: Folds over donors and over what each has; donors that judge, at most, chosen by a hash of their ids.
+_FOLDS, _MOST_JUDGES = 5, 300
+#: Fewer donors choose by chance.
+_LEAST_JUDGES = 5
+#: Draws of donors for the weight, and for the intervals.
+_DRAWS, _RESAMPLES = 200, 1000
+#: Length of the lists.
+_LISTED = 20
+#: Scores that are held in memory at once.
+_AT_ONCE = 1 << 22
+#: Orders of the items by chance that tell what agreement chance makes.
+_SHUFFLES = 100
+#: Agreement, in standard deviations of chance, that is enough where the noise is not known.
+_SURE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What public ratings are worth beside a private model, by the donors' own figures.
+
+    Attributes
+    ----------
+    job : {"lists", "ratings"}
+        Which model it is about.
+    donors : int
+        Public users of the same population, who judged.
+    external : bool
+        Whether the public model was fitted to ratings of another population too.
+    agreement : float
+        How far the donors' items are those of the private users, in [0, 1]: what their popularity, or what
+        they rate high, has in common with the released values, over what it would have were they alike.
+    weight : float
+        What the public model counts; 0 where it was refused, and then the private model serves alone.
+    metric : {"recall@20", "rmse"}
+        Of the figures.
+    private, public, together : dict
+        ``value``, ``low`` and ``high``: the figure of either model alone and of both, on what donors held
+        back, with a 95% interval over donors. The weight was chosen on the same donors.
+
+    Privacy
+    -------
+    Computed from released values and from rows whose owners have consented to their publication: nothing is
+    charged, and all of it may be published. It says nothing of anybody else.
+    """
+
+    job: str
+    donors: int
+    external: bool
+    agreement: float
+    weight: float
+    metric: str
+    private: dict[str, float | None]
+    public: dict[str, float | None]
+    together: dict[str, float | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a model file, or for a program."""
+        return asdict(self)
+
+
+class _Votes(NamedTuple):
+    """What each judge says of each weight.
+
+    Attributes
+    ----------
+    good : ndarray of shape (n_judges, n_weights)
+        The higher, the better.
+    figure : ndarray of shape (n_judges, n_weights)
+        Sums of the figure.
+    count : ndarray of shape (n_judges,)
+        Of what there were sums.
+    """
+
+    good: Array
+    figure: Array
+    count: Array
+
+    @property
+    def best(self) -> float:
+        """The most that a weight is worth."""
+        return float(self.good.sum(axis=0).max())
+
+
+def judge(
+    private: Recommender, donors: Ratings, external: Ratings | None, noise: tuple[float, float] | None
+) -> tuple[PublicPart | None, Judged]:
+    """Return the public model with its weight, None where that is 0, and what the donors said.
+
+    Parameters
+    ----------
+    private : Recommender
+        As it was released.
+    donors : Ratings
+        All that is public of the same population.
+    external : Ratings, optional
+        Public ratings of another one.
+    noise : (float, float), optional
+        Of a model of likes: how many users trained, and the deviation of the noise on each item's weight.
+    """
+    like_from = getattr(private.estimator, "like_from", None) if private.scores == "likes" else None
+    donors = replace(donors.liked(like_from).rated(), splits=())  # their own parts are dealt here
+    if external is not None:
+        external = external.liked(like_from).rated()
+    judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
+    others = [None] if external is None else [None, external]
+    votes = [_votes(private, donors, judges, like_from, other) for other in others]
+    chosen = int(np.argmax([each.best for each in votes]))
+    agreement = _agreement(private, donors, noise)
+    weight = 0.0 if judges.n_users < _LEAST_JUDGES else bagged(votes[chosen].good) * agreement**2
+    weight = round(10 * weight) / 10
+    part = None
+    if weight:
+        rows = donors if others[chosen] is None else stacked(donors, others[chosen])
+        part = PublicPart(public_model(rows, private.scores, like_from), weight)
+    return part, _judged(private.scores, votes[chosen], weight, donors.n_users, bool(chosen), agreement)
+
+
+def bagged(good: Array) -> float:
+    """Return the mean, over draws of judges with replacement, of the weight that they find best.
+
+    Parameters
+    ----------
+    good : ndarray of shape (n_judges, n_weights)
+        What each says of each weight of `GRID`.
+    """
+    judges = len(good)
+    drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=_DRAWS)
+    return float(GRID[np.argmax(drawn @ good, axis=1)].mean())
+
+
+def _judged(
+    scores: str, votes: _Votes, weight: float, donors: int, external: bool, agreement: float
+) -> Judged:
+    columns = [0, len(GRID) - 1, round(10 * weight)]
+    per_user = np.column_stack([votes.figure[:, columns], votes.count])
+
+    def figures(weights: Array) -> Array:
+        *sums, count = weights @ per_user
+        found = np.array(sums) / count if count else np.full(len(sums), np.nan)
+        return np.sqrt(found) if scores == "ratings" else found
+
+    found = estimates(("private", "public", "together"), figures, len(per_user), _RESAMPLES, 0)
+    return Judged(
+        job="ratings" if scores == "ratings" else "lists",
+        donors=donors,
+        external=external,
+        agreement=round(agreement, 3),
+        weight=weight,
+        metric="rmse" if scores == "ratings" else f"recall@{_LISTED}",
+        **{name: _plain(each) for name, each in found.items()},
+    )
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    figures = asdict(estimate).items()
+    return {name: None if math.isnan(value) else round(value, 6) for name, value in figures}
+
+
+# ---------------------------------------------------------------------- what each judge says
+
+
+def _votes(
+    private: Recommender, donors: Ratings, judges: Ratings, like_from: float | None, external: Ratings | None
+) -> _Votes:
+    """Judge the private model as it is, and the public one on donors that it has not seen."""
+    fold = np.arange(donors.n_users) % _FOLDS
+    place = donors.user_index(judges)
+    n_judges = judges.n_users
+    votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
+    for number in range(min(_FOLDS, donors.n_users)):
+        known = donors.rows(fold != number, keyed=True)
+        rows = known if external is None else stacked(known, external)
+        (own,) = np.nonzero(fold[place] == number)
+        if not (len(own) and rows.n_users):
+            continue
+        public = public_model(rows, private.scores, like_from)
+        mine = judges.rows(own, keyed=True)
+        for history, held in k_folds(mine, _FOLDS, seed=0):
+            ask = _ratings_votes if private.scores == "ratings" else _lists_votes
+            history, held = history.aligned_to(mine), held.aligned_to(mine)
+            for each, more in zip(votes, ask(private, public, history, held)):
+                each[own] += more
+    if private.scores == "ratings":
+        return votes
+    means = np.maximum(votes.count, 1)[:, None]  # every judge counts the same
+    return _Votes(votes.good / means, votes.figure / means, (votes.count > 0).astype(np.float64))
+
+
+def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
+    """Squared errors, which are the better the less they are."""
+    rows = np.repeat(np.arange(held.n_users), np.diff(held.matrix.indptr))
+    low, high = private.domain.low, private.domain.high
+    one, other = (
+        scores_at(model.arrays, model.fold_in(history), rows, held.matrix.indices)
+        for model in (private, public)
+    )
+    errors = np.stack([np.clip(mixed(one, other, w), low, high) - held.matrix.data for w in GRID], axis=1)
+    squared = np.stack([np.bincount(rows, each, held.n_users) for each in (errors**2).T], axis=1)
+    return _Votes(-squared, squared, np.diff(held.matrix.indptr).astype(np.float64))
+
+
+def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
+    """How high held-out likes stand, and how many stand in the list: sums over a judge's likes.
+
+    A like at rank r counts 1 / (1 + r / 20): it rises where Recall does, and chance moves it less.
+    """
+    shape = held.n_users, len(GRID)
+    good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
+    states = private.fold_in(history), public.fold_in(history)
+    for start in range(0, held.n_users, step):
+        users = slice(start, start + step)
+        scores = _standard(private.arrays, states[0].at(users)), _standard(public.arrays, states[1].at(users))
+        for row, (one, other) in enumerate(zip(*scores), start):
+            liked = _row(held, row)
+            free = np.delete(np.arange(held.n_items), np.append(_row(history, row), liked))
+            for at, weight in enumerate(GRID):
+                both = mixed(one, other, weight)
+                order = np.sort(np.append(both[free], both[liked]))
+                rank = len(order) - np.searchsorted(order, both[liked], side="right")
+                good[row, at] = (1 / (1 + rank / _LISTED)).sum()
+                hits[row, at] = (rank < _LISTED).sum()
+    return _Votes(good, hits, np.diff(held.matrix.indptr).astype(np.float64))
+
+
+def _row(ratings: Ratings, row: int) -> Array:
+    matrix = ratings.matrix
+    return matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+
+
+def _standard(arrays: Any, state: UserState) -> Array:
+    """A model's scores as they are served beside another's."""
+    supported = None if "learned_items" in arrays else arrays.get("supported")
+    return standard(lowered(own_scores(arrays, state), supported))[0]
+
+
+def stacked(donors: Ratings, external: Ratings) -> Ratings:
+    """The rows of both, by number: ids of another population are foreign, and none is anybody's here."""
+    rows = sp.csr_array(sp.vstack([donors.matrix, external.matrix], format="csr"))
+    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    ids = pa.array(map(str, range(rows.shape[0])), pa.large_string())
+    return Ratings(donors.domain, rows, ids, ids)
+
+
+# ---------------------------------------------------------------------- whether they are who they say
+
+
+def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float] | None) -> float:
+    """How far the donors' items are those of the private users, in [0, 1]; 1 where noise hides it.
+
+    What they have in common with the released values, in standard deviations of what any order of the items
+    has by chance, over what it would be were they alike. One deviation is in their favour.
+    """
+    if private.scores == "ratings":
+        found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
+    else:
+        found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, noise)
+    return float(np.clip((found + 1.0) / max(alike, 1e-300), 0.0, 1.0))
+
+
+def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:
+    """Released popularity and the donors' own: their correlation, and what it would be."""
+    if not donors.n_users:
+        return 0.0, _SURE
+    matrix = donors.matrix
+    lengths = np.repeat(np.diff(matrix.indptr), np.diff(matrix.indptr))
+    sums, n_items = np.bincount(matrix.indices, 1 / np.sqrt(lengths), donors.n_items), donors.n_items
+    squares = np.bincount(matrix.indices, 1 / lengths, n_items)
+    own, count = sums / donors.n_users, donors.n_users
+    spread = float(own.var())
+    if not (spread > 0 and float(np.var(popularity)) > 0):
+        return 0.0, 0.0
+    found = float(np.corrcoef(popularity, own)[0, 1]) * np.sqrt(n_items)
+    if noise is None:
+        return found, _SURE
+    chance = float((squares / count - own**2).mean()) / max(count - 1, 1)
+    true = max(spread - chance, 0.0)
+    signal = (noise[0] ** 2) * true
+    return found, np.sqrt(n_items * signal / (signal + noise[1] ** 2) * true / spread)
+
+
+def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
+    """Released item biases and what donors rate above their own mean, and what that would be.
+
+    A released bias is a posterior mean: were donors like the others, they would rate so much higher.
+    """
+    matrix, counts = donors.matrix, np.diff(donors.matrix.indptr)
+    rows = np.repeat(np.arange(donors.n_users), counts)
+
+    def deviations(values: Array) -> Array:
+        return values - (np.bincount(rows, values, donors.n_users) / np.maximum(counts, 1))[rows]
+
+    rated, known = deviations(matrix.data.astype(np.float64)), deviations(biases[matrix.indices])
+    generator = np.random.default_rng(0)
+    by_chance = [
+        float(deviations(generator.permutation(biases)[matrix.indices]) @ rated) for _ in range(_SHUFFLES)
+    ]
+    chance = max(float(np.std(by_chance)), 1e-300)
+    return float(known @ rated) / chance, float(known @ known) / chance
+

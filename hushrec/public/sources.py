@@ -1,0 +1,212 @@
+"""What is declared public: donors among the private users, and files of ratings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushrec.data import Domain, Ratings, Store
+from hushrec.data.ids import encode_ids
+from hushrec.errors import InputError
+from hushrec.public.judging import Judged, judge, stacked
+from hushrec.serving.billboard import Billboard
+from hushrec.serving.lists import PublicPart, Recommender
+
+#: What scores can be blended.
+_SCORES = "ratings", "likes"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublicRatings:
+    """Ratings whose owners have published them, to train a public model beside the private one.
+
+    The private model is trained as without them: on everybody, donors too, at the same releases. The public
+    model sees public rows alone. Donors, and the users of ``same``, tell what it counts in predictions and
+    lists: each has held back some of what is public of them (docs/guides/public.md).
+
+    Parameters
+    ----------
+    donors : path or sequence of ids
+        Users of the private rows who have consented to the publication of their ratings: a text file, one id
+        a line, or the ids. They have no privacy. A list of donors that is a secret is none: do not pass one.
+    same : source or list of sources
+        Public ratings of the same population, as :meth:`Ratings.from_any` takes them. Who is a donor too is
+        taken once, as a donor.
+    external : source or list of sources
+        Public ratings of another population, over any part of the catalogue. Their ids are compared with
+        nobody's; they judge nothing, so there must be donors or users of the same population as well.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(600, 50, 20_000, seed=0)
+    >>> public = hushrec.PublicRatings(donors=list(ratings.users[:60]))
+    >>> estimator = hushrec.PrivateEigenRec.planned(hushrec.Budget(1, 1e-6), ratings.domain, 600)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(1, 1e-6)), public=public)
+    >>> model.judged[0]["donors"], 0 <= model.judged[0]["weight"] <= 1
+    (60, True)
+    """
+
+    donors: Any = ()
+    same: Any = ()
+    external: Any = ()
+
+    def __post_init__(self) -> None:
+        if not (len(self._donor_ids) or self._sources(self.same)):
+            judged = "; ratings of another population are judged by them" * bool(self._sources(self.external))
+            raise InputError(
+                f"There is nobody to judge the public ratings: declare donors, or ratings of the same"
+                f" population{judged}."
+            )
+
+    @cached_property
+    def _donor_ids(self) -> Sequence[Any]:
+        """The declared ids, each once."""
+        given = self.donors
+        if isinstance(given, str | os.PathLike):
+            given = _ids_of(given)
+        if isinstance(given, bytes) or not isinstance(given, Iterable):
+            raise InputError("donors must be ids of users, or the name of a text file with one a line.")
+        ids = list(given)
+        if not ids:
+            return ()
+        encoded = encode_ids(ids, exact=True)
+        if (encoded.codes < 0).any():
+            raise InputError("One of the donors has no id; write one id for each.")
+        return list(encoded.texts.to_pylist())
+
+    def _sources(self, given: Any) -> list[Any]:
+        return list(given) if isinstance(given, list) or given == () else [given]
+
+    # ------------------------------------------------------------------ around a training
+
+    def check(self, estimator: Any, ratings: Ratings | Store) -> None:
+        """Refuse what could not be used, before anything is spent.
+
+        It looks at the rows of donors, which are public, and at nobody else's.
+        """
+        for model in (estimator, getattr(estimator, "lists", None)):
+            if model is not None and model.scores not in _SCORES:
+                raise InputError(
+                    f"{estimator.name} goes with no public ratings; train for lists, ratings or both."
+                )
+        for source in (*self._sources(self.same), *self._sources(self.external)):
+            if source is ratings or _same_file(source, getattr(ratings, "path", None)):
+                raise InputError(
+                    "The same rows are given as private and as public; what is public of them cannot be"
+                    " protected, so name the donors among them instead."
+                )
+        donors, _ = self.rows(ratings)
+        if not donors.n_users:
+            raise InputError(
+                "None of the donors has a rating here, so there is nobody to judge; check how their ids are"
+                " written."
+            )
+
+    def rows(self, ratings: Ratings | Store) -> tuple[Ratings, Ratings | None]:
+        """Return the public rows of the same population and of another one, None where there are none."""
+        if self.__dict__.get("_of") is not ratings:
+            self.__dict__.update(_of=ratings, _rows=self._read(ratings))
+        found: tuple[Ratings, Ratings | None] = self.__dict__["_rows"]
+        return found
+
+    def _read(self, ratings: Ratings | Store) -> tuple[Ratings, Ratings | None]:
+        domain = ratings.domain
+        found = ratings.for_users(self._donor_ids).rated() if self._donor_ids else _nobody(domain)
+        found = replace(found, by_position=False)
+        for source in self._sources(self.same):
+            read = Ratings.from_any(source, domain)
+            found = found.union(read.rows(found.user_index(read) < 0, keyed=True))
+        order = np.argsort(np.array(found.user_texts.to_pylist(), dtype=object), kind="stable")
+        external = [Ratings.from_any(source, domain) for source in self._sources(self.external)]
+        return found.rows(order, keyed=True), _one_below_another(external)
+
+    def beside(self, board: Billboard, ratings: Ratings | Store) -> Billboard:
+        """Put a public model beside each model of a billboard, where donors find it worth something."""
+        same, external = self.rows(ratings)
+        part, judged = _beside(board, board, same, external, "")
+        if board.lists is None:
+            return replace(board, public=part, judged=(judged.to_dict(),))
+        prefix = "lists: "
+        lists, of_lists = _beside(board, board.lists, same, external, prefix)
+        return replace(
+            board,
+            public=part,
+            lists=replace(board.lists, public=lists),
+            judged=(judged.to_dict(), of_lists.to_dict()),
+        )
+
+    def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
+        """Say in a privacy statement what is public, and what was assumed of it."""
+        same, external = self.rows(ratings)
+        missing = len(self._donor_ids) - _present(self._donor_ids, same)
+        text = f"Ratings of {same.n_users:,} users are public and have no privacy here"
+        if self._donor_ids:
+            text += f": {len(self._donor_ids):,} donors were declared"
+            text += f", {missing:,} of whom have no rating" if missing else ""
+        others = len(self._sources(self.external))
+        if others:
+            text += f"; {others:,} sources are of another population"
+        return (
+            f"{text}. Assumed: they have consented to publication, and who they are is no secret. Releases are"
+            " the same as without them, and protect everybody else alike.",
+        )
+
+
+def _beside(
+    board: Billboard, model: Recommender, same: Ratings, external: Ratings | None, prefix: str
+) -> tuple[PublicPart | None, Judged]:
+    return judge(model, same, external, _noise(board, model, prefix))
+
+
+def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:
+    """How many users trained a model of likes, and the noise on its items' weights, where both are known."""
+    n_users = getattr(model.estimator, "n_users", None)
+    weights = [
+        each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")
+    ]
+    return (float(n_users), float(weights[0].noise_sd)) if n_users and weights else None
+
+
+def _ids_of(path: str | os.PathLike[str]) -> list[str]:
+    """The ids in a text file, one a line."""
+    try:
+        with Path(path).open(encoding="utf-8-sig") as lines:
+            ids = [line.strip() for line in lines if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise InputError(f"The donors' file {os.fspath(path)!r} cannot be read: {why}.") from None
+    if not ids:
+        raise InputError(f"The donors' file {os.fspath(path)!r} holds no id; write one a line.")
+    return ids
+
+
+def _present(ids: Sequence[Any], rows: Ratings) -> int:
+    return int((rows.user_index(list(ids)) >= 0).sum())
+
+
+def _same_file(source: Any, other: Any) -> bool:
+    """Tell whether two paths are of one file or folder."""
+    if not (isinstance(source, str | os.PathLike) and isinstance(other, str | os.PathLike)):
+        return False
+    one, two = Path(source), Path(other)
+    return one.exists() and two.exists() and one.samefile(two)
+
+
+def _nobody(domain: Domain) -> Ratings:
+    return Ratings.from_any(([], [], []), domain)
+
+
+def _one_below_another(parts: list[Ratings]) -> Ratings | None:
+    """All rows of several populations, each a user of their own; None of none."""
+    if not parts:
+        return None
+    joined = parts[0]
+    for each in parts[1:]:
+        joined = stacked(joined, each)
+    return joined

@@ -1,0 +1,43 @@
+"""Scores of two models as one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushrec.types import Array
+
+
+def lowered(scores: Array, supported: Array | None) -> Array:
+    """Scores of which those of items that do not stand out of the noise are below all others.
+
+    A user's are all lowered by one number, so that the best of them comes to just below the least of the
+    supported items.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_users, n_items)
+    supported : ndarray of shape (n_items,), optional
+        Whether an item stands out; all do by default.
+    """
+    first = None if supported is None else np.asarray(supported).astype(bool)
+    if first is None or first.all() or not first.any():
+        return scores
+    least = scores.min(axis=1, where=first, initial=np.inf, keepdims=True)
+    most = scores.max(axis=1, where=~first, initial=-np.inf, keepdims=True)
+    below = np.minimum(scores - np.maximum(most - least, 0.0), np.nextafter(least, -np.inf))
+    return np.where(first, scores, below)
+
+
+def standard(scores: Array) -> tuple[Array, Array]:
+    """Scores of mean 0 and deviation 1 over a user's items, and the deviations that they had.
+
+    Scores that are all one are 0, and their deviation counts as 1.
+    """
+    spread = scores.std(axis=1)
+    spread = np.where(spread > 1e-12 * np.abs(scores).max(axis=1, initial=1e-300), spread, 1.0)
+    return (scores - scores.mean(axis=1, keepdims=True)) / spread[:, None], spread
+
+
+def mixed(private: Array, public: Array, weight: float) -> Array:
+    """Return both scores, each counting its part."""
+    return (1.0 - weight) * private + weight * public
