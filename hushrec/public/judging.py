@@ -98,13 +98,13 @@ class _Votes(NamedTuple):
         The higher, the better.
     figure : ndarray of shape (n_judges, n_weights)
         Sums of the figure.
-    count : ndarray of shape (n_judges,)
+    number : ndarray of shape (n_judges,)
         Of what there were sums.
     """
 
     good: Array
     figure: Array
-    count: Array
+    number: Array
 
     @property
     def best(self) -> float:
@@ -141,7 +141,7 @@ def judge(
     weight = round(10 * weight) / 10
     part = None
     if weight:
-        rows = donors if others[chosen] is None else stacked(donors, others[chosen])
+        rows = stacked(donors, others[chosen])
         part = PublicPart(public_model(rows, private.scores, like_from), weight)
     return part, _judged(private.scores, votes[chosen], weight, donors.n_users, bool(chosen), agreement)
 
@@ -163,7 +163,7 @@ def _judged(
     scores: str, votes: _Votes, weight: float, donors: int, external: bool, agreement: float
 ) -> Judged:
     columns = [0, len(GRID) - 1, round(10 * weight)]
-    per_user = np.column_stack([votes.figure[:, columns], votes.count])
+    per_user = np.column_stack([votes.figure[:, columns], votes.number])
 
     def figures(weights: Array) -> Array:
         *sums, count = weights @ per_user
@@ -200,7 +200,7 @@ def _votes(
     votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
     for number in range(min(_FOLDS, donors.n_users)):
         known = donors.rows(fold != number, keyed=True)
-        rows = known if external is None else stacked(known, external)
+        rows = stacked(known, external)
         (own,) = np.nonzero(fold[place] == number)
         if not (len(own) and rows.n_users):
             continue
@@ -213,8 +213,8 @@ def _votes(
                 each[own] += more
     if private.scores == "ratings":
         return votes
-    means = np.maximum(votes.count, 1)[:, None]  # every judge counts the same
-    return _Votes(votes.good / means, votes.figure / means, (votes.count > 0).astype(np.float64))
+    means = np.maximum(votes.number, 1)[:, None]  # every judge counts the same
+    return _Votes(votes.good / means, votes.figure / means, (votes.number > 0).astype(np.float64))
 
 
 def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
@@ -247,7 +247,8 @@ def _lists_votes(private: Recommender, public: Recommender, history: Ratings, he
             for at, weight in enumerate(GRID):
                 both = mixed(one, other, weight)
                 order = np.sort(np.append(both[free], both[liked]))
-                rank = len(order) - np.searchsorted(order, both[liked], side="right")
+                below, up_to = (np.searchsorted(order, both[liked], side) for side in ("left", "right"))
+                rank = len(order) - (below + up_to + 1) / 2  # of equal ones, the middle
                 good[row, at] = (1 / (1 + rank / _LISTED)).sum()
                 hits[row, at] = (rank < _LISTED).sum()
     return _Votes(good, hits, np.diff(held.matrix.indptr).astype(np.float64))
@@ -264,8 +265,10 @@ def _standard(arrays: Any, state: UserState) -> Array:
     return standard(lowered(own_scores(arrays, state), supported))[0]
 
 
-def stacked(donors: Ratings, external: Ratings) -> Ratings:
+def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
     """The rows of both, by number: ids of another population are foreign, and none is anybody's here."""
+    if external is None:
+        return donors
     rows = sp.csr_array(sp.vstack([donors.matrix, external.matrix], format="csr"))
     rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
     ids = pa.array(map(str, range(rows.shape[0])), pa.large_string())
@@ -327,4 +330,3 @@ def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
     ]
     chance = max(float(np.std(by_chance)), 1e-300)
     return float(known @ rated) / chance, float(known @ known) / chance
-

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hushrec.algorithms.als import ALS
 from hushrec.algorithms.ease import EASE, item_weights, own_likes
@@ -13,6 +14,7 @@ from hushrec.data import Ratings
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.lists import Recommender
+from hushrec.types import Array
 
 # Chosen on other users than `make bench-public` judges: halves of MovieLens-1M, Jester and Yahoo! R3, and
 # generated likes of a shop; 15 to 240 donors. Recall is flat about them.
@@ -55,12 +57,8 @@ def _regressions(likes: Ratings) -> dict[str, Any]:
     best = np.argsort(-counts, kind="stable")[:_MOST_ITEMS]
     learned = np.sort(best[counts[best] > 0]).astype(np.int32)
     own, size = own_likes(likes, learned), len(learned)
-    moments = np.zeros((size + 1, size + 1), order="F")
-    moments[:size, :size] = (own.T @ own).toarray()
-    moments[size, :size] = moments[:size, size] = counts[learned]
-    moments[size, size] = likes.n_users
-    moments[np.diag_indices(size + 1)] += max(_LEAST_RIDGE, _RIDGE * counts[learned].sum() / max(size, 1))
-    weights = item_weights(moments)
+    ridge = max(_LEAST_RIDGE, _RIDGE * counts[learned].sum() / max(size, 1))
+    weights = _weights(sp.csr_array(sp.hstack([own, np.ones((likes.n_users, 1))])), ridge)
     bias = 1e-9 * counts  # decides among items that were not learned
     bias[learned] += weights[size, :size]
     return {
@@ -70,3 +68,24 @@ def _regressions(likes: Ratings) -> dict[str, Any]:
         "learned_items": learned,
         "supported": np.isin(np.arange(likes.n_items), learned).astype(np.uint8),
     }
+
+
+def _weights(rows: sp.csr_array, ridge: float) -> Array:
+    """Return the weights of every column's ridge regression on all others, in its column.
+
+    With fewer rows than columns the inverse of the columns' moments follows from that of the rows', by the
+    identity of Woodbury.
+    """
+    n_rows, n_columns = rows.shape
+    if n_rows >= n_columns:
+        moments = np.asfortranarray((rows.T @ rows).toarray())
+        moments[np.diag_indices(n_columns)] += ridge
+        return item_weights(moments)
+    dense = rows.toarray()
+    gramian = dense @ dense.T
+    gramian[np.diag_indices(n_rows)] += ridge
+    inverse = -dense.T @ np.linalg.solve(gramian, dense)  # times the ridge, as is what follows
+    inverse[np.diag_indices(n_columns)] += 1.0
+    diagonal = inverse.diagonal().copy()
+    np.fill_diagonal(inverse, 0.0)
+    return inverse / -diagonal

@@ -153,8 +153,8 @@ class PublicRatings:
         if others:
             text += f"; {others:,} sources are of another population"
         return (
-            f"{text}. Assumed: they have consented to publication, and who they are is no secret. Releases are"
-            " the same as without them, and protect everybody else alike.",
+            f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
+            " releases are the same as without them, and protect everybody else alike.",
         )
 
 
@@ -167,9 +167,7 @@ def _beside(
 def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:
     """How many users trained a model of likes, and the noise on its items' weights, where both are known."""
     n_users = getattr(model.estimator, "n_users", None)
-    weights = [
-        each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")
-    ]
+    weights = [each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")]
     return (float(n_users), float(weights[0].noise_sd)) if n_users and weights else None
 
 

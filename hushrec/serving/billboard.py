@@ -233,7 +233,7 @@ class Billboard(Recommender):
             arrays |= {f"{section}{name}": array for name, array in packed(arrays.pop(key)).items()}
         if self.state:
             sections["state"] = {}
-        header = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
+        header: dict[str, Any] = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
         if self.judged:
             header["judged"] = list(self.judged)
         return header, arrays | _flat(states | {"catalogue": ids})

@@ -748,7 +748,9 @@ def scores_at(
 ) -> NDArray[np.float64]:
     """The scores of some cells only."""
     beside = state.beside
-    if "learned_items" in arrays or (beside is not None and beside.ranks):  # all scores of a few users at a time
+    if "learned_items" in arrays or (
+        beside is not None and beside.ranks
+    ):  # all scores of a few users at a time
         found, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
         for users in _blocks(arrays, state):
             first, last = np.searchsorted(rows[order], (users.start, users.stop))
