@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show_model
+from hushrec.cli.donated import Donated
 from hushrec.cli.files import check_room, output_file
 from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, Whole, progress_shown
 from hushrec.cli.tables import Reading
@@ -37,6 +38,7 @@ def retrain(
     early: bool = False,
     add_up: bool = False,
     reading: Reading = Reading(),
+    donated: Donated = Donated(),
     force: Force = False,
     no_progress: NoProgress = False,
     verbose: Verbose = False,
@@ -92,8 +94,9 @@ def retrain(
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
         domain = replace(domain, items=items, item_features=item_features, declared=True)
-    inputs = (last, ratings, catalogue, item_features, ledger)
+    inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
     target = output_file(out, inputs, force)
+    public = donated.read(ratings)
     book = Ledger(ledger or default_path(), create=False)
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "add_up": add_up}
     accountant = SeasonAccountant.following(board.privacy, ledger=book, **words)
@@ -101,9 +104,8 @@ def retrain(
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
     show_model.first_use()
-    following = board.continue_training(
-        rows, accountant, since=since, retire=retire, progress=progress_shown(no_progress)
-    )
+    options: dict[str, Any] = {"since": since, "retire": retire, "public": public}
+    following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)
     show_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
 

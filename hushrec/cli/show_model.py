@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from hushrec.training import run
 _COUNT = "number of users"
 #: Items that are named beside a score as what moved it most.
 _REASONS = 3
+#: Agreement of the donors' items with the released values below which that is why they were refused.
+_UNLIKE = 0.5
 
 
 def about(billboard: Billboard, brief: bool = False) -> str:
@@ -33,11 +36,28 @@ def about(billboard: Billboard, brief: bool = False) -> str:
         [
             f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
             *show.paragraph(taste_of(billboard).text()),
+            *(line for each in billboard.judged for line in show.paragraph(said_by_donors(each))),
             "",
             billboard.privacy.text(brief),
             *([] if brief else ["", settings_line(billboard.estimator)]),
         ]
     )
+
+
+def said_by_donors(judged: Mapping[str, Any]) -> str:
+    """Say what public ratings are worth beside a private model; all of it may be published."""
+    name = "Recall@20" if judged["job"] == "lists" else "RMSE"
+    figures = [judged[each] for each in ("private", "public", "together")]
+    if any(each["value"] is None for each in figures):
+        return f"Public ratings ({judged['job']}): nobody has enough of them to judge, so none count."
+    of = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in figures]
+    start = f"Public ratings ({judged['job']}): {judged['donors']:,} public users judged. {name} on what they"
+    start += f" held back: {of[0]} by the private model, {of[1]} by the public one."
+    if not judged["weight"]:
+        alike = judged["agreement"] < _UNLIKE
+        why = "they rate other items than the private users do" if alike else "it would not help them"
+        return f"{start} The public model is refused, since {why}: the private one serves alone."
+    return f"{start} Together {of[2]}, where the public one counts {judged['weight']:.0%}."
 
 
 def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
@@ -110,6 +130,7 @@ def described(billboard: Billboard) -> dict[str, Any]:
         "likes": domain.likes,
         "max_ratings_per_user": domain.max_ratings_per_user,
         "taste": taste_of(billboard).to_dict(),
+        "public_ratings": list(billboard.judged),
         "privacy": billboard.privacy.to_dict(),
     }
 

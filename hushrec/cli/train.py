@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from hushrec.cli import show_model
 from hushrec.cli.cluster import Scheduler, cluster
+from hushrec.cli.donated import Donated
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Charging,
@@ -48,6 +49,7 @@ def train(
     declared: Declared = Declared(),
     reading: Reading = Reading(),
     charging: Charging = Charging(),
+    donated: Donated = Donated(),
     resume: Resume = False,
     scheduler: Scheduler | None = None,
     season: Annotated[str, Parameter(metavar="NAME")] | None = None,
@@ -71,6 +73,7 @@ def train(
                     --catalogue items.txt --out model.hush
       hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush
       hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush --scheduler tls://10.0.0.1:8786
+      hushrec train STORE --epsilon 1 --delta 1e-6 --out model.hush --donors ids.txt
       hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 --catalogue items.txt --out likes.hush
       hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
                     --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
@@ -92,9 +95,12 @@ def train(
         check_features(
             run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), budget, domain
         )
-    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
+    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger, *donated.files())
     target = output_file(out, inputs, force)
+    public = donated.read(ratings)
     rows = reading.open(ratings, domain)
+    if public is not None:
+        public.check(run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), rows)
     show_model.first_use()
     with cluster(scheduler, ratings) as engine:
         billboard = run.train(
@@ -108,6 +114,7 @@ def train(
             keep=lambda billboard: save(billboard, target),
             engine=engine,
             stop_at_nobody=season is None,
+            public=public,
         )
     show_model.warn_of_the_number_of_users(billboard, n_users)
     show_model.trained(billboard, target, "Trained", verbose, as_json)

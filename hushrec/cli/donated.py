@@ -1,0 +1,76 @@
+"""Options of ratings that are public."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from hushrec.cli.options import File
+from hushrec.errors import InputError
+from hushrec.public import PublicRatings
+
+_POPULATIONS = "same", "external"
+
+
+@Parameter(
+    name="*", group=Group("Ratings that their owners have published (docs/guides/public.md)", sort_key=4)
+)
+@dataclass(frozen=True, kw_only=True)
+class Donated:
+    """What is public of ratings, and whose it is.
+
+    Parameters
+    ----------
+    donors
+        Users of RATINGS who have consented to the publication of theirs: a text file, one id a line. They
+        have no privacy, and everybody else has what they had.
+    public_ratings
+        A file of public ratings: of the same population, as in --public-ratings sold-here.csv=same, or of
+        another one, whose ids are compared with nobody's, as in --public-ratings films.csv=external. May be
+        given several times.
+    """
+
+    donors: File | None = None
+    public_ratings: Annotated[list[str], Parameter(metavar="FILE=same|external", negative=None)] | None = None
+
+    def files(self) -> list[str]:
+        """Every file that is named."""
+        named = [self._parts(each)[0] for each in self.public_ratings or ()]
+        return [*([] if self.donors is None else [self.donors]), *named]
+
+    def read(self, private: str) -> PublicRatings | None:
+        """What is declared public beside these private ratings; None of nothing."""
+        if not self.files():
+            return None
+        sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
+        for each in self.public_ratings or ():
+            path, population = self._parts(each)
+            if _files(path) & _files(private):
+                raise InputError(
+                    f"{path!r} is the private ratings, or a part of them: what is public cannot be protected,"
+                    " so name the users who have published theirs with --donors."
+                )
+            sources[population].append(path)
+        return PublicRatings(donors=self.donors or (), **sources)
+
+    @staticmethod
+    def _parts(text: str) -> tuple[str, str]:
+        path, _, population = text.rpartition("=")
+        if not path or population not in _POPULATIONS:
+            raise InputError(
+                f"--public-ratings {text!r} does not say whose they are; write FILE=same for ratings of the"
+                " same population, or FILE=external for ratings of another one."
+            )
+        return path, population
+
+
+def _files(path: str) -> set[tuple[int, int]]:
+    """The files that a path, a pattern or a folder names, each by where it lies on the disk."""
+    named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
+    inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
+    found = [place.stat() for place in (*named, *inside) if place.exists()]
+    return {(each.st_dev, each.st_ino) for each in found}

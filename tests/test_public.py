@@ -1,0 +1,269 @@
+"""Public ratings beside a private model: twins of what is served, and what may decide it."""
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import hushrec
+from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Season, SeasonAccountant, Store
+from hushrec.data import lifelike, paired_likes
+from hushrec.privacy.testing import SeededNoise
+from hushrec.public import models
+from hushrec.public.judging import GRID, bagged
+from hushrec.serving.lists import PublicPart
+from hushrec.training import run
+from tests.command_line import invoke
+
+FILMS = lifelike("films", n_users=500, n_items=120, seed=3)
+DONORS = [str(user) for user in FILMS.users[::8]]
+DECLARED = PublicRatings(donors=DONORS)
+HISTORIES = {"short": {"i00004": 5, "i00007": 1, "i00011": 4}, "none": {}, "one": {"i00002": 5}}
+
+
+def trained(name: str, public: PublicRatings | None = DECLARED, ratings=FILMS, epsilon=1.0, seed=1):
+    accountant = Accountant(Budget(epsilon, 1e-6), noise=SeededNoise(seed))
+    return run.train(name, ratings, accountant, n_users=500, public=public)
+
+
+@pytest.fixture(scope="module")
+def both():
+    """A model of both jobs, either with a public one beside it."""
+    model = trained("both")
+    rows, _ = DECLARED.rows(FILMS)
+    known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
+    model = replace(model, lists=replace(model.lists, arrays={**model.lists.arrays, **known}))
+    parts = [
+        PublicPart(models.public_model(rows, each.scores, getattr(each.estimator, "like_from", None)), weight)
+        for each, weight in ((model, 0.3), (model.lists, 0.6))
+    ]
+    return replace(model, public=parts[0], lists=replace(model.lists, public=parts[1]))
+
+
+def alone(model):
+    return replace(model, public=None, lists=model.lists and replace(model.lists, public=None))
+
+
+def standard(scores: np.ndarray) -> np.ndarray:
+    return (scores - scores.mean()) / (scores.std() or 1.0)
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=list(HISTORIES))
+def test_both_models_count_as_they_are_weighed(both, history) -> None:
+    """Predictions are added; scores that only rank are brought to one mean and deviation first."""
+    items, private = list(both.domain.items), alone(both)
+    public = Ratings.of_user(history, both.domain)
+    of_all = [part.model.predict(public, items)[0] for part in (both.public, both.lists.public)]
+    rows = private.fold_in(public)
+    arrays = private.arrays
+    own = arrays["center"] + rows.offset[0] + arrays["item_bias"] + arrays["item_factors"] @ rows.factors[0]
+    theirs = both.public.model
+    state = theirs.fold_in(public)
+    other = theirs.arrays["center"] + state.offset[0] + theirs.arrays["item_bias"]
+    other = other + theirs.arrays["item_factors"] @ state.factors[0]
+    assert both.predict(history, items) == pytest.approx(np.clip(0.7 * own + 0.3 * other, 1, 5))
+
+    scores = np.array(private.lists.predict(public, items)[0])
+    first = private.lists.arrays["supported"].astype(bool)
+    if not first.all():
+        scores[~first] -= max(scores[~first].max() - scores[first].min(), 0) + 1e-12
+    wanted = 0.4 * standard(scores) + 0.6 * standard(of_all[1])
+    for options in ({"exclude_seen": False}, {"items": items[:40]}):
+        found = both.recommend(history, 15, **options)
+        among = [
+            at
+            for at in range(40 if "items" in options else 120)
+            if options == {"exclude_seen": False} or items[at] not in history
+        ]
+        best = sorted(among, key=lambda at: -wanted[at])[:15]
+        assert [each.score for each in found] == pytest.approx(wanted[best], abs=1e-9)
+    why = both.explain(history, items[30])
+    assert why.score == pytest.approx(wanted[30])
+    assert why.base + sum(each.moved for each in why.because) == pytest.approx(why.score)
+
+
+def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
+    for int8 in (False, True):
+        both.save(tmp_path / "m.hush", int8=int8)
+        read = hushrec.load(tmp_path / "m.hush", memory_map=True)
+        assert read.judged == both.judged and read.to_bytes(int8=int8) == both.to_bytes(int8=int8)
+        found = read.recommend(HISTORIES["short"], 20), both.recommend(HISTORIES["short"], 20)
+        assert int8 or found[0] == found[1]
+    table = read.recommend_batch(FILMS.rows(slice(0, 30)), 3)
+    one = read.recommend(dict(list(zip(*FILMS.rows([0]).to_arrow().to_pydict().values()))[:0]) or {}, 3)
+    assert table.num_rows == 90 and len(one) == 3
+    with pytest.raises(hushrec.ModelFileError):
+        broken = replace(both, public=PublicPart(both.public.model, 1.5))
+        hushrec.Billboard.from_bytes(broken.to_bytes())
+
+
+def test_regressions_are_those_of_one_item_after_the_other() -> None:
+    """With more likes than items, and with fewer; everybody likes one more item."""
+    for n_users in (4, 60):
+        likes = np.random.default_rng(n_users).random((n_users, 12)) < 0.4
+        rows = Ratings.from_any(sp.csr_array(likes.astype(float)), hushrec.Domain(range(12), likes=True))
+        model = models.public_model(rows, "likes", None)
+        learned = model.arrays["learned_items"]
+        table = np.column_stack([likes[:, learned], np.ones(n_users)]).astype(float)
+        ridge = max(80, 5 * likes[:, learned].sum() / len(learned))
+        for place in range(len(learned)):
+            others = np.delete(np.arange(len(learned) + 1), place)
+            left = np.vstack([table[:, others], np.sqrt(ridge) * np.eye(len(others))])
+            right = np.append(table[:, place], np.zeros(len(others)))
+            weights = np.linalg.lstsq(left, right)[0]
+            assert model.arrays["item_bias"][learned[place]] == pytest.approx(weights[-1], abs=1e-6)
+            found = np.delete(model.arrays["item_factors"][place], place)
+            assert found == pytest.approx(weights[:-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["both", "private-als", "private-eigenrec"])
+def test_the_private_part_is_todays_byte_for_byte(name: str) -> None:
+    with_donors, without = trained(name), trained(name, None)
+    assert with_donors.privacy.releases == without.privacy.releases
+    assert with_donors.privacy.spent_mu == without.privacy.spent_mu
+    for one, other in ((with_donors, without), (with_donors.lists, without.lists)):
+        for array in one.arrays if one else ():
+            assert one.arrays[array].tobytes() == other.arrays[array].tobytes()
+    assert alone(with_donors).recommend(HISTORIES["short"]) == without.recommend(HISTORIES["short"])
+
+
+def test_donors_and_released_values_decide_and_nothing_else(tmp_path) -> None:
+    """Users who are no donors come, go and change; rows are in another order, or in a store."""
+    lists, both = trained("private-eigenrec", None), trained("both", None)
+    wanted = {model: PublicRatings(donors=DONORS).beside(model, FILMS) for model in (lists, both)}
+    assert [(each["job"], each["donors"]) for each in wanted[both].judged] == [("ratings", 63), ("lists", 63)]
+    donor = FILMS.user_index(DONORS)
+    others = np.setdiff1d(np.arange(FILMS.n_users), donor)
+    changed = FILMS.where(~np.isin(FILMS.matrix.indices, [1, 5]) | np.isin(rows_of(FILMS), donor))
+    stored = Store.prepare(FILMS, tmp_path / "store", FILMS.domain, partitions=3)
+    neighbours = {
+        "a user less": FILMS.rows(np.append(donor, others[1:])),
+        "donors alone": FILMS.rows(donor),
+        "others' ratings": changed,
+        "another order": FILMS.rows(np.random.default_rng(0).permutation(FILMS.n_users)),
+        "a store": stored,
+    }
+    for what, rows in neighbours.items():
+        public, model = PublicRatings(donors=[*DONORS[::-1], DONORS[0]]), both if rows is stored else lists
+        assert public.beside(model, rows).to_bytes() == wanted[model].to_bytes(), what
+        assert public.notes(rows) == PublicRatings(donors=DONORS).notes(FILMS), what
+    fewer = PublicRatings(donors=DONORS[1:]).beside(lists, FILMS)
+    assert fewer.to_bytes() != wanted[lists].to_bytes()
+
+
+def rows_of(ratings: Ratings) -> np.ndarray:
+    return np.repeat(np.arange(ratings.n_users), np.diff(ratings.matrix.indptr))
+
+
+def test_donors_help_and_misleading_ones_do_not_count() -> None:
+    """The figures are the donors' own; permuted ones agree with themselves, and with nobody else."""
+    likes = paired_likes(1500, 300, 30_000, seed=2)
+    donors = likes.rows(slice(0, 90), keyed=True)
+    accountant = Accountant(Budget(1, 1e-6), noise=SeededNoise(2))
+    private = run.train("private-eigenrec", likes, accountant, n_users=1500)
+    honest = PublicRatings(donors=list(donors.users)).beside(private, likes)
+    said = honest.judged[0]
+    assert said["agreement"] > 0.9 and said["weight"] == honest.public.weight > 0
+    assert said["together"]["value"] >= said["private"]["value"]
+    assert said["private"]["low"] <= said["private"]["value"] <= said["private"]["high"]
+    order = np.random.default_rng(0).permutation(300)
+    permuted = replace(donors, matrix=sp.csr_array(donors.matrix[:, order]))
+    refused = PublicRatings(same=permuted).beside(private, likes)
+    assert refused.judged[0]["weight"] == 0 and refused.public is None
+    assert refused.judged[0]["agreement"] < 0.25
+    by_chance = sp.csr_array((np.random.default_rng(1).random((90, 300)) < 0.1).astype(float))
+    nothing = PublicRatings(same=Ratings.from_any(by_chance, likes.domain)).beside(private, likes)
+    assert nothing.judged[0]["public"]["value"] < 0.12  # of those who were held out; 20 of 270 by chance
+    few = PublicRatings(donors=list(donors.users[:4])).beside(private, likes)
+    assert few.public is None and few.judged[0]["weight"] == 0
+
+
+def test_a_weight_is_drawn_together_by_what_judges_disagree_about() -> None:
+    good = np.zeros((40, len(GRID)))
+    good[:, 7] = 1
+    assert bagged(good) == pytest.approx(0.7)
+    good[:20, 7], good[:20, 0] = 0, 1
+    assert 0.2 < bagged(good) < 0.5
+
+
+def test_ids_of_another_population_are_nobodys() -> None:
+    """The same ids there change nothing; who is a donor and in a file of the same population counts once."""
+    model = trained("private-eigenrec", None)
+    foreign = lifelike("films", n_users=80, n_items=120, seed=9)
+    renamed = foreign.to_arrow().set_column(
+        0, "user", [[f"other {u}" for u in foreign.to_arrow()["user"].to_pylist()]]
+    )
+    one, other = (
+        PublicRatings(donors=DONORS, external=source).beside(model, FILMS) for source in (foreign, renamed)
+    )
+    assert one.to_bytes() == other.to_bytes()
+    again = FILMS.rows(FILMS.user_index(DONORS[:9]))
+    again = replace(again, matrix=sp.csr_array(again.matrix[:, ::-1]))  # which do not count
+    twice = PublicRatings(donors=DONORS, same=again).beside(model, FILMS)
+    assert twice.to_bytes() == PublicRatings(donors=DONORS).beside(model, FILMS).to_bytes()
+    assert "63 users are public" in PublicRatings(donors=DONORS, same=[again]).notes(FILMS)[0]
+
+
+def test_a_season_takes_donors_each_week(tmp_path) -> None:
+    ledger = hushrec.Ledger(tmp_path / "ledger", create=True)
+    season = Season(Budget(8, 1e-6), weeks=3)
+    ledger.open_season("films", season)
+    accountant = SeasonAccountant(season, ledger=ledger, dataset="films")
+    model = run.train("both", FILMS, accountant, n_users=500, public=DECLARED)
+    later = SeasonAccountant.following(model.privacy, ledger=ledger)
+    second = model.continue_training(FILMS, later, public=PublicRatings(donors=DONORS[:-3]))
+    assert [each["donors"] for each in second.judged] == [60, 60]
+    assert hushrec.Billboard.from_bytes(second.to_bytes()).judged == second.judged
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({}, "nobody to judge"),
+        ({"external": FILMS}, "judged by them"),
+        ({"donors": 7}, "donors must be ids"),
+        ({"donors": ["a", None]}, "has no id"),
+        ({"donors": "nowhere.txt"}, "cannot be read"),
+        ({"donors": ["nobody", "none"]}, "None of the donors"),
+        ({"same": FILMS}, "as private and as public"),
+        ({"same": "nowhere.csv"}, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None:
+    accountant = Accountant(Budget(1, 1e-6))
+    with pytest.raises(InputError, match=words):
+        run.train("both", FILMS, accountant, public=PublicRatings(**declared))
+    assert not accountant.releases
+    with pytest.raises(InputError, match="goes with no public ratings"):
+        hushrec.algorithms.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
+
+
+def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    FILMS.to_arrow().to_pandas().to_csv("r.csv", index=False)
+    os.link("r.csv", "same.csv")
+    lifelike("films", n_users=60, n_items=120, seed=9).to_arrow().to_pandas().to_csv("far.csv", index=False)
+    (tmp_path / "items.txt").write_text("\n".join(FILMS.domain.items))
+    (tmp_path / "ids.txt").write_text("\n".join([*DONORS, "nobody"]))
+    words = "train", "r.csv", "--epsilon", 1, "--delta", 1e-6, "--rating-range", 1, 5, "--users", 500
+    words = *words, "--catalogue", "items.txt", "--ledger", "ledger"
+    refused = {
+        ("--public-ratings", "same.csv=same"): "is the private ratings",
+        ("--public-ratings", "far.csv"): "does not say whose they are",
+        ("--public-ratings", "far.csv=external"): "nobody to judge",
+    }
+    for more, said in refused.items():
+        result = invoke(*words, "--out", "m.hush", *more)
+        assert result.exit_code == 2 and said in result.stderr, more
+    result = invoke(*words, "--out", "ids.txt", "--donors", "ids.txt")
+    assert result.exit_code == 2 and "is one of the inputs" in result.stderr
+    assert not (tmp_path / "ledger").exists()
+    result = invoke(*words, "--out", "m.hush", "--donors", "ids.txt", "--public-ratings", "far.csv=external")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "63 public users judged" in said and "64 donors were declared, 1 of whom" in said
+    shown = json.loads(invoke("report", "m.hush", "--json").stdout)
+    assert [each["job"] for each in shown["public_ratings"]] == ["ratings", "lists"]
