@@ -80,6 +80,8 @@ def test_both_models_count_as_they_are_weighed(both, history) -> None:
         ]
         best = sorted(among, key=lambda at: -wanted[at])[:15]
         assert [each.score for each in found] == pytest.approx(wanted[best], abs=1e-9)
+    with pytest.raises(InputError, match="no inner product"):
+        both.query(history)
     why = both.explain(history, items[30])
     assert why.score == pytest.approx(wanted[30])
     assert why.base + sum(each.moved for each in why.because) == pytest.approx(why.score)

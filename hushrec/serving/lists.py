@@ -574,7 +574,16 @@ class Recommender:
             In the order of the catalogue. Their inner products with :meth:`query` rank as lists do
             (docs/guides/vectors.md), but for scores that float32 cannot tell apart.
         """
+        self._check_vectors()
         return item_vectors((self.lists or self).arrays)
+
+    def _check_vectors(self) -> None:
+        """Refuse lists that no inner products rank."""
+        if (self.lists or self).public is not None:
+            raise InputError(
+                "Two models score the items of this one, a private and a public one, and no inner product"
+                " ranks as they do; train without public ratings for an index of vectors."
+            )
 
     def query(
         self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]]
@@ -592,6 +601,7 @@ class Recommender:
             Items of the history are ranked too: ask the index for so many more and leave them out.
         """
         rows, single = self._rows(history)
+        self._check_vectors()
         if self.lists is not None:
             found = self.lists.query(rows)
         else:
