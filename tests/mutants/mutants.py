@@ -681,10 +681,10 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
     bug("from the second week on a center that tells of the number of users",
         f"{CONTRACT}::test_weeks[popular]", "training/run",
-        "    return _model(estimator, ratings, accountant, parts, notes)\n",
+        "    return _model(estimator, ratings, accountant, parts, notes, public)\n",
         "    if accountant.week.number > 1:\n"
         "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"
-        "    return _model(estimator, ratings, accountant, parts, notes)\n"),
+        "    return _model(estimator, ratings, accountant, parts, notes, public)\n"),
     bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "training/users",
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
