@@ -32,6 +32,7 @@ myst_heading_anchors = 4
 # notebooks run in `make notebooks`; pages of docs/start in every build (docs/_ext/execute.py)
 nb_execution_mode = "force" if os.environ.get("HUSHREC_NOTEBOOKS") else "off"
 smartquotes = False
+nb_execution_in_temp = True
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 

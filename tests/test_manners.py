@@ -67,7 +67,21 @@ def test_a_table_of_users_and_items_is_predicted_in_its_order() -> None:
         MODEL.predict(ALONE, frame)
 
 
-def test_notebooks_and_terminals_show_what_is_public_and_no_more() -> None:
+def test_notebooks_and_terminals_show_what_is_public_and_no_more(tmp_path) -> None:
+    book = Ledger(tmp_path / "<i>.sqlite")
+    book.open_dataset("shop & co", Budget(5, 1e-6))
+    accountant = Accountant(Budget(3, 1e-6), ledger=book, dataset="shop & co")
+    ItemBias().fit(RATINGS, accountant)
+    found = hushrec.compare(RATINGS, RATINGS, ["item-bias"], [5], delta=1e-6, data_is_public=True)
+    for shown, words in (
+        (BUDGET, "<td>user</td><td>add-remove</td>"),
+        (accountant, "spent 100.0%, left 0.0%"),
+        (book, "shop &amp; co: "),
+        (book.summary("shop & co"), "reserved 0.0%, free "),
+        (found, "<td>item-bias</td><td>5"),
+    ):
+        seen = shown._repr_html_()
+        assert words in seen and "<i>" not in seen and seen.count("<tr>") == seen.count("</tr>") > 0
     for shown in (MODEL, MODEL.privacy, MODEL.estimator.plan(BUDGET, RATINGS.domain)):
         assert len(repr(shown)) < 300
         assert "unit: user, relation: add-remove" in repr(shown) + shown._repr_html_()

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hushrec import notebook
 from hushrec.checks import check_kind, check_listed, check_numbers
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
@@ -138,6 +139,17 @@ class Comparison:
                 }
             )
         return result
+
+    def _repr_html_(self) -> str:
+        """Return error or hits beside epsilon for a notebook, marked private."""
+        parts = []
+        for metric in self.main_metrics:
+            rows = [
+                ((each["model"], _number(each["epsilon"]), f"{each['value']:.4f}"), each["value"])
+                for each in self.summary(metric)
+            ]
+            parts.append(notebook.bars(f"{metric} beside epsilon", ("model", "epsilon", metric), rows))
+        return "".join(parts) + notebook.table("", [(self.stamp,)])
 
     def table(self) -> pa.Table:
         """Every run as a row of an Arrow table, stamped in its schema metadata."""

@@ -7,7 +7,6 @@ noise: they are for the curator, and are never stored in a billboard.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hushrec import notebook
 from hushrec.checks import check_kind, check_listed, check_numbers, is_number
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
@@ -104,8 +104,13 @@ class Evaluation:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """Return the text for a notebook."""
-        return f"<pre>{html.escape(self.text())}</pre>"
+        """Return a table for a notebook, marked private."""
+        percent = f"{100 * self.confidence:g}% interval"
+        rows = [
+            (name, f"{metric.value:.4f}", f"{metric.low:.4f} to {metric.high:.4f}")
+            for name, metric in self.metrics.items()
+        ]
+        return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from hushrec import notebook
 from hushrec.checks import Single, name, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
@@ -121,6 +122,11 @@ class Accountant(Single):
         book = "no ledger" if self.ledger is None else f'data set "{self.dataset}" of {self.ledger.path}'
         stamp = "NOT PRIVATE, " if self._reasons else ""
         return f"{type(self).__name__}({stamp}{self.budget.spell_spent(self.releases)}; {book})"
+
+    def _repr_html_(self) -> str:
+        """Return a bar of what is spent of the budget, for a notebook."""
+        left = self.remaining_fraction
+        return notebook.shares(repr(self), {"spent": 1 - left, "left": left}, "Parts are of mu squared.")
 
     @property
     def _reasons(self) -> tuple[str, ...]:

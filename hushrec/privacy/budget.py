@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from hushrec import notebook
 from hushrec.checks import RELATIONS, UNITS, choice, number, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
@@ -113,6 +114,11 @@ class Budget:
     def promise(self) -> dict[str, Any]:
         """Epsilon, delta, unit and relation by their names."""
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
+
+    def _repr_html_(self) -> str:
+        """Return a table for a notebook."""
+        values = (f"{self.epsilon:g}", f"{self.delta:g}", self.unit, self.relation, f"{self.mu:.4g}")
+        return notebook.table("Budget", [("epsilon", "delta", "unit", "relation", "mu"), values])
 
     def part(self, fraction: float) -> "Budget":
         """The budget with that part of mu squared, to plan for; the same where there is no privacy."""

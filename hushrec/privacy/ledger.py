@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushrec import notebook
 from hushrec.checks import name, shown
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
@@ -27,6 +28,10 @@ from hushrec.privacy.season import Week
 from hushrec.privacy.season_book import SeasonBook, beside
 
 _RUN = "dataset = ? AND run = ?"
+
+
+#: At which a notebook shows epsilon where a data set has no budget.
+_SHOWN_DELTA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,10 @@ class LedgerSummary:
         spent, reserved = self.mu**2 / whole, self.reserved / whole
         free = None if self.budget is None else 0.0 if self.closed else max(0.0, 1 - spent - reserved)
         return {"spent": spent, "reserved": reserved, "free": free}
+
+    def _repr_html_(self) -> str:
+        """Return a bar of what is spent, reserved and free, for a notebook."""
+        return notebook.shares(f"{self.dataset}: {self}", self.shares or {}, "Parts are of mu squared.")
 
     def __str__(self) -> str:
         total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
@@ -406,6 +415,12 @@ class Ledger(SeasonBook):
         with self._transaction("DEFERRED") as connection:
             budget = self._known(connection, dataset).budget
             return None if budget is None else budget.left(self._committed(connection, dataset))
+
+    def _repr_html_(self) -> str:
+        """Return a bar for each data set, for a notebook."""
+        known = [self.summary(dataset, _SHOWN_DELTA) for dataset in self.datasets()]
+        own = [each if each.budget is None else self.summary(each.dataset) for each in known]
+        return notebook.table(str(self.path), [()]) + "".join(each._repr_html_() for each in own)
 
     def datasets(self) -> list[str]:
         """Names of all data sets."""

@@ -1,12 +1,12 @@
 """Releases as they are planned and charged: no data in them, so a plan is read before any row is."""
 
-import html
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from hushrec import notebook
 from hushrec.checks import RELATIONS, UNITS, choice, name, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
@@ -147,14 +147,15 @@ class Plan:
         return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook: a row a release."""
-        rows = [("release", "mechanism", "sensitivity", "mu")] + [
-            (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}")
+        """Return a table for a notebook: a row a release, with a bar of what it takes of mu squared."""
+        rows = [
+            (
+                (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}"),
+                each.mu**2 if each.mu < math.inf else 0.0,
+            )
             for each in self.releases
         ]
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<p>{html.escape(repr(self))}</p><table>{body}</table>"
+        return notebook.bars(repr(self), ("release", "mechanism", "sensitivity", "mu"), rows)
 
     @cached_property
     def mu(self) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hushrec import __version__
+from hushrec import __version__, notebook
 from hushrec.errors import InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
@@ -131,8 +131,10 @@ class PrivacyStatement:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """Return the text for a notebook."""
-        return f"<pre>{html.escape(self.text())}</pre>"
+        """Return a small table for a notebook, with the whole text below."""
+        head, values = zip(*[(name, str(value)) for name, value in self.budget.promise.items()])
+        brief = notebook.table("Privacy statement", [head, values], self.joint_dp)
+        return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
 
     def text(self, brief: bool = False) -> str:
         """Return the statement for a terminal, at most 80 columns wide.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec import notebook
 from hushrec.checks import check_kind, settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
@@ -108,9 +108,9 @@ class Billboard(Recommender):
 
     def _repr_html_(self) -> str:
         """Show the model, its settings and its promise in a notebook; released values only."""
-        settings = (f"{key} = {value}" for key, value in settings_of(self.estimator).items())
-        heading = f"{self.estimator.name}, {self.domain.n_items:,} items; {', '.join(settings)}"
-        return f"<p><b>{html.escape(heading)}</b></p>{self.privacy._repr_html_()}"
+        settings = [(key, str(value)) for key, value in settings_of(self.estimator).items()]
+        heading = f"{self.estimator.name}, {self.domain.n_items:,} items"
+        return notebook.table(heading, [("setting", "value"), *settings]) + self.privacy._repr_html_()
 
     @cached_property
     def digest(self) -> str:
