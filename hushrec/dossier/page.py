@@ -209,7 +209,7 @@ def _learned(levels: Sequence[dict[str, Any]]) -> str:
         (
             each["of"],
             f"{each['epsilon']:.4g} at {each['delta']:g}",
-            "—" if each["mu"] is None else f"{each['mu']:.4g}",
+            "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
             f"× {times(each['odds'])}",
             *(percent(part) for _, part in each["belief"] + each["found"]),
         )
@@ -225,8 +225,13 @@ def _attacked(attacks: Sequence[dict[str, Any]]) -> str:
             rows.append((each["attack"], f"NOT RUN: {each['not_run']}", "", "", ""))
             continue
         control = each.get("without_privacy")
-        beside = "" if control is None else f" Without privacy it reached {control:.3f}."
-        above = each["reached"] > each["claim"] or each.get("mu_reached", 0) > each.get("mu_claim", 0)
+        margin = each.get("margin", 0.0)
+        beside = (
+            "" if control is None else f" To within {margin:.2f}. Without privacy it reached {control:.3f}."
+        )
+        above = each["reached"] - margin > each["claim"] or each.get("mu_reached", 0) > each.get(
+            "mu_claim", 0
+        )
         said = f"{words()['attacks'][each['attack']]}{beside} {each['users']:,} made-up people."
         figures = f"{each['reached']:.3f}", f"{each['claim']:.3f}"
         rows.append((each["attack"], said, *figures, "ABOVE THE CLAIM" if above else "below the claim"))

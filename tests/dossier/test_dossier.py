@@ -273,6 +273,9 @@ def test_attacks_are_made_on_the_configuration_and_end_in_time():
     canary, membership = attacks.run(Popular(), budget)
     assert 0 <= canary["reached"] <= canary["claim"] == 5 and 0 < canary["mu_reached"] < canary["mu_claim"]
     assert 0.4 < membership["reached"] < membership["claim"] < 0.8 < membership["without_privacy"]
+    domain = hushrec.Domain(range(40), rating_range=(1, 5))
+    settled = hushrec.Both.planned(budget, domain, 300)  # settings of models within it, and of their tuning
+    assert 0.4 < attacks._membership(settled, budget)["reached"] < membership["claim"]
     assert all("seconds" in each["not_run"] for each in attacks.run(Popular(), budget, limit=0.01))
     assert "unit" in attacks.run(Popular(), Budget(1, 1e-6, unit="rating"))[0]["not_run"]
 
