@@ -29,6 +29,7 @@ def board(seed=0, rank=3, estimator=None, n_items=N_ITEMS):
         "item_bias": rng.normal(0, 0.5, n_items),
         "item_factors": rng.normal(0, 1, (n_items, rank)),
         "regularization": np.float64(20.0),
+        "bias_regularization": np.float64(5.0),
     }
     statement = Accountant(Budget(math.inf, 1e-6)).statement()
     return Billboard(estimator or ALS(rank=rank, dtype="float64"), domain(n_items), arrays, statement)
