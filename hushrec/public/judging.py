@@ -3,7 +3,8 @@
 A donor's likes or ratings are dealt into five parts; each in turn is held out, the others are folded in. The
 private model is judged as it was released, the public one in five folds over donors. So many donors are
 drawn with replacement, over and over, and the weight that served them best is noted: the mean of these is
-the weight. With few donors it wanders, and is drawn together by what it wanders between.
+the weight. With few donors it wanders, and is drawn together by what it wanders between, and to 0 as if five
+more donors had found the public model worth nothing.
 
 Donors are in the private training too. What that favours is the private model, and by less than one user in
 so many moves a release: at a large epsilon it is the safe side.
@@ -31,8 +32,8 @@ from hushrec.types import Array
 GRID = np.linspace(0.0, 1.0, 11)
 #: Folds over donors and over what each has; donors that judge, at most, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: Fewer donors choose by chance.
-_LEAST_JUDGES = 5
+#: So many more judges are taken to find the public model worth nothing: chosen as in `models`, of 3 to 60.
+_DOUBTERS = 5
 #: Draws of donors for the weight, and for the intervals.
 _DRAWS, _RESAMPLES = 200, 1000
 #: Length of the lists.
@@ -137,8 +138,8 @@ def judge(
     votes = [_votes(private, donors, judges, like_from, other) for other in others]
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, noise)
-    weight = 0.0 if judges.n_users < _LEAST_JUDGES else bagged(votes[chosen].good) * agreement**2
-    weight = round(10 * weight) / 10
+    doubt = judges.n_users / (judges.n_users + _DOUBTERS)
+    weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = None
     if weight:
         rows = stacked(donors, others[chosen])
@@ -155,6 +156,8 @@ def bagged(good: Array) -> float:
         What each says of each weight of `GRID`.
     """
     judges = len(good)
+    if judges < 2:
+        return 0.0
     drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=_DRAWS)
     return float(GRID[np.argmax(drawn @ good, axis=1)].mean())
 
@@ -170,7 +173,8 @@ def _judged(
         found = np.array(sums) / count if count else np.full(len(sums), np.nan)
         return np.sqrt(found) if scores == "ratings" else found
 
-    found = estimates(("private", "public", "together"), figures, len(per_user), _RESAMPLES, 0)
+    resamples = _RESAMPLES if votes.number.any() else 0
+    found = estimates(("private", "public", "together"), figures, len(per_user), resamples, 0)
     return Judged(
         job="ratings" if scores == "ratings" else "lists",
         donors=donors,
