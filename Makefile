@@ -20,7 +20,7 @@ ROOM      ?= 1
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
+.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-public never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -81,6 +81,9 @@ bench-quality: $(VENV)/.test ## RMSE on MovieLens-1M at each epsilon; HUSHREC_DA
 
 bench-both: $(VENV)/.bench ## one model for both jobs against two
 	$(BIN)/python -m benchmarks.bench_both
+
+bench-public: $(VENV)/.test ## public ratings of a few users beside a private model; HUSHREC_DATA names the folder of real ratings
+	$(BIN)/python -m benchmarks.bench_public
 
 never-loses: $(VENV)/.test ## private ALS against item biases and users' means, real tables and 40 generated corners; half an hour
 	$(BIN)/python -m benchmarks.never_loses

@@ -32,6 +32,8 @@ from hushrec.algorithms import (
 )
 from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
+from hushrec.public.models import public_model
+from hushrec.serving.lists import PublicPart
 from hushrec.serving.modelfile import read as decode
 from tests.algorithms.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
@@ -66,6 +68,16 @@ def trained(
     return estimator.fit(ratings, Accountant(Budget(epsilon, 1e-5)))
 
 
+def beside(model: Billboard) -> Billboard:
+    """Return the model with a public one beside each of its two."""
+    rows = realistic(40, DOMAIN.n_items, 500, step=1.0, seed=5)
+    parts = [
+        PublicPart(public_model(rows, each.scores, like_from), weight)
+        for each, like_from, weight in ((model, None, 0.3), (model.lists, 4.0, 0.6))
+    ]
+    return replace(model, public=parts[0], lists=replace(model.lists, public=parts[1]))
+
+
 def models() -> Iterable[tuple[str, Billboard, bool]]:
     """Small models by name; and whether in bytes."""
     likes = Domain(DOMAIN.items, likes=True)
@@ -88,16 +100,15 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
-    yield (
-        "both",
-        trained(Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_from=4.0)),
-        False,
-    )
+    both = Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_from=4.0)
+    yield "both", trained(both), False
     yield (
         "both without privacy",
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
         False,
     )
+    yield "both beside public ones", beside(trained(both)), False
+    yield "both beside public ones of one byte", beside(trained(both)), True
     yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False
     yield "als", trained(ALS(rank=5), epsilon=math.inf), False
     yield "als of likes", trained(ALS(rank=5, unobserved_weight=0.1), epsilon=math.inf), True

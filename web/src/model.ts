@@ -1,11 +1,11 @@
 /** A trained model on the user's own device: users fold their ratings in, and nobody else sees them. */
 import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
-import { foldIn, type UserState } from "./foldin.js";
+import { foldIn, type Row, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best, ranking, scoreOf } from "./scoring.js";
+import { allScores, type Beside, best, blended, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 /** An item and its score, or how similar it is. */
@@ -48,9 +48,12 @@ class Recommender {
     readonly items: Catalogue,
     readonly domain: Domain,
     protected readonly isPrivate: boolean,
+    private readonly beside?: Beside,
   ) {
     this.scores = section.scores;
-    foldIn(section, { items: [], values: [] }, 0); // refused now where something is missing
+    for (const each of [section, ...(beside ? [beside.section] : [])]) {
+      foldIn(each, { items: [], values: [] }, 0); // refused now where something is missing
+    }
   }
 
   /** How many directions of taste stand out of the noise; undefined where the model does not know. */
@@ -65,28 +68,32 @@ class Recommender {
 
   /** The best items for a user, best first. */
   recommend(ratings: Ratings, { n = 10, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
-    const { state, rated } = this.folded(ratings);
+    const { scores: every, supported, rated } = this.scored(ratings);
     const said = new Applied(this.items.length, rules);
-    const scores = ranking(said.boosted(allScores(this.section, state)), this.section.supported);
+    const scores = ranking(said.boosted(every), supported);
     const among = only && new Set(this.positions(only));
     if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
     said.allowed?.forEach((allowed, item) => allowed || (scores[item] = -Infinity));
     for (const item of exclude ? this.positions(exclude) : rated) scores[item] = -Infinity;
-    return this.named(said.best(scores, count(n), this.section.supported), (item) => scores[item]!);
+    return this.named(said.best(scores, count(n), supported), (item) => scores[item]!);
   }
 
   /** Predicted scores of some items; ratings are clipped to the declared range. */
   predict(ratings: Ratings, items: Iterable<Id>): number[] {
+    if (this.beside) {
+      const { scores } = this.scored(ratings);
+      return this.positions(items).map((item) => this.clipped(scores[item]!));
+    }
     const state = this.foldIn(ratings);
     return this.positions(items).map((item) => this.clipped(scoreOf(this.section, state, item)));
   }
 
   /** Which of a user's items moved the score of this one. */
   explain(ratings: Ratings, item: Id): Explanation {
-    const { state, rated } = this.folded(ratings);
+    const { scores, moved: movedBy, rated } = this.scored(ratings);
     const [at] = this.positions([item]);
-    const score = scoreOf(this.section, state, at!);
-    const moved = state.moved(at!);
+    const score = scores[at!]!;
+    const moved = movedBy(at!);
     const because = rated.map((own, i) => ({ item: this.items.at(own), moved: moved[i]! }));
     because.sort((a, b) => Math.abs(b.moved) - Math.abs(a.moved));
     return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
@@ -132,11 +139,27 @@ class Recommender {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
-  private folded(ratings: Ratings): { state: UserState; rated: number[] } {
+  /** All scores; what each of their items adds to one; which items come first, where that is still to be done. */
+  private scored(ratings: Ratings) {
+    const { section, beside } = this;
+    const { state, rated, row, midpoint } = this.folded(ratings);
+    const own = allScores(section, state);
+    if (!beside) return { scores: own, moved: state.moved, supported: section.supported, rated };
+    const theirs = foldIn(beside.section, row, midpoint);
+    const { scores, parts } = blended(own, allScores(beside.section, theirs), beside, section.supported);
+    const moved = (item: number) => {
+      const public_ = theirs.moved(item);
+      return state.moved(item).map((by, i) => parts[0] * by + parts[1] * public_[i]!);
+    };
+    return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated };
+  }
+
+  private folded(ratings: Ratings): { state: UserState; rated: number[]; row: Row; midpoint: number } {
     const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
     for (const { item, why } of refused) throw new InputError(`Item '${String(item)}' ${why}; leave it out.`);
     const { low, high } = this.domain;
-    return { state: foldIn(this.section, row, low + (high - low) / 2), rated: row.items };
+    const midpoint = low + (high - low) / 2;
+    return { state: foldIn(this.section, row, midpoint), rated: row.items, row, midpoint };
   }
 
   private positions(ids: Iterable<Id>): number[] {
@@ -209,9 +232,11 @@ export class Model extends Recommender {
     readonly privacy: Readonly<Record<string, any>>,
     /** SHA-256, hexadecimal: it tells this model from every other. */
     readonly digest: string,
+    beside?: Beside,
+    besideLists?: Beside,
   ) {
-    super(section, items, domain, privacy.private);
-    this.lists = lists && new Recommender(lists, items, domain, privacy.private);
+    super(section, items, domain, privacy.private, beside);
+    this.lists = lists && new Recommender(lists, items, domain, privacy.private, besideLists);
   }
 
   /**
@@ -231,7 +256,14 @@ export class Model extends Recommender {
         file.header.sections[name] ? new Section(file, name, items.length) : undefined,
       );
       if (!sections[0]) throw new Error("it has no model");
-      return new Model(sections[0], sections[1], items, domain, file.header.privacy, file.digest);
+      const publics = ["public", "public/lists"].map((name, at) => {
+        if (!file.header.sections[name]) return undefined;
+        const beside = { section: new Section(file, name, items.length), weight: file.header.sections[name].weight };
+        const fits = beside.weight > 0 && beside.weight <= 1 && beside.section.scores === sections[at]?.scores;
+        if (!fits) throw new Error("the public model does not go with the private one");
+        return beside;
+      });
+      return new Model(sections[0], sections[1], items, domain, file.header.privacy, file.digest, ...publics);
     } catch (error) {
       if (error instanceof InputError) throw new ModelFileError(error.message);
       return otherVersion((error as Error).message);

@@ -4,6 +4,30 @@ import type { Numbers } from "./modelfile.js";
 import { dot } from "./ridge.js";
 import type { Section } from "./section.js";
 
+/** A public model that counts beside a private one: in steps, where scores only rank, of deviation 1 around 0. */
+export interface Beside {
+  section: Section;
+  weight: number;
+}
+
+/** Both models' scores of every item, each counting its part; by a deviation what a part of a score counts. */
+export function blended(own: Float64Array, theirs: Float64Array, { section, weight }: Beside, supported?: Numbers) {
+  const ranks = section.scores !== "ratings";
+  const spreads = ranks ? [standardise(ranking(own, supported)), standardise(theirs)] : [1, 1];
+  own.forEach((score, item) => (own[item] = (1 - weight) * score + weight * theirs[item]!));
+  return { scores: own, parts: [(1 - weight) / spreads[0]!, weight / spreads[1]!] as const };
+}
+
+/** Brings scores to mean 0 and deviation 1, in place, and gives the deviation that they had. */
+function standardise(scores: Float64Array): number {
+  const mean = scores.reduce((a, b) => a + b, 0) / scores.length;
+  const variance = scores.reduce((a, b) => a + (b - mean) ** 2, 0) / scores.length;
+  const largest = scores.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-300);
+  const spread = Math.sqrt(variance) > 1e-12 * largest ? Math.sqrt(variance) : 1;
+  scores.forEach((score, item) => (scores[item] = (score - mean) / spread));
+  return spread;
+}
+
 /** The score of every item for one user: center + offset + item bias + factors . item factors. */
 export function allScores(section: Section, { offset, factors: taste }: UserState): Float64Array {
   const { nItems, itemBias, center, factors, scale, learned, rank } = section;
