@@ -143,6 +143,11 @@ GROUPS = {
             "network.transport.Connection",
         ],
     ),
+    "dossiers": (
+        "Dossiers",
+        "What a privacy officer gets, and how anybody checks it.",
+        ["dossier.certify", "dossier.sign", "dossier.check", "dossier.model_card", "dossier.overview"],
+    ),
     "audits": (
         "Attacks and tests",
         "What attackers find, and what an estimator of your own has to pass.",

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from hushrec.cli import show
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, File, Force, Json
-from hushrec.dossier.overview import overview as page
+from hushrec.dossier.ledger_page import overview as page
 from hushrec.serving.modelfile import write_atomically
 
 

@@ -15,7 +15,19 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     Parameters
     ----------
     dossier : dict
-        As `certify` gives it.
+        As `sign` gives it.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.save("model.hush")
+    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
+    >>> hushrec.dossier.model_card(dossier).decode().splitlines()[1]
+    'library_name: "hushrec"'
     """
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
     stated = guarantee(promise["epsilon"], promise["delta"], promise["unit"], promise["relation"])

@@ -66,6 +66,16 @@ def certify(
     ------
     InputError
         The model is NOT PRIVATE, or the ledger's data set has no run that released what the model says.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.save("model.hush")
+    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
+    >>> facts["promise"]["epsilon"], len(facts["ledger"]["charges"])
+    (5.0, 1)
     """
     name("controller", controller)
     board, octets = Billboard.load(model), Path(model).read_bytes()

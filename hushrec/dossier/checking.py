@@ -72,6 +72,19 @@ def check(
     -------
     list of Check
         One that fails proves the dossier wrong; where the form fails, nothing else is looked at.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.save("model.hush")
+    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
+    >>> content = hushrec.dossier.canonical(dossier)          # as hushrec certify writes it
+    >>> [line.what for line in hushrec.dossier.check(content, "model.hush") if line.passed]
+    ['form', 'signature', 'model', 'chain', 'arithmetic']
     """
     try:
         dossier = parsed(content)

@@ -21,7 +21,27 @@ _PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"
 
 
 def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
-    """Return the dossier, as it is read again, with a signature on all the rest of it."""
+    """Return the dossier, as it is read again, with a signature on all the rest of it.
+
+    Parameters
+    ----------
+    dossier : dict
+        As `certify` gives it.
+    key : Ed25519PrivateKey
+        `private_key` reads one.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.save("model.hush")
+    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
+    >>> dossier["signature"]["algorithm"]
+    'Ed25519'
+    """
     value = key.sign(_signed_part(dossier)).hex()
     public = key.public_key().public_bytes_raw().hex()
     entry = {"algorithm": "Ed25519", "public_key": public, "value": value}

@@ -25,7 +25,7 @@ from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountan
 from hushrec.algorithms import ItemBias, Popular
 from hushrec.dossier import attacks, canonical, certify, check, model_card, render, sign
 from hushrec.dossier.bounds import learned
-from hushrec.dossier.overview import overview
+from hushrec.dossier.ledger_page import overview
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import RepeatAndSelect
 from tests.command_line import invoke

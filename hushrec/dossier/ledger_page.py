@@ -29,6 +29,13 @@ def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
     Privacy
     -------
     Holds charges and declared budgets: nothing of anybody's ratings, and no path.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> book.open_dataset("shop", hushrec.Budget(5, 1e-6))
+    >>> b"free 100.0%" in hushrec.dossier.overview(book)
+    True
     """
     parts = [_dataset(ledger, each, delta) for each in ledger.datasets()]
     made = moment(datetime.now(UTC).isoformat(timespec="minutes"))
