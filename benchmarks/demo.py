@@ -1,10 +1,10 @@
 """The main job end to end with the command line: train, evaluate, recommend (`make demo`).
 
-Without a file the data are generated, like MovieLens in shape, and declared public; the model is compared
-with others. With a file, a single model is trained, judged and charged, to one data set of your account's
-ledger; it is held against what follows from its own released values, at no charge. It is trained on four
-fifths of the ratings, chosen by a hash of user and item, so that it keeps its promise to everybody in the
-file; the others judge it.
+Without a file the data are generated, with tastes like those of MovieLens, and declared public; the model is
+compared with others. With a file, a single model is trained, judged and charged, to one data set of your
+account's ledger; it is held against what follows from its own released values, at no charge. It is trained
+on four fifths of the ratings, chosen by a hash of user and item, so that it keeps its promise to everybody in
+the file; the others judge it.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hushrec.cli.options import pairs
-from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.data import Domain, Ratings, lifelike, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, default_path
 
 OUTPUT = Path("demo-output")
-SHAPE = (12_000, 1_000, 1_000_000)
+SHAPE = (8_000, 800)  # users and items
 NAMES = "user=Kunde,item=Artikel,rating=Sterne"
 NOT_SIMILAR = "This model cannot tell which items are alike: too little was learned of them.\n"
 #: Columns of the table: what evaluate calls them.
@@ -94,10 +94,11 @@ def demonstrate(options: argparse.Namespace) -> None:
 
 def generated(options: argparse.Namespace) -> tuple[Ratings, list[object]]:
     """Ratings of nobody, and a ledger that `make clean` deletes."""
-    users, items, n_ratings = SHAPE
-    print(f"Generating {n_ratings:,} ratings of {users:,} users for {items:,} items.")
+    users, items = SHAPE
+    options.rating_range = (1.0, 5.0)
+    ratings = lifelike("films", n_users=users, n_items=items, seed=0)
+    print(f"Generated {ratings.n_ratings:,} ratings of {users:,} users for {items:,} items.")
     made = f"generated {datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
-    ratings = realistic(*SHAPE, rating_range=tuple(options.rating_range), seed=0)
     return ratings, ["--ledger", OUTPUT / "ledger.sqlite", "--dataset", made]
 
 

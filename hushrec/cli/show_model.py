@@ -177,7 +177,14 @@ def recommendations(
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
     about += " The list is computed from this user's own ratings." if known else ""
-    show.result(as_json, found, f"For user {user} alone{what}", listed, about, *show.paragraph(taste.text()))
+    show.result(
+        as_json,
+        found,
+        f"For user {user} alone{what}",
+        listed,
+        about,
+        *show.paragraph(taste.text(advice=False)),
+    )
 
 
 def cell(value: Any) -> str:

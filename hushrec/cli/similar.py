@@ -56,5 +56,5 @@ def similar(
         {"item": items[0] if len(items) == 1 else items, "items": entries, "taste": taste.to_dict()},
         f"{what} {', '.join(items)}",
         show.table([head, *cells], left=range(1, len(head) - 1)),
-        *show.paragraph(taste.text()),
+        *show.paragraph(taste.text(advice=False)),
     )

@@ -53,8 +53,8 @@ class Taste:
         """Plain values for JSON."""
         return {"directions": self.directions, "one_more": {"epsilon": self.epsilon, "users": self.times}}
 
-    def text(self) -> str:
-        """Return a paragraph for a reader; empty where the model does not know."""
+    def text(self, advice: bool = True) -> str:
+        """Return a paragraph for a reader, with what would teach it more; empty where it does not know."""
         if self.pairs:
             more = f", and at least {_ways(self.directions)}" if self.directions else ""
             return f"Personal taste: the model learned which items go together{more}; lists follow both."
@@ -68,7 +68,7 @@ class Taste:
         learned = "none was learned; everybody gets nearly the same list."
         if self.directions:
             learned = f"the model learned {_ways(self.directions)}; a user's list follows their own ratings."
-        return f"Personal taste: {learned} {self._more()}".rstrip()
+        return f"Personal taste: {learned} {self._more() if advice else ''}".rstrip()
 
     def _more(self) -> str:
         """What it would take to learn one more, and its price."""
