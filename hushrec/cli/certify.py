@@ -66,6 +66,8 @@ def certify(
     targets = {str(page.with_suffix(".json")): made.canonical}
     if page.suffix == ".html":
         targets[out] = made.render
+    if model_card_out in targets:
+        raise InputError(f"{model_card_out!r} is the dossier already; name the card otherwise.")
     if model_card_out is not None:
         targets[model_card_out] = made.model_card
     places = {name: output_file(name, inputs, force) for name in targets}

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def certify(
         "ledger": _booked(ledger, summary, head, rows, runs),
         "learned": _levels(statement, summary, rows, ledger.seasons(called)),
         "attacks": attacking.run(board.estimator, statement.budget, limit) if attacks else [],
-        "code": {"version": __version__, "sha256": code_digest()},
+        "code": code(),
     }
     return dossier | _worded(dossier)
 
@@ -140,12 +141,13 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
     return max(fitting or found)[1]
 
 
-def code_digest() -> str:
-    """Return a digest of the package's files: SHA-256 of a line a file, with its digest and its name."""
+@cache
+def code() -> dict[str, str]:
+    """Return the version, and a digest of the package: SHA-256 of a line a file, with its digest and name."""
     root = Path(__file__).parents[1]
-    paths = sorted(path for path in root.rglob("*") if path.suffix in _PACKAGE)
-    lines = [f"{_sha256(path.read_bytes())}  {path.relative_to(root).as_posix()}\n" for path in paths]
-    return _sha256("".join(lines).encode())
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
+    lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(found.items())]
+    return {"version": __version__, "sha256": _sha256("".join(lines).encode())}
 
 
 def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:

@@ -17,7 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, log_ndtr, ndtri
 
 from hushrec.dossier.bounds import learned
-from hushrec.dossier.certifying import COLUMNS, FORMAT, VERSION, charged_to, described, season_entry
+from hushrec.dossier.certifying import COLUMNS, FORMAT, VERSION, charged_to, code, described, season_entry
 from hushrec.dossier.form import parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
@@ -101,7 +101,8 @@ def check(
     ]
     if ledger is not None:
         checks.append(("ledger", lambda: _ledger(dossier["ledger"], ledger)))
-    found = [Check("form", True, f"{FORMAT}, version {VERSION}, made {dossier.get('made')}")]
+    same = "the code that" if dossier.get("code") == code() else "other code than"
+    found = [Check("form", True, f"made {dossier.get('made')} by {same} is installed here")]
     for what, look in checks:
         try:
             found.append(Check(what, True, look()))

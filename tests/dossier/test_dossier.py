@@ -313,6 +313,7 @@ WRONG = {
     "certify MODEL --key officer.pem --out no/such/d.html": "in a folder that exists",
     "certify MODEL --key officer.pem --out there.html": "'there.json' is there already",
     "certify MODEL --key officer.pem --out d.html --model-card officer.pem --force": "is one of the inputs",
+    "certify MODEL --key officer.pem --out d.html --model-card d.json": "name the card otherwise",
     "certify MODEL --key officer.pem --out d.html --dataset season": "--dataset",
     "certify MODEL --key officer.pem --out d.html --ledger other.sqlite": 'no data set "people budget"',
     "certify MODEL --key officer.pem --out d.html --ledger twin.sqlite": "no run that released what",
