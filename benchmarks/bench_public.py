@@ -73,7 +73,7 @@ class Case(NamedTuple):
 
     @property
     def domain(self) -> str:
-        """What kind of data it is."""
+        """The kind of data that it is."""
         return DOMAINS.get(self.data, "sparse")
 
 
@@ -146,7 +146,7 @@ def measured(case: Case) -> dict[str, Any]:
 
 
 def _public(everybody: Ratings, donors: Any, case: Case) -> PublicRatings:
-    """What these donors are declared as."""
+    """Return what these donors are declared as."""
     if case.donors != "permuted":
         return PublicRatings(donors=[everybody.users[row] for row in donors])
     rows = everybody.rows(np.sort(donors), keyed=True).to_arrow().to_pydict()

@@ -282,7 +282,7 @@ def noise(entries: int, rounds: int) -> None:
 
 
 def noise_of_trainings(rounds: int) -> None:
-    """How much of a training's CPU time is noise, and the words of the cipher in it."""
+    """Print how much of a training's CPU time is noise, and the words of the cipher in it."""
     from hushrec import Both, PrivateALS, PrivateEigenRec
     from hushrec.data import realistic
     from hushrec.privacy import Accountant, Budget, SystemNoise

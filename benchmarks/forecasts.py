@@ -150,7 +150,7 @@ def run(parts: Parts, epsilon: float, seed: int) -> Row:
 
 
 def followed(parts: Parts, epsilon: float, seed: int) -> Row:
-    """What a model advises, and what comes of it."""
+    """Return what a model advises, and what comes of it."""
 
     def trained(epsilon: float) -> Any:
         budget = Budget(epsilon, DELTA)
@@ -189,7 +189,7 @@ def remedies() -> tuple[str, bool]:
 
 
 def _exists(row: Row, more: dict[tuple[Any, ...], list[int]]) -> bool:
-    """Whether most draws learned more at a larger epsilon, up to the largest that is advised."""
+    """Tell whether most draws learned more at a larger epsilon, up to the largest that is advised."""
     larger = [each for each in EPSILONS if row["epsilon"] < each <= MOST]
     return any(
         sum(found > row["directions"] for found in more[row["table"], row["size"], epsilon]) > DRAWS / 2
@@ -198,7 +198,7 @@ def _exists(row: Row, more: dict[tuple[Any, ...], list[int]]) -> bool:
 
 
 def _with_more_users(row: Row, more: dict[tuple[Any, ...], list[int]]) -> bool | None:
-    """Whether the least measured size with so many users learned more; None where there is none."""
+    """Tell whether the least measured size with so many users learned more; None where there is none."""
     for size in SIZES:
         found = more.get((row["table"], size, row["epsilon"]))
         if found and size >= row["times"] * row["users"]:

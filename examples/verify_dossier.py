@@ -97,7 +97,7 @@ def check_model(dossier, octets):
 
 
 def same_release(row, release):
-    """Whether a charge is that of a release as a statement has it."""
+    """Tell whether a charge is that of a release as a statement has it."""
     kind, numbers = parsed(row["mechanism"])
     names = {"RandomizedResponse": "epsilon", "RepeatAndSelect": "run_epsilon delta mean_runs shape"}
     stated = [release[name] for name in names.get(kind, "noise_multiplier").split()]
@@ -147,7 +147,7 @@ def cost_of(mechanism):
 
 
 def bisect(is_above, low, high):
-    """Where a function turns true."""
+    """Return where a function turns true."""
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (low, middle) if is_above(middle) else (middle, high)
@@ -195,7 +195,7 @@ def selection(run_epsilon, delta, mean_runs, shape):
 
 
 def costs_of(rows):
-    """What charges cost, each held against its mechanism."""
+    """Return what charges cost, each held against its mechanism."""
     for row in rows:
         mu, epsilon, failure = cost_of(row["mechanism"])
         need(near(row["mu"], mu) and failure <= row["failure"] < 1, "a charge costs something else")
@@ -212,7 +212,7 @@ def near(stated, computed):
 
 
 def check_level(level, costs, what):
-    """What costs so much has this epsilon, and what is learned from it follows."""
+    """Check that what costs so much has this epsilon, and that what is learned from it follows."""
     mu, failure, pure = costs
     epsilon = epsilon_of(mu, level["delta"] - failure)
     if pure is not None and failure <= level["delta"]:
@@ -287,7 +287,7 @@ def verify(content, octets, key=None):
 
 
 def main():
-    """As the page of hushrec's documentation says."""
+    """Verify as the page of hushrec's documentation says."""
     content, octets, *pem = (Path(path).read_bytes() for path in sys.argv[1:4])
     key = load_pem_public_key(pem[0]).public_bytes_raw() if pem else None
     found = verify(content, octets, key)

@@ -195,7 +195,7 @@ class Known(NamedTuple):
 
 
 def _until_one_more(clear: Array, size: Array, ratio: Array, share: Array) -> float:
-    """How many times less noise lets one more direction stand out, if what was measured is true; 0 for none.
+    """Return how many times less noise lets one more direction stand out, by what was measured; 0 for none.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _POPULATIONS = "same", "external"
 )
 @dataclass(frozen=True, kw_only=True)
 class Donated:
-    """What is public of ratings, and whose it is.
+    """Ratings that are public, and whose they are.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Donated:
         return [*([] if self.donors is None else [self.donors]), *named]
 
     def read(self, private: str) -> PublicRatings | None:
-        """What is declared public beside these private ratings; None of nothing."""
+        """Return what is declared public beside these private ratings; None where nothing is."""
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}

@@ -1,4 +1,4 @@
-"""What an attacker can learn at most from what costs so much."""
+"""Bounds on what an attacker can learn, by what was charged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
 
 def belief(before: float, epsilon: float) -> float:
-    """What a probability becomes after the most telling outcome, but for a chance of delta."""
+    """Return what a probability becomes after the most telling outcome, but for a chance of delta."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
@@ -55,5 +55,5 @@ def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu:
 
 
 def times(odds: float | None) -> str:
-    """How many times, for a reader."""
+    """Write how many times, for a reader."""
     return "more than 1e300" if odds is None else f"{odds:.3g}" if odds < 1e6 else f"{odds:.1e}"

@@ -1,4 +1,4 @@
-"""From a model file and its ledger to the facts of a dossier, with words that follow from them."""
+"""The facts of a dossier, from a model file and its ledger, with words that follow from them."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _booked(
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """What a dossier says of a season; its budget never changes."""
+    """Return what a dossier says of a season; its budget never changes."""
     budget, now = summary.season.budget, {"begun": summary.begun, "closed": summary.closed}
     return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
 
@@ -222,7 +222,7 @@ def _levels(
     rows: Sequence[Sequence[Any]],
     seasons: Sequence[SeasonSummary],
 ) -> list[dict[str, Any]]:
-    """What follows for an attacker from this model, from all so far, and from all that is promised."""
+    """Return what follows for an attacker from this model, from all so far, and from all that is promised."""
     delta, limit = statement.budget.delta, summary.budget
     own = math.fsum(each.failure for each in statement.releases)
     failure = math.fsum(row[9] for row in rows)

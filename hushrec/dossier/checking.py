@@ -49,7 +49,7 @@ class Check(NamedTuple):
 
 
 class _Wrong(ValueError):
-    """What is said of a check that fails."""
+    """A check that fails, with what is said of it."""
 
 
 def check(
@@ -196,7 +196,7 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
 
 
 def _promised(book: dict[str, Any], levels: Sequence[dict[str, Any]]) -> None:
-    """What may come is bounded as the budget or the open seasons say."""
+    """Check that what may come is bounded as the budget or the open seasons say."""
     limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
     nothing = book["closed"] or (limit is None and not still)
     if len(levels) != (2 if nothing else 3):

@@ -115,7 +115,7 @@ def moment(time: str) -> str:
 
 
 def plain(level: dict[str, Any], promise: dict[str, Any]) -> str:
-    """What a cost means, without letters."""
+    """Say what a cost means, without letters."""
     sure, hardly, strict, loose = (percent(each) for _, each in level["belief"] + level["found"])
     suspicion = words()["suspicion"][f"{promise['unit']} {promise['relation']}"]
     gaps = {"sure": sure, "hardly": hardly, "strict": strict, "loose": loose, "suspicion": suspicion}

@@ -71,7 +71,7 @@ class Taste:
         return f"Personal taste: {learned} {self._more() if advice else ''}".rstrip()
 
     def _more(self) -> str:
-        """What it would take to learn one more, and its price."""
+        """Say what it would take to learn one more, and its price."""
         if self.epsilon is None:
             return "" if self.directions else f"{NO_SIGN} {self.price}"
         return (
@@ -110,7 +110,7 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
 
 
 def _adds_up(budget: Budget) -> bool:
-    """Whether squares of mu are what adds up."""
+    """Tell whether squares of mu are what adds up."""
     return budget.unit == "user" and not budget.failure
 
 

@@ -27,7 +27,7 @@ _ONCE = TrainingOptions()
 
 
 class HushrecConfig(BaseModel):
-    """What a `HushrecScorer` is told; epsilon, delta, catalogue and range have no default.
+    """Settings of a `HushrecScorer`; epsilon, delta, catalogue and range have no default.
 
     Attributes
     ----------

@@ -94,7 +94,7 @@ def load_model(model_uri: str) -> Billboard:
 
 
 class _Lists:
-    """What MLflow calls: a data frame of users' own ratings becomes one of their lists, both private."""
+    """A model as MLflow calls it: users' own ratings become their lists, data frames both, and private."""
 
     def __init__(self, model: Billboard) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""What a public model is worth, judged by donors: functions of released values and public rows alone.
+"""Worth of a public model, judged by donors: functions of released values and public rows alone.
 
 A donor's likes or ratings are dealt into five parts; each in turn is held out, the others are folded in. The
 private model is judged as it was released, the public one in five folds over donors. So many donors are
@@ -48,7 +48,7 @@ _SURE = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What public ratings are worth beside a private model, by the donors' own figures.
+    """Worth of public ratings beside a private model, by the donors' own figures.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ class Judged:
     together: dict[str, float | None]
 
     def to_dict(self) -> dict[str, Any]:
-        """For a model file, or for a program."""
+        """Return plain values for a model file, or for a program."""
         return asdict(self)
 
 
 class _Votes(NamedTuple):
-    """What each judge says of each weight.
+    """Votes of each judge on each weight.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """How high held-out likes stand, and how many stand in the list: sums over a judge's likes.
+    """Sum over each judge's likes how high held-out ones stand, and how many stand in the list.
 
     A like at rank r counts 1 / (1 + r / 20): it rises where Recall does, and chance moves it less.
     """
@@ -283,7 +283,7 @@ def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
 
 
 def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float] | None) -> float:
-    """How far the donors' items are those of the private users, in [0, 1]; 1 where noise hides it.
+    """Return how far the donors' items are those of private users, in [0, 1]; 1 where noise hides it.
 
     What they have in common with the released values, in standard deviations of what any order of the items
     has by chance, over what it would be were they alike. One deviation is in their favour.

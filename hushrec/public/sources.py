@@ -1,4 +1,4 @@
-"""What is declared public: donors among the private users, and files of ratings."""
+"""Ratings declared public: of donors among the private users, and from files."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _beside(
 
 
 def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:
-    """How many users trained a model of likes, and the noise on its items' weights, where both are known."""
+    """Return a model of likes' number of users and the noise on its items' weights, where both are known."""
     n_users = getattr(model.estimator, "n_users", None)
     weights = [each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")]
     return (float(n_users), float(weights[0].noise_sd)) if n_users and weights else None

@@ -431,7 +431,7 @@ class Recommender:
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
     def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
-        """What each rating of one user adds to the score of an item."""
+        """Return what each rating of one user adds to the score of an item."""
         parts = self.estimator.score_parts(self.arrays, history, column)
         if self.public is None or state.beside is None:
             return parts

@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a replay is of: its releases with the noise of one server, and with that of both."""
+    """A training to replay: its releases with the noise of one server, and with that of both."""
 
     estimator: Any
     domain: Domain
