@@ -20,7 +20,7 @@ ROOM      ?= 1
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-public never-loses bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
+.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-public never-loses bench-new-items bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -87,6 +87,9 @@ bench-public: $(VENV)/.test ## public ratings of a few users beside a private mo
 
 never-loses: $(VENV)/.test ## private ALS against item biases and users' means, real tables and 40 generated corners; half an hour
 	$(BIN)/python -m benchmarks.never_loses
+
+bench-new-items: $(VENV)/.test ## what features tell of films that nobody has rated; needs HUSHREC_DATA, 1 minute
+	$(BIN)/python -m benchmarks.bench_new_items
 
 bench-year: $(VENV)/.test ## a year of weekly models for one budget, 15 minutes; LONG=--long takes five draws
 	$(BIN)/python -m benchmarks.bench_year $(LONG)

@@ -9,7 +9,6 @@ worthless ones are not used.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,38 +17,11 @@ from hushrec.types import Array
 
 # Room for any features, and a safeguard against worthless ones (the benchmark bench_item_features).
 
-#: Most dimensions that features are reduced to, and items that each of these needs.
-_MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: Candidates of the variance that features explain and of the rest, in units of the prior variance. They
 #: reach far above 1: a prior that is too narrow would let worthless features explain what it does not.
 _VARIANCES = np.exp2(np.arange(-6.0, 9.0))
 #: By how much the log likelihood must grow for features to be used at all.
 _EVIDENCE = 3.0
-
-
-def feature_scores(features: Array | None, n_items: int) -> Array:
-    """Principal components of the standardised features, shape (n_items, n_components), leading ones first.
-
-    Mean squared norm 1 over the items that have features; zero, the plain prior, for the others. A feature
-    that is missing counts as its mean. At most one component for ten items, at least 1 and at most 64.
-    """
-    if features is None:
-        return np.zeros((n_items, 0))
-    known = ~np.isnan(features).all(axis=1)
-    given = features[known]
-    counts = np.maximum((~np.isnan(given)).sum(axis=0), 1)
-    given = given / np.maximum(np.nanmax(np.abs(given), axis=0, initial=1e-300), 1e-300)
-    centred = np.nan_to_num(given - np.nansum(given, axis=0) / counts)
-    spread = np.sqrt((centred**2).sum(axis=0) / counts)
-    centred = centred[:, spread > 1e-9] / spread[spread > 1e-9]
-    most = min(_MOST_DIMENSIONS, max(1, known.sum() // _ITEMS_A_DIMENSION), *centred.shape)
-    if most == 0:
-        return np.zeros((n_items, 0))
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
-    most = min(most, int((values > 1e-9 * values[0]).sum()))
-    scores = np.zeros((n_items, most))
-    scores[known] = left[:, :most] * values[:most]
-    return scores * math.sqrt(known.sum() / (values[:most] ** 2).sum())
 
 
 def expected_from_features(
@@ -60,7 +32,7 @@ def expected_from_features(
     Parameters
     ----------
     scores : ndarray of shape (n_items, n_components)
-        From :func:`feature_scores`.
+        From :func:`hushrec.data.features.feature_scores`.
     released, slope, noise_variance : ndarray of shape (n_items, width)
         Sums ``slope * v + noise``, released, with the variance of their noise.
     variance : ndarray of shape (n_items,)

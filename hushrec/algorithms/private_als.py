@@ -35,8 +35,9 @@ from hushrec.algorithms.als_rounds import (
     spectrum,
     weighted_slopes,
 )
-from hushrec.algorithms.item_features import expected_from_features, feature_scores
+from hushrec.algorithms.item_features import expected_from_features
 from hushrec.data import Domain, Ratings
+from hushrec.data.features import feature_scores
 from hushrec.kernels import first_use
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked

@@ -26,7 +26,7 @@ from hushrec.algorithms.als_rounds import (
     users_uncertainty,
     weighted_slopes,
 )
-from hushrec.algorithms.item_features import feature_scores
+from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.privacy import counted, jointly, positive, signed

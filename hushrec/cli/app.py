@@ -34,6 +34,7 @@ _GROUPS = {
         "predict": "Predict ratings of pairs of user and item.",
         "similar": "Name the items that the same people like.",
         "report": "Say what a model is and what it promises.",
+        "extend": "Add new items to a model from their features, without training.",
         "export": "Write a smaller file, or a site for any host.",
         "serve": "Serve models, lists, and a page, over HTTP.",
     },

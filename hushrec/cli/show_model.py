@@ -162,7 +162,8 @@ def recommendations(
     domain, taste = billboard.domain, taste_of(billboard)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     there = rows[0] if rows else ("rank", "item", "score")
-    keys = [key for key in ("rank", "item", "title", "score", "rating", "base", "because") if key in there]
+    order = ("rank", "item", "title", "new", "score", "rating", "base", "because")
+    keys = [key for key in order if key in there]
     items = [{key: row[key] for key in keys} for row in rows]
     what = (
         ""
@@ -171,7 +172,7 @@ def recommendations(
     )
     shown = [key for key in keys if key != "base"]
     cells = [[cell(each[key]) for key in shown] for each in items]
-    left = {at for at, key in enumerate(shown) if key in ("item", "title", "because")}
+    left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
     listed = show.table([shown, *cells], left=left)
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
@@ -193,6 +194,8 @@ def cell(value: Any) -> str:
         most = [each for each in value if each["moved"]][:_REASONS]
         moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
         return ", ".join(moved) or "none of theirs"
+    if isinstance(value, bool):
+        return "new" if value else ""
     return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)
 
 

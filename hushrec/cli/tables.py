@@ -29,7 +29,7 @@ class Declared:
         Cap, 10,000 unless declared; a user's further ratings are sampled away.
     item_features
         Public facts of the items that private-als may learn from, at no privacy cost: a CSV or Parquet table
-        with a column of item ids and columns of numbers, such as genres as 0 and 1.
+        with a column of item ids and columns of numbers, vectors or categories (Comedy|Drama).
     """
 
     rating_range: Range | None = None

@@ -5,7 +5,9 @@ Features are public, so they are read as any table is; only ratings need the car
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,10 @@ from hushrec.errors import InputError
 
 #: A column named id comes before those that may be another thing's, such as artist_id.
 _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid", "id", *SYNONYMS["item"])
+#: Most dimensions that features are reduced to, and items that each of these needs.
+_MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
+#: Different texts of a column that is taken for one of categories.
+_MOST_CATEGORIES = 1000
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
@@ -31,7 +37,8 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
     source : ndarray of shape (n_items, n_features), table or path
         An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
         path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like,
-        and columns of numbers, truth values, or vectors of one length. Rows of other items are left out.
+        and columns of numbers, truth values, vectors of one length, or categories: texts, or lists of them
+        such as ``Comedy|Drama``. Rows of other items are left out.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
@@ -58,6 +65,31 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
         )
     features.setflags(write=False)
     return features
+
+
+def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
+    """Principal components of the standardised features, shape (n_items, n_components), leading ones first.
+
+    Mean squared norm 1 over the items that have features; zero, the plain prior, for the others. A feature
+    that is missing counts as its mean. At most one component for ten items, at least 1 and at most 64.
+    """
+    if features is None:
+        return np.zeros((n_items, 0))
+    known = ~np.isnan(features).all(axis=1)
+    given = features[known]
+    counts = np.maximum((~np.isnan(given)).sum(axis=0), 1)
+    given = given / np.maximum(np.nanmax(np.abs(given), axis=0, initial=1e-300), 1e-300)
+    centred = np.nan_to_num(given - np.nansum(given, axis=0) / counts)
+    spread = np.sqrt((centred**2).sum(axis=0) / counts)
+    centred = centred[:, spread > 1e-9] / spread[spread > 1e-9]
+    most = min(_MOST_DIMENSIONS, max(1, known.sum() // _ITEMS_A_DIMENSION), *centred.shape)
+    if most == 0:
+        return np.zeros((n_items, 0))
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    most = min(most, int((values > 1e-9 * values[0]).sum()))
+    scores = np.zeros((n_items, most))
+    scores[known] = left[:, :most] * values[:most]
+    return scores * math.sqrt(known.sum() / (values[:most] ** 2).sum())
 
 
 def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
@@ -163,6 +195,11 @@ def _from_file(path: Path, what: str) -> pa.Table:
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """A column as float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    words = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
+        return _categories(column.to_pylist(), name)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         cells = column.to_pylist()
         lengths = {len(cell) for cell in cells if cell is not None}
@@ -182,9 +219,30 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
                 " or leave the column out if they are no measure."
             ) from None
     raise InputError(
-        f"Item feature {name!r} holds {kind}, but features are numbers; give every genre or word a column of"
-        " 0 and 1."
+        f"Item feature {name!r} holds {kind}, but features are numbers, categories or vectors of numbers;"
+        " leave the column out."
     )
+
+
+def _categories(cells: list[Any], name: str) -> np.ndarray:
+    """A column of 0 and 1 for each category of a column of texts, or of lists such as ``Comedy|Drama``."""
+    given = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
+    each = [{word.strip() for word in words or () if word} - {""} for words in given]
+    counts = Counter(word for words in each for word in words)
+    kept = sorted(word for word, count in counts.items() if count > 1)
+    if not kept or len(counts) > _MOST_CATEGORIES:
+        raise InputError(
+            f"Item feature {name!r} is text with {len(counts):,} different values, which are no categories:"
+            f" leave the column out, or give it at most {_MOST_CATEGORIES}, some of them of several items."
+        )
+    place = {word: at for at, word in enumerate(kept)}
+    found = np.zeros((len(each), len(kept)))
+    for row, words in enumerate(each):
+        if not words:
+            found[row] = np.nan
+        else:
+            found[row, [place[word] for word in words if word in place]] = 1.0
+    return found
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

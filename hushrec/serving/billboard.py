@@ -20,6 +20,7 @@ from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
+from hushrec.serving.extending import check_larger, grown
 from hushrec.serving.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
 from hushrec.serving.lists import Algorithm, PublicPart, Recommender
 from hushrec.serving.modelfile import (
@@ -43,6 +44,7 @@ _SERVED = {
     SCALE: Expected("f", ("learned",), 0.0, float(np.finfo(np.float32).max) / 128),
     "learned_items": Expected("iu", ("learned",), 0),
     "supported": Expected("iu", ("items",), 0, 1),
+    "new": Expected("iu", ("items",), 0, 1),
     "regularization": Expected("f", (), 0.0),
     "bias_regularization": Expected("f", (), 0.0),
 }
@@ -167,6 +169,41 @@ class Billboard(Recommender):
         estimator = cast(Any, self.estimator)
         options = {"since": since, "retire": retire, "progress": progress, "public": public}
         return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
+
+    @property
+    def new_items(self) -> tuple[Any, ...]:
+        """The items that :meth:`with_items` added, which no rating of anybody has touched yet."""
+        fresh = self.arrays.get("new", np.zeros(0))
+        return tuple(self.domain.items[place] for place in np.flatnonzero(fresh).tolist())
+
+    def with_items(self, domain: Domain) -> Billboard:
+        """Return the model with new items, which what is publicly known of them places among the others.
+
+        Nothing is trained or charged; the others keep their bias and factors. A week's model that was grown
+        serves users; the next week goes on from the model as it was trained.
+
+        Parameters
+        ----------
+        domain : Domain
+            The model's catalogue and more, with ``item_features`` of old items and new ones.
+
+        Returns
+        -------
+        Billboard
+            Its ``new_items`` are ranked like any other (docs/guides/item-features.md).
+
+        Raises
+        ------
+        InputError
+            The catalogue lacks an item of the model's, has none that is new, or new items have no features.
+
+        Privacy
+        -------
+        Costs nothing: a function of released values and public features.
+        """
+        check_larger(self.domain, domain)
+        found = grown(self, domain)
+        return Billboard(self.estimator, domain, found.arrays, self.privacy, lists=found.lists)
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/reference/format.md), whole or not at all.

@@ -473,6 +473,8 @@ class Recommender:
         if self.scores == "ratings":
             ratings = np.concatenate([block[2] for block in blocks if block[2] is not None] or [nothing])
             table["rating"] = pa.array(ratings[users, ranks])
+        if "new" in self.arrays:
+            table["new"] = pa.array(np.asarray(self.arrays["new"])[columns[users, ranks]] != 0)
         titles = Attributes.read(options.get("attributes"), self.domain).title_column
         if titles is not None:
             table["title"] = titles.take(pa.array(columns[users, ranks]))

@@ -8,7 +8,7 @@ chooses settings from public figures, releases the number of users where nobody 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -32,11 +32,11 @@ from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.registry import ESTIMATORS
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.lists import Recommender
+from hushrec.serving.extending import moved
 from hushrec.training.gate import LabelledGate, LocalGate
 from hushrec.training.partitioned import Engine, PartitionedUsers, Streaming
 from hushrec.training.users import Users
-from hushrec.types import Array, Parts
+from hushrec.types import Parts
 
 #: What every privacy statement says is assumed public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
@@ -323,54 +323,6 @@ def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
             " to drop them, or a catalogue that has them."
         )
     return moved(board, position)
-
-
-def moved(model: Recommender, position: Array) -> Parts:
-    """Return a model's released values over another catalogue, whose items were at ``position``.
-
-    A negative position is a new item. Where a model learned some of its items only, and has values for each
-    two of them, these stay the same items.
-    """
-    learned = _learned(model, position)
-    serve = {name: learned.get(name, each) for name, each in model.arrays.items()}
-    lists = None if model.lists is None else moved(model.lists, position)
-    return Parts(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
-
-
-def _learned(model: Recommender, position: Array) -> dict[str, Array]:
-    """Return what a model has for learned items alone, over another catalogue."""
-    if "learned_items" not in model.arrays:
-        return {}
-    place = np.full(model.domain.n_items, -1)
-    place[position[position >= 0]] = np.flatnonzero(position >= 0)
-    learned = place[model.arrays["learned_items"]]
-    if (learned < 0).any():
-        raise InputError(
-            "Items recommend items in this model, and one that it learned cannot be retired within a"
-            " season; keep it in the catalogue."
-        )
-    if (np.diff(learned) < 0).any():
-        raise InputError("A catalogue that grows keeps the order of the items that it had.")
-    return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
-
-
-def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
-    """Arrays over another catalogue: those whose rows are items, as their names say, but the fixed ones."""
-    return {
-        name: at(each, position) if _by_item(name) and name not in fixed else each
-        for name, each in arrays.items()
-    }
-
-
-def at(rows: Array, position: Array) -> Array:
-    """The rows at these positions, and zeros where a position is negative."""
-    found = rows[np.maximum(position, 0)].copy()
-    found[position < 0] = 0
-    return found
-
-
-def _by_item(name: str) -> bool:
-    return name.startswith("item_") or name in ("supported", "history_weight")
 
 
 # ---------------------------------------------------------------------- by name, as the command line does

@@ -15,9 +15,9 @@ from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving import modelfile
 from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.extending import moved, rows_moved
 from hushrec.serving.modelfile import encode, read
 from hushrec.training.gate import LocalGate
-from hushrec.training.run import moved, rows_moved
 from tests.algorithms.cases import PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)

@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from hushrec.algorithms import Billboard, PrivateALS, item_features
-from hushrec.algorithms.item_features import expected_from_features, feature_scores
+from hushrec.algorithms.item_features import expected_from_features
 from hushrec.data import Ratings, realistic
+from hushrec.data.features import feature_scores
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from tests.algorithms.twins import level, likely_factor, likely_weights, run, small

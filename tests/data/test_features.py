@@ -1,6 +1,7 @@
 """Public item features: every kind of table to one array in the order of the catalogue."""
 
 import dataclasses
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -50,13 +51,28 @@ def test_integer_ids_truth_values_and_vectors() -> None:
     np.testing.assert_array_equal(features_of(frame, (1, 2)), [[3, 4], [1, 2]])
 
 
+@pytest.mark.parametrize(
+    "genres",
+    [
+        ["Crime|Drama", "Drama ", None, "Crime|Noir"],
+        pa.array([["Drama", "Crime"], ["Drama"], None, ["Noir", "Crime"]]),
+        pa.array(["Drama|Crime", "Drama", "", "Crime"]).dictionary_encode(),
+    ],
+)
+def test_categories_become_columns_of_0_and_1(genres) -> None:
+    table = pa.table({"item": [4, 3, 2, 1], "genres": genres})
+    found = features_of(table, (1, 2, 3, 4))  # Crime, Drama; what one item has alone is left out
+    np.testing.assert_array_equal(found, [[1, 0], [np.nan, np.nan], [0, 1], [1, 1]])
+
+
 REFUSED = [
     (np.zeros((3, 2)), "4 catalogue items"),
     (np.array([["a"]] * 4), "numbers"),
     (np.full((4, 1), np.inf), "finite"),
     ({"item": ["y", "z"], "drama": [1, 0]}, "ids are written"),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
-    ({"item": ["b", "c"], "genres": ["Drama", "Crime|Drama"]}, "'genres' holds string.*0 and 1"),
+    ({"item": ["b", "c"], "title": ["Alien", "Babe"]}, "'title' is text with 2 different values"),
+    ({"item": ["b", "c"], "day": [date(2026, 1, 1)] * 2}, "'day' holds date32.*leave the column out"),
     ({"item": ["b", "c"], "text": [[1.0], [1.0, 2.0]]}, "one length"),
     ({"name": ["b", "c"], "drama": [1, 0]}, "column of item ids"),
     ({"item": ["b", "c"], "hash": [2**53 + 1, 0]}, "'hash' holds integers"),

@@ -1,0 +1,132 @@
+"""New items in a trained model, from what is publicly known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+import numpy as np
+
+from hushrec.data import Domain
+from hushrec.data.features import feature_scores
+from hushrec.errors import InputError
+from hushrec.serving.lists import Recommender
+from hushrec.types import Array, Parts
+
+#: Candidates of the ridge, in units of the features' largest squared singular value; the last leaves a mean.
+_RIDGES = np.append(np.exp2(np.arange(-16.0, 5.0)), np.inf)
+
+
+def grown(model: Recommender, domain: Domain) -> Recommender:
+    """Return a model over a larger catalogue: new items get what their features let expect.
+
+    Bias and factors of the items that were learned are regressed on the features, by the ridge of smallest
+    error on items left out one at a time; where features tell nothing that is the mean. It is a function of
+    released values and public features alone. What a season goes on from is left out.
+    """
+    position = model.domain.index(domain.items)
+    fresh, kept = position < 0, np.flatnonzero(position >= 0)
+    arrays = dict(moved(model, position).serve)
+    scores = feature_scores(domain.item_features, domain.n_items)
+    known = scores[kept].any(axis=1)
+    if "supported" in arrays:
+        known &= arrays["supported"][kept] != 0
+        arrays["supported"] = np.where(fresh, 1, arrays["supported"]).astype(arrays["supported"].dtype)
+    if known.any():
+        for name in ("item_bias",) if "learned_items" in arrays else ("item_bias", "item_factors"):
+            target = arrays[name][kept[known]].astype(np.float64).reshape(int(known.sum()), -1)
+            expected = _expected(scores[kept[known]], target, scores[fresh])
+            expected = np.clip(expected, target.min(axis=0), target.max(axis=0))
+            arrays[name][fresh] = expected.reshape(arrays[name][fresh].shape)
+    arrays["new"] = np.where(fresh, 1, arrays.get("new", 0)).astype(np.uint8)
+    lists = None if model.lists is None else grown(model.lists, domain)
+    return Recommender(model.estimator, domain, arrays, lists=lists)
+
+
+def _expected(scores: Array, target: Array, others: Array) -> Array:
+    """Ridge regression with an intercept, at the ridge of the least error on rows left out one at a time."""
+    middle, mean = scores.mean(axis=0), target.mean(axis=0)
+    left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
+    along, best = left.T @ (target - mean), np.inf
+    found = np.broadcast_to(mean, (len(others), len(mean)))
+    for ridge in _RIDGES * max(float(values.max(initial=0.0)) ** 2, 1e-300):
+        kept = values**2 / (values**2 + ridge)
+        own = left**2 @ kept + 1 / len(scores)  # what a row says of itself
+        rest = (target - mean - (left * kept) @ along) / np.maximum(1 - own, 1e-9)[:, None]
+        if (error := float((rest**2).sum())) <= best:
+            weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
+            best, found = error, mean + (others - middle) @ weights
+    return found
+
+
+def check_larger(last: Domain, domain: Domain) -> None:
+    """Refuse a catalogue that is not the model's with more items, or says nothing of them."""
+    if domain.rating_range != last.rating_range or domain.likes != last.likes:
+        raise InputError(
+            "The new domain has another rating range than the model's; declare the same range, or likes."
+        )
+    if (domain.index(last.items) < 0).any():
+        raise InputError(
+            "The new catalogue lacks items of the model's; add new items to it and take none away."
+        )
+    if domain.n_items == last.n_items:
+        raise InputError("The new catalogue has no item that the model's lacks; there is nothing to add.")
+    if domain.item_features is None:
+        raise InputError(
+            "New items are placed by what is publicly known of all items; pass item_features with a row for"
+            " the old items and the new ones."
+        )
+    fresh = domain.index(last.items)
+    told = ~np.isnan(np.delete(domain.item_features, fresh, axis=0)).all(axis=1)
+    if not told.all():
+        raise InputError(
+            f"{int((~told).sum()):,} of the {len(told):,} new items have no feature; give them a row, or"
+            " leave them out of the catalogue."
+        )
+
+
+def moved(model: Recommender, position: Array) -> Parts:
+    """Return a model's released values over another catalogue, whose items were at ``position``.
+
+    A negative position is a new item. Where a model learned some of its items only, and has values for each
+    two of them, these stay the same items.
+    """
+    learned = _learned(model, position)
+    serve = {name: learned.get(name, each) for name, each in model.arrays.items()}
+    lists = None if model.lists is None else moved(model.lists, position)
+    return Parts(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
+
+
+def _learned(model: Recommender, position: Array) -> dict[str, Array]:
+    """Return what a model has for learned items alone, over another catalogue."""
+    if "learned_items" not in model.arrays:
+        return {}
+    place = np.full(model.domain.n_items, -1)
+    place[position[position >= 0]] = np.flatnonzero(position >= 0)
+    learned = place[model.arrays["learned_items"]]
+    if (learned < 0).any():
+        raise InputError(
+            "Items recommend items in this model, and one that it learned cannot be retired within a"
+            " season; keep it in the catalogue."
+        )
+    if (np.diff(learned) < 0).any():
+        raise InputError("A catalogue that grows keeps the order of the items that it had.")
+    return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
+
+
+def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
+    """Arrays over another catalogue: those whose rows are items, as their names say, but the fixed ones."""
+    return {
+        name: at(each, position) if _by_item(name) and name not in fixed else each
+        for name, each in arrays.items()
+    }
+
+
+def at(rows: Array, position: Array) -> Array:
+    """The rows at these positions, and zeros where a position is negative."""
+    found = rows[np.maximum(position, 0)].copy()
+    found[position < 0] = 0
+    return found
+
+
+def _by_item(name: str) -> bool:
+    return name.startswith("item_") or name in ("supported", "history_weight")
