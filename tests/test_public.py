@@ -102,6 +102,15 @@ def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
         hushrec.Billboard.from_bytes(broken.to_bytes())
 
 
+def test_new_items_are_placed_in_both_models(both) -> None:
+    features = np.random.default_rng(0).standard_normal((both.domain.n_items + 1, 2))
+    domain = replace(both.domain, items=(*both.domain.items, "a new one"), item_features=features)
+    grown = both.with_items(domain)
+    listed = grown.recommend([(both.domain.items[0], both.domain.high)], n=domain.n_items)
+    assert grown.judged == both.judged and "a new one" in [each.item for each in listed]
+    assert hushrec.Billboard.from_bytes(grown.to_bytes()).recommend({}, n=9) == grown.recommend({}, n=9)
+
+
 def test_regressions_are_those_of_one_item_after_the_other() -> None:
     """With more likes than items, and with fewer; everybody likes one more item."""
     for n_users in (4, 60):

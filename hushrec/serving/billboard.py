@@ -203,7 +203,8 @@ class Billboard(Recommender):
         """
         check_larger(self.domain, domain)
         found = grown(self, domain)
-        return Billboard(self.estimator, domain, found.arrays, self.privacy, lists=found.lists)
+        beside: dict[str, Any] = {"lists": found.lists, "public": found.public}
+        return Billboard(self.estimator, domain, found.arrays, self.privacy, judged=self.judged, **beside)
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/reference/format.md), whole or not at all.

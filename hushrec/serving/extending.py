@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,7 +40,10 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
             arrays[name][fresh] = expected.reshape(arrays[name][fresh].shape)
     arrays["new"] = np.where(fresh, 1, arrays.get("new", 0)).astype(np.uint8)
     lists = None if model.lists is None else grown(model.lists, domain)
-    return Recommender(model.estimator, domain, arrays, lists=lists)
+    public = model.public
+    if public is not None:
+        public = replace(public, model=grown(public.model, domain))
+    return Recommender(model.estimator, domain, arrays, lists=lists, public=public)
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
