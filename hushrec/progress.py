@@ -1,18 +1,45 @@
-"""Bars that say how far something is, to whoever may see it."""
+"""Bars that say how far something is and how long it takes, without a number that private rows make."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
+
+#: Of rows: their number is theirs to keep.
+_UNCOUNTED = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+
+
+class Advance(Protocol):
+    """Moves a bar on, and says what is done now."""
+
+    def __call__(self, count: int, now: str = "") -> object: ...
 
 
 @contextlib.contextmanager
-def progress_bar(wanted: bool, total: int, what: str, unit: str) -> Iterator[Callable[[int], object]]:
-    """A function that moves a bar on; one that does nothing where none is wanted."""
+def progress_bar(wanted: bool, total: int, what: str, unit: str = "") -> Iterator[Advance]:
+    """Yield a function that moves a bar on; one that does nothing where none is wanted.
+
+    Parameters
+    ----------
+    wanted : bool
+    total : int
+        At which the bar ends.
+    what : str
+    unit : str
+        What is counted, which must be public; without it the bar shows a percentage alone.
+    """
     if not wanted:
-        yield lambda count: None
+        yield lambda count, now="": None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(total=total, desc=what, unit=unit, unit_scale=True) as bar:
-        yield bar.update
+    options = {"unit": unit} if unit else {"bar_format": _UNCOUNTED}
+    with tqdm(total=total, desc=what, **options) as bar:
+
+        def advance(count: int, now: str = "") -> None:
+            if now:
+                bar.set_postfix_str(now)
+            bar.update(count)
+
+        yield advance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -105,7 +105,7 @@ def compare(
         "draws": draws,
         **asdict(lists),
         "seed": seed,
-        "on_run": _say_run(budget) if progress_shown(no_progress) else None,
+        "progress": progress_shown(no_progress),
     }
     chosen = USUAL[domain.likes] if models is None else listed(models)
     if folds is not None:
@@ -149,11 +149,3 @@ def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None
                 raise HushrecError("Not started; nothing was charged.")
 
     return ask
-
-
-def _say_run(budget: Budget) -> Callable[[str, float, int], None]:
-    def say(model: str, epsilon: float, draw: int) -> None:
-        words = "without privacy" if math.isinf(epsilon) else f"under {replace(budget, epsilon=epsilon)}"
-        show.note(f"training {model} {words}, draw {draw + 1}")
-
-    return say

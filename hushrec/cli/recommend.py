@@ -108,7 +108,8 @@ def recommend(
         rows = found_rows.ratings() if user is None else found_rows.for_users([user])
     else:
         rows = found_rows if user is None else found_rows.for_users([user])
-    table = billboard.recommend_batch(rows, n, **options)
+    bar = user is None and progress_shown(no_progress)
+    table = billboard.recommend_batch(rows, n, **options, progress=bar)
     if user is not None:
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:

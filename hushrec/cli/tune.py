@@ -17,11 +17,13 @@ from hushrec.cli.options import (
     Force,
     Json,
     Model,
+    NoProgress,
     Promise,
     Seed,
     Verbose,
     listed,
     pairs,
+    progress_shown,
 )
 from hushrec.cli.tables import Declared, Reading
 from hushrec.cli.train import save
@@ -49,6 +51,7 @@ def tune(
     charging: Charging = Charging(),
     force: Force = False,
     verbose: Verbose = False,
+    no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
@@ -80,6 +83,7 @@ def tune(
         raise InputError("Pass RATINGS or --generated USERS, not both.")
     if ratings is None and n_generated is None:
         raise InputError("Pass RATINGS, or --generated USERS to try on generated ratings.")
+    shown = progress_shown(no_progress)
     public = n_generated is not None or charging.data_is_public
     if out is not None and public:
         raise InputError("Nothing is trained for keeps where all is tried and listed; leave --out away.")
@@ -88,7 +92,8 @@ def tune(
     choices = pairs(tried, "--try", "rank=4,8")
     candidates = grid({name: [value_of(text) for text in listed(texts)] for name, texts in choices.items()})
     if n_generated is not None:
-        trials = tuning.try_all(_generated(n_generated, domain, seed), model, candidates, budget, seed=seed)
+        made_up = _generated(n_generated, domain, seed)
+        trials = tuning.try_all(made_up, model, candidates, budget, seed=seed, progress=shown)
         _list(trials, model, budget, "generated", as_json)
         return
     assert ratings is not None
@@ -97,8 +102,11 @@ def tune(
     rows = reading.read(ratings, domain)
     show_model.first_use()
     if target is None:
-        _list(tuning.try_all(rows, model, candidates, budget, seed=seed), model, budget, "public", as_json)
+        trials = tuning.try_all(rows, model, candidates, budget, seed=seed, progress=shown)
+        _list(trials, model, budget, "public", as_json)
         return
+    if shown:
+        show.note("Training several times; how many is told to nobody, so there is no bar.")
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments(budget.private))
     billboard = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)

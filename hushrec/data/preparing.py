@@ -82,7 +82,7 @@ def write_store(
     options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
     _check_target(target, force)
     chunks, rows = _chunks(source, options, filesystem)
-    bar = progress_bar(progress, rows, "preparing (private)", " rows")
+    bar = progress_bar(progress, rows, "preparing (private)")
     with _workspace(target) as folder, bar as advance:
         count = partitions or PARTITIONS
         marks = _deal_out(chunks, options, folder, count, advance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
+from hushrec.progress import progress_bar
 from hushrec.training.run import check_run, choose, train
 
 if TYPE_CHECKING:
@@ -254,8 +255,8 @@ def compare(
     data_is_public: bool = False,
     add_up: bool = False,
     seed: int = 0,
-    on_run: Callable[[str, float, int], None] | None = None,
     on_price: Callable[[int, float], None] | None = None,
+    progress: bool = False,
 ) -> Comparison:
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
@@ -290,11 +291,11 @@ def compare(
         Charge nothing and stamp every result NOT PRIVATE.
     seed : int
         Of initialisation, sampling and the bootstrap.
-    on_run : callable, optional
-        Called with (model, epsilon, draw) before each run.
     on_price : callable, optional
         Called with the number of runs that will be charged and the epsilon at ``delta`` of all of them
         together, before the first; what it raises stops the comparison, and nothing is spent.
+    progress : bool
+        Show a bar with the runs made, the one that is made, and the time.
 
     Raises
     ------
@@ -324,9 +325,7 @@ def compare(
             on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     found: list[dict[str, Any]] = []
     charged: list[float] = []
-    for name, budget, draw in runs:
-        if on_run is not None:
-            on_run(name, budget.epsilon, draw)
+    for name, budget, draw in _shown(runs, progress):
         told: dict[str, Any] = {"data_is_public": data_is_public, "add_up": add_up}
         accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
         model = train(
@@ -348,6 +347,15 @@ def compare(
         total_epsilon=epsilon_of(total_mu(charged), delta),
         relevant_from=relevant_from,
     )
+
+
+def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[tuple[str, Budget, int]]:
+    """Yield the runs, each named beside a bar while it is made."""
+    with progress_bar(progress, len(runs), "comparing", " runs") as advance:
+        for name, budget, draw in runs:
+            advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
+            yield name, budget, draw
+            advance(1)
 
 
 def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: Any) -> None:

@@ -21,6 +21,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import user_errors
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
+from hushrec.progress import progress_bar
 from hushrec.training.run import check_run, check_users, choose, train
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def try_all(
     *,
     draws: int = 3,
     seed: int = 0,
+    progress: bool = False,
 ) -> list[Trial]:
     """Try every candidate on generated or public ratings, best first; costs no privacy.
 
@@ -73,18 +75,22 @@ def try_all(
     draws : int
         Runs of each candidate, over which the squared errors are averaged.
     seed : int
+    progress : bool
+        Show a bar with the runs made and the time.
     """
     _check_candidates(ratings, model, candidates, budget)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
     trials = []
-    for settings in candidates:
-        squared = []
-        for draw in range(draws):
-            accountant = Accountant(budget, data_is_public=True)
-            billboard = train(model, history, accountant, settings=settings, seed=seed + draw)
-            errors = billboard.predict_pairs(history, held_out) - held_out.matrix.data
-            squared.append(float((errors**2).mean()))
-        trials.append(Trial(settings, math.sqrt(np.mean(squared))))
+    with progress_bar(progress, len(candidates) * draws, "trying", " runs") as advance:
+        for settings in candidates:
+            squared = []
+            for draw in range(draws):
+                accountant = Accountant(budget, data_is_public=True)
+                billboard = train(model, history, accountant, settings=settings, seed=seed + draw)
+                errors = billboard.predict_pairs(history, held_out) - held_out.matrix.data
+                squared.append(float((errors**2).mean()))
+                advance(1)
+            trials.append(Trial(settings, math.sqrt(np.mean(squared))))
     return sorted(trials, key=lambda trial: trial.rmse)
 
 

@@ -51,7 +51,7 @@ def write_lists(
     n
         As in :meth:`Billboard.recommend`.
     progress : bool
-        Show how many users have their lists: private.
+        Show what part of the users has its lists, and the time: private.
     engine : Dask, optional
         Where the partitions of a store are served: its workers write into the folder.
     **options
@@ -87,7 +87,7 @@ def write_lists(
     parts = _parts(history)
     users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
     schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
-    bar = progress_bar(progress, history.n_users, "lists (private)", " users")
+    bar = progress_bar(progress, history.n_users, "lists (private)")
     with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
             names = engine.each(_write_there, (history,), (model, made, schema, options))

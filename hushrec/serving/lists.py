@@ -17,6 +17,7 @@ from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.blend import lowered, mixed, standard
 from hushrec.serving.rules import Rules, boosted, limited
@@ -443,7 +444,9 @@ class Recommender:
             public /= float(standard(scores[1])[1][0])
         return own * parts + public * theirs
 
-    def recommend_batch(self, history: Ratings, n: int = 10, **options: Any) -> pa.Table:
+    def recommend_batch(
+        self, history: Ratings, n: int = 10, *, progress: bool = False, **options: Any
+    ) -> pa.Table:
         """Return the best items for many users; each user's rows are for that user alone.
 
         Parameters
@@ -452,6 +455,8 @@ class Recommender:
             The users to serve and their own ratings.
         n, **options
             As in :meth:`recommend`.
+        progress : bool
+            Show what part of the users has its lists, and the time: private.
 
         Returns
         -------
@@ -459,7 +464,11 @@ class Recommender:
             Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, of a model that predicts, ``rating``
             (:class:`Recommended`), ``title`` where the attributes have one; private, like any recommendation.
         """
-        blocks = list(self.top_rated(history, n, **options))
+        blocks = []
+        with progress_bar(progress, history.n_users, "lists (private)") as advance:
+            for block in self.top_rated(history, n, **options):
+                blocks.append(block)
+                advance(len(block[0]))
         nothing = np.empty((0, 0))
         columns = np.concatenate([block[0] for block in blocks] or [nothing.astype(np.int64)])
         scores = np.concatenate([block[1] for block in blocks] or [nothing])
