@@ -465,7 +465,7 @@ class Recommender:
             (:class:`Recommended`), ``title`` where the attributes have one; private, like any recommendation.
         """
         blocks = []
-        with progress_bar(progress, history.n_users, "lists (private)") as advance:
+        with progress_bar(progress, getattr(history, "n_users", 0), "lists (private)") as advance:
             for block in self.top_rated(history, n, **options):
                 blocks.append(block)
                 advance(len(block[0]))
