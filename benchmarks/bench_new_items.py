@@ -1,4 +1,4 @@
-"""What the features of films tell of films that nobody has rated: ``make bench-new-items``.
+"""Worth of features for films that nobody has rated: ``make bench-new-items``.
 
     HUSHREC_DATA=... python -m benchmarks.bench_new_items [--draws 3]
 
