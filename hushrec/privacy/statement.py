@@ -110,7 +110,8 @@ class PrivacyStatement:
         return (
             "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
             f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users see "
-            "follows from released values and their ratings, for them alone." + self._broken
+            "follows from released values, public tables of items and their ratings, for them alone."
+            + self._broken
         )
 
     @property

@@ -110,7 +110,10 @@ class Billboard(Recommender):
 
     def _repr_html_(self) -> str:
         """Show the model, its settings and its promise in a notebook; released values only."""
-        settings = [(key, str(value)) for key, value in settings_of(self.estimator).items()]
+        settings = [
+            (key, f"{value:g}" if isinstance(value, float) else str(value))
+            for key, value in settings_of(self.estimator).items()
+        ]
         heading = f"{self.estimator.name}, {self.domain.n_items:,} items"
         return notebook.table(heading, [("setting", "value"), *settings]) + self.privacy._repr_html_()
 
