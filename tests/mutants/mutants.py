@@ -697,6 +697,22 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    count"),
 ]  # fmt: skip
 
+DONORS = "test_public.py::test_donors_and_released_values_decide_and_nothing_else"
+
+DONATED = [
+    bug("a public model of everybody", DONORS, "public/sources",
+        "found = ratings.for_users(self._donor_ids).rated() if", "found = ratings.rated() if"),
+    bug("the order of all users in a public model", DONORS, "public/sources",
+        "return found.rows(order, keyed=True)", "return found.rows(np.arange(len(order)), keyed=True)"),
+    bug("an agreement that looks at everybody", DONORS, "public/sources",
+        "part, judged = _beside(board, board, same, external, \"\")",
+        "part, judged = _beside(board, board, same, external, \"\")\n"
+        "        judged = replace(judged, agreement=judged.agreement + 1e-3 * (ratings.n_users % 2))"),
+    bug("donors who are refused after a charge",
+        "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/run",
+        "        public.check(anyone, ratings)\n", "        pass\n"),
+]  # fmt: skip
+
 FORGED = "dossier/test_dossier.py::test_no_verifier_accepts_one_of_a_thousand_forgeries"
 DOSSIERS = [  # what a privacy officer relies on
     bug("a signature not looked at", FORGED, "dossier/checking",
@@ -715,5 +731,5 @@ DOSSIERS = [  # what a privacy officer relies on
 
 BUGS = [
     *BOUNDED, *CHARGED, *NOISE, *AROUND, *LEDGERS, *NODES, *EXACT, *PAPERS, *EDGES, *CHOSEN, *SEEN, *SEASONS,
-    *CONFIGURATIONS, *DOSSIERS,
+    *CONFIGURATIONS, *DOSSIERS, *DONATED,
 ]  # fmt: skip
