@@ -219,16 +219,22 @@ def judged(rows: list[dict[str, Any]]) -> bool:
 
 
 def shown(rows: list[dict[str, Any]]) -> None:
-    """Print the means of honest donors."""
-    print(f"{'':40} today   alone  together  weight  draws")
+    """Print the means of all cells."""
+    print("job      data       users  epsilon  donors          today  alone  together  weight  draws")
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        key = tuple(row[name] for name in ("job", "donors", "data", "n", "epsilon", "share"))
-        found[key].append(row)
-    for key, each in sorted(found.items()):
-        means = [np.mean([row[name] for row in each]) for name in ("today", "alone", "together", "weight")]
-        name = " ".join(map(str, key))
-        print(f"{name:40} {means[0]:.3f}   {means[1]:.3f}   {means[2]:.3f}    {means[3]:.2f}   {len(each)}")
+        count = max(round(row["share"] * row["n"]), 2)
+        key = tuple(row[name] for name in ("job", "data", "n", "epsilon", "donors"))
+        found[*key, count].append(row)
+    for (job, data, n, epsilon, donors, count), each in sorted(found.items()):
+        today, alone, together, weight = (
+            np.mean([row[name] for row in each]) for name in ("today", "alone", "together", "weight")
+        )
+        who = f"{count} {donors}"
+        print(
+            f"{job:8} {data:9} {n:6,} {epsilon:8g}  {who:14} {today:6.3f} {alone:6.3f} {together:9.3f}"
+            f" {weight:7.2f} {len(each):6}"
+        )
 
 
 def main() -> int:

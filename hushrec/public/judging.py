@@ -6,8 +6,8 @@ drawn with replacement, over and over, and the weight that served them best is n
 the weight. With few donors it wanders, and is drawn together by what it wanders between, and to 0 as if five
 more donors had found the public model worth nothing.
 
-Donors are in the private training too. What that favours is the private model, and by less than one user in
-so many moves a release: at a large epsilon it is the safe side.
+Donors are in the private training too, which favours the private model on them: at epsilon 1 by too little to
+be seen, at 5 by up to .02 of Recall (docs/guides/public.md). The weight is then rather too small.
 """
 
 from __future__ import annotations
