@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +22,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hushrec.cli.options import pairs
+from hushrec.cli.show_model import said_by_donors
 from hushrec.data import Domain, Ratings, lifelike, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, default_path
 
 OUTPUT = Path("demo-output")
 SHAPE = (8_000, 800)  # users and items
+#: Users of a shop with few, and how many of them have published their ratings.
+FEW = (600, 60)
 NAMES = "user=Kunde,item=Artikel,rating=Sterne"
 NOT_SIMILAR = "This model cannot tell which items are alike: too little was learned of them.\n"
 #: Columns of the table: what evaluate calls them.
@@ -77,6 +81,8 @@ def demonstrate(options: argparse.Namespace) -> None:
     print("\n" + "=" * 80 + "\n" + statement)
     print(error_table(json.loads(measured or "{}"), compared, options.epsilon))
     print(f"\n{ten}\n{similar or NOT_SIMILAR}", end="")
+    if options.ratings is None:
+        print(donors(ratings, declared, options.delta))
     if not public:
         run("ledger", "show", *ledger)
     shown = f"hushrec serve {shlex.quote(str(model))} --demo"
@@ -128,6 +134,19 @@ def own(options: argparse.Namespace, public: bool) -> tuple[Ratings, list[object
         f" {options.dataset!r} in {default_path()}. Each run of this demo is charged again."
     )
     return ratings, ["--dataset", options.dataset]
+
+
+def donors(ratings: Ratings, declared: list[object], delta: float) -> str:
+    """Say what a few users who have published their ratings are worth to a shop with few."""
+    few = ratings.rows(slice(0, FEW[0]), keyed=True)
+    pq.write_table(few.to_arrow(), OUTPUT / "few.parquet")
+    ids = "".join(f"{user}\n" for user in few.users[: FEW[1]])
+    (OUTPUT / "donors.txt").write_text(ids, encoding="utf-8")
+    words = ["--epsilon", 1, "--delta", f"{delta:g}", "--users", FEW[0], *declared, "--force"]
+    words += ["--donors", OUTPUT / "donors.txt", "--data-is-public", "--out", OUTPUT / "few.hush"]
+    found = json.loads(run("train", OUTPUT / "few.parquet", *words, "--json", quiet=True))
+    said = "\n\n".join(textwrap.fill(said_by_donors(each), 80) for each in found["public_ratings"])
+    return f"\nWith {FEW[0]} users at epsilon 1, of whom {FEW[1]} have published their ratings:\n{said}"
 
 
 def compare(options: argparse.Namespace, declared: list[object]) -> dict:
