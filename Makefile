@@ -20,7 +20,7 @@ ROOM      ?= 1
 PYTEST    := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-public never-loses bench-new-items bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
+.PHONY: help demo test true docs notebooks check lines test-web test-full test-newest test-oldest trust trust-full mutants bench-quality bench-both bench-public never-loses bench-new-items bench-year bench-implicit frontier bench-scale bench-speed bench-first-use bench-serve bench-nobody reproduce-frank-wolfe reproduce-one-bit reproduce-homomorphic dist dist-check clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -113,6 +113,10 @@ bench-first-use: $(VENV)/.run ## seconds from a cold kernel cache to the first m
 
 bench-serve: $(VENV)/.test ## lists a second, waits and memory of the server; six minutes
 	$(BIN)/python -m benchmarks.bench_serve
+
+bench-nobody: $(VENV)/.test ## two servers: quality in few rounds, cost of a device, kills and lies; 15 minutes; HUSHREC_DATA as above
+	$(BIN)/python -m benchmarks.bench_nobody; short=$$?; \
+	$(PYTEST) -m "full or not full" tests/engines/test_two_servers.py && exit $$short
 
 reproduce-frank-wolfe: $(VENV)/.test ## the figures of Jain, Thakkar and Thakurta 2018; LONG=--long takes the paper's sizes
 	$(BIN)/python -m benchmarks.reproduce_frank_wolfe $(LONG)

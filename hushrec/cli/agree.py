@@ -70,10 +70,22 @@ def agree(
     found = _made(written)
     target = output_file(agreement, (declared.catalogue,), force)
     write_atomically(target, [json.dumps(written, indent=1).encode()])
-    words = {"agreement": str(target), "fingerprint": found.fingerprint, "promises": list(found.promises)}
-    releases = f"{len(found.plan.releases)} releases of {found.estimator.name}"
-    text = f"Agreed on {releases}, in {target} (fingerprint {found.fingerprint[:16]}).", *found.promises
-    show.result(as_json, words, *text, "Against both servers together nothing is promised.")
+    sizes = [8 * opened.size for _, opened in found.rehearsed()]
+    words = {
+        "agreement": str(target),
+        "fingerprint": found.fingerprint,
+        "promises": list(found.promises),
+        "rounds": len(sizes),
+        "bytes_a_device": sum(sizes),
+    }
+    show.result(
+        as_json,
+        words,
+        f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
+        f"About {len(sizes)} rounds; a device that answers all sends about {sum(sizes) / 1e6:.2g} MB.",
+        *found.promises,
+        "Against both servers together nothing is promised.",
+    )
 
 
 def read_agreement(path: str) -> Agreement:

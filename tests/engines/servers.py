@@ -1,7 +1,9 @@
 """A training over two servers in this process: servers that may be killed, devices, and all that is said."""
 
 import hashlib
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np

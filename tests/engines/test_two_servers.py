@@ -146,9 +146,10 @@ class Killed(Exception):
     """The process of a server is gone."""
 
 
-def test_kills_release_nothing_twice_and_nothing_uncharged(few, tmp_path, monkeypatch):
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2, 3))])
+def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, monkeypatch):
     """Killed 60 times, before or after anything is written, either server ends with the same model."""
-    generator, kills = np.random.default_rng(0), 0
+    generator, kills = np.random.default_rng(seed), 0
     while kills < 60:
         ledgers = [Ledger(tmp_path / f"{kills}-{place}.sqlite") for place in (0, 1)]
         world = World(BIASES, few, ledgers=ledgers)
@@ -205,10 +206,11 @@ def mortal(method, generator):
     return maybe
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))])
 @pytest.mark.parametrize("honest", [0, 1])
-def test_a_lying_server_gets_one_noisy_sum_of_a_release(few, honest):
+def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, few):
     """Whatever the other one says, an honest server publishes one sum of matching shares, once."""
-    generator, published = np.random.default_rng(honest), 0
+    generator, published = np.random.default_rng([honest, seed]), 0
     for _ in range(25):
         noises = [KeptNoise(1), KeptNoise(2)]
         world = World(hushrec.Popular(), few, noises=noises)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.engines.secure.agreement import identity_of
@@ -185,6 +187,23 @@ class Agreement:
                 break
             stop += 1
         return Round(len(totals), first, stop)
+
+    def rehearsed(self) -> list[tuple[Round, Opened]]:
+        """The rounds of a training on nobody, with noise of the planned size in place of totals.
+
+        As many, and as large, as those of a real one but for what that learns: items, or what a round is for.
+        """
+        totals: list[Words] = []
+        rounds: list[tuple[Round, Opened]] = []
+        generator = np.random.default_rng(self.seed)
+        while isinstance(wanted := self.next(totals), Wanted):
+            first = int(wanted.question.min())
+            if not rounds or rounds[-1][0].stop <= first:
+                which = self.round_for(totals, first)
+                rounds.append((which, self.opened(totals, which)))
+            noise = math.sqrt(2) * wanted.grid.noise_sd * generator.standard_normal(len(wanted.place))
+            totals.append(noise.astype(np.int64).view(np.uint64))
+        return rounds
 
     def opened(self, totals: Sequence[Words], which: Round) -> Opened:
         """The questions of a round, given the totals before it."""

@@ -1,0 +1,440 @@
+"""Training over two servers: what it reaches, what a device sends, what liars spoil, what it costs.
+
+    python -m benchmarks.bench_nobody            holds the stored rows to the targets, and makes a sample anew
+    python -m benchmarks.bench_nobody --rows     makes all rows anew (docs/data/nobody.json)
+
+The tables need HUSHREC_DATA, the folder of real ratings. What a round of many devices adds up to is computed
+at once here: tests/engines/test_two_servers.py holds that to the protocol, to the last bit.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.bench_both import of_errors, of_lists
+from benchmarks.real import read
+from hushrec.cli.agree import read_agreement
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.engines.two_servers.agreement import Agreement, Wanted
+from hushrec.engines.two_servers.book import Shares
+from hushrec.engines.two_servers.device import Public, contribute
+from hushrec.engines.two_servers.messages import State
+from hushrec.engines.two_servers.server import CollectingServer, Settings
+from hushrec.engines.two_servers.shares import ROLES, add_share, share_bytes, split
+from hushrec.errors import HushrecError
+from hushrec.network.service import Limits, Service, listen
+from hushrec.network.transport import Connection
+from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy.testing import SeededNoise
+from hushrec.serving.billboard import Billboard
+from hushrec.training.gate import LocalGate
+from hushrec.training.run import choose
+
+ROWS = Path(__file__).parent.parent / "docs" / "data" / "nobody.json"
+BUDGET = Budget(5.0, 1e-6)
+ONLINE = (1.0, 0.6, 0.2, 0.05)
+RANDOM = {"start": "random"}
+#: Model and settings by job and number of rounds.
+MODELS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
+    "RMSE": {
+        1: ("item-bias", {}),
+        2: ("private-als", {"rank": 0, "bias_rounds": 1, "features": False}),
+        4: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 1} | RANDOM),
+        8: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 3} | RANDOM),
+    },
+    "Recall@20": {
+        1: ("popular", {}),
+        2: ("private-eigenrec", {"iterations": 1, "matrix_share": 0.0}),
+        4: ("private-eigenrec", {"iterations": 3, "matrix_share": 0.0}),
+        8: ("private-eigenrec", {"iterations": 7, "matrix_share": 0.0}),
+    },
+}
+#: Largest difference from a central training with the same noise.
+CLOSE = 0.005
+#: Largest bytes that a device sends in all, at 4,000 items: as planned here, and of any plan.
+PLANNED, WORST = 2e6, 10e6
+#: Seconds of 6,040 devices over loopback.
+LOOPBACK = 600.0
+
+
+class Made(NamedTuple):
+    """A training, and what a device that answered every round sent."""
+
+    model: Billboard
+    rounds: int
+    bytes: int
+
+
+def agreed(model: str, settings: dict[str, Any], domain: Domain, n_users: int) -> Agreement:
+    estimator = choose(model, BUDGET, domain, n_users=max(1, n_users), settings=settings)
+    return Agreement(estimator=estimator, budget=BUDGET, domain=domain)
+
+
+def train(
+    agreement: Agreement,
+    ratings: Ratings,
+    online: float = 1.0,
+    seed: int = 0,
+    liars: int = 0,
+    lie: float = 0.0,
+) -> Made:
+    """The training of the protocol, where in each round a random part of the devices is online.
+
+    ``liars`` of them send, in every entry, up to ``lie`` standard deviations of one server's noise.
+    """
+    generator, noise = np.random.default_rng(seed), SeededNoise(seed)
+    totals: list[Any] = []
+    rounds: list[Any] = []
+    while isinstance(wanted := agreement.next(totals), Wanted):
+        first = int(wanted.question.min())
+        if not rounds or rounds[-1][0].stop <= first:
+            which = agreement.round_for(totals, first)
+            opened = agreement.opened(totals, which)
+            there = ratings.rows(generator.random(ratings.n_users) < online, keyed=True)
+            ends = np.array([0, *np.cumsum([len(each) for each in opened.steps])])
+            rounds.append((which, opened.size, ends, agreement.answer(opened, there.rated())))
+        which, _, ends, sums = rounds[-1]
+        label = agreement.plan.releases[wanted.release].label
+        total = sums[ends[wanted.question - which.first] + wanted.place]
+        total = total * wanted.grid.coarse.astype(np.uint64)
+        for _ in ROLES:
+            total = total + noise.rounded_gaussian(wanted.grid.noise_sd, label).view(np.uint64)
+        for _ in range(liars):
+            words = lie * wanted.grid.noise_sd * generator.uniform(-1, 1, len(total))
+            total = total + words.astype(np.int64).view(np.uint64)
+        totals.append(total)
+    return Made(wanted, len(rounds), sum(8 * size + 32 for _, size, _, _ in rounds))
+
+
+def central(agreement: Agreement, ratings: Ratings, seed: int) -> Billboard:
+    """The ordinary training, with the noise of both servers."""
+    accountant = Accountant(agreement.budget, noise=SeededNoise(seed))
+    users = agreement.estimator.users(ratings.rated())
+    parts = agreement.estimator.train(users, LocalGate(accountant, agreement.both), agreement.seed)
+    return Billboard.of(agreement.estimator, ratings.domain, parts, accountant.statement())
+
+
+def quality(job: str, ratings: Ratings, rounds: int, online: float) -> dict[str, Any]:
+    task = {"RMSE": of_errors, "Recall@20": of_lists}[job](ratings, False)
+    model, settings = MODELS[job][rounds]
+    made = train(
+        agreed(model, settings, ratings.domain, int(online * task.train.n_users)), task.train, online
+    )
+    return {"figure": task.figure(made.model), "rounds": made.rounds, "bytes": made.bytes, "model": model}
+
+
+def against_central(job: str, ratings: Ratings) -> dict[str, Any]:
+    """Mean of three draws of noise, over two servers and centrally."""
+    task = {"RMSE": of_errors, "Recall@20": of_lists}[job](ratings, False)
+    model, settings = MODELS[job][4]
+    agreement, draws = agreed(model, settings, ratings.domain, task.train.n_users), range(3)
+    ours = np.mean([task.figure(train(agreement, task.train, seed=draw).model) for draw in draws])
+    theirs = np.mean([task.figure(central(agreement, task.train, 100 + draw)) for draw in draws])
+    return {"two servers": float(ours), "central": float(theirs)}
+
+
+def spoiled(ratings: Ratings, liars: int, lie: float) -> dict[str, Any]:
+    task = of_errors(ratings, False)
+    model, settings = MODELS["RMSE"][4]
+    agreement = agreed(model, settings, ratings.domain, task.train.n_users)
+    try:
+        return {"figure": task.figure(train(agreement, task.train, liars=liars, lie=lie).model)}
+    except HushrecError:
+        return {"figure": None}
+
+
+def costs(n_devices: int) -> dict[str, float]:
+    """CPU seconds of a device's answer and of each server's share of it, and bytes; 500 items."""
+    ratings = realistic(200, 500, 10_000, seed=0)
+    agreement = agreed("item-bias", {}, ratings.domain, n_devices)
+    which = agreement.round_for([], 0)
+    opened = agreement.opened([], which)
+    rows = [ratings.rows(np.arange(200) == number, keyed=True).rated() for number in range(200)]
+    shares, begun = [], time.process_time()
+    for number in range(200):
+        shares.append(split(agreement.answer(opened, rows[number])))
+    found = {"device": (time.process_time() - begun) / 200, "bytes": 8.0 * opened.size + 32}
+    folder = Path("/dev/shm" if Path("/dev/shm").is_dir() else ".")
+    for place, role in enumerate(ROLES):
+        path, begun = folder / f"bench-nobody-{role}", time.process_time()
+        kept = Shares(path, share_bytes(role, opened.size))
+        for number in range(n_devices):
+            kept.take(f"device {number}", shares[number % 200][place])
+        total = np.zeros(opened.size, np.uint64)
+        kept.each(set(kept.devices), lambda share: add_share(total, share, role))  # noqa: B023
+        found[role] = (time.process_time() - begun) / n_devices
+        kept.remove()
+    return found
+
+
+class Kept:
+    """A kept connection for many simulated devices: a state is asked for once a round."""
+
+    def __init__(self, url: str) -> None:
+        self._line, self._state = Connection(url, patience=120.0), None
+
+    def forget(self) -> None:
+        self._state = None
+
+    def get(self, kind: Any, *path: str, token: str = "") -> Any:
+        if kind is not State:
+            return self._line.get(kind, *path, token=token)
+        if self._state is None:
+            self._state = self._line.get(State, "state")
+        return self._state
+
+    def post_bytes(self, *given: Any, **named: Any) -> Any:
+        return self._line.post_bytes(*given, **named)
+
+
+def loopback(n_devices: int, lost: float) -> dict[str, Any]:
+    """Two server processes, and devices of this process, a part of which is lost in every round."""
+    home = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    ratings, generator = realistic(n_devices, 3706, 165 * n_devices, seed=0), np.random.default_rng(0)
+    names = [f"device {number}" for number in range(n_devices)]
+    (home / "items.txt").write_text("\n".join(map(str, ratings.domain.items)))
+    (home / "names.txt").write_text("\n".join(names))
+    (home / "peer.txt").write_text("p" * 32)
+    settings = "--rank 8 --bias-rounds 1 --iterations 1 --tuning.start random --epsilon 5 --delta 1e-6"
+    words = f"agree agreed.json --model private-als --users {n_devices} {settings} --catalogue items.txt"
+    words += " --rating-range 1 5"
+    command = [sys.executable, "-W", "ignore", "-m", "hushrec"]
+    subprocess.run([*command, *words.split()], cwd=home, check=True, stdout=subprocess.DEVNULL)
+    servers = []
+    for role, other, port in (("first", 8702, 8701), ("second", 8701, 8702)):
+        words = f"collect agreed.json --role {role} --devices names.txt --folder {role} --out {role}.hush"
+        words += (
+            f" --peer http://127.0.0.1:{other} --peer-token peer.txt --port {port} --ledger {role}.sqlite"
+        )
+        words += f" --requests-per-second 1e6 --linger 1 --deadline {20 / 86400 if lost else 1}d"
+        servers.append(subprocess.Popen([*command, *words.split()], cwd=home, stdout=subprocess.DEVNULL))
+    while not all((home / role / "session").exists() for role in ROLES):
+        time.sleep(0.1)
+    tokens = []
+    for role in ROLES:
+        lines = [line.rpartition(",") for line in (home / role / "tokens.csv").read_text().splitlines()]
+        tokens.append({json.loads(name): token for name, _, token in lines})
+    public, lines = (
+        Public(read_agreement(str(home / "agreed.json"))),
+        [Kept(f"http://127.0.0.1:{port}") for port in (8701, 8702)],
+    )
+    rows = [ratings.rows(np.arange(number, number + 1), keyed=True) for number in range(n_devices)]
+    begun, used, answered = time.time(), time.process_time(), 0
+    over = False
+    while not over:
+        for line in lines:
+            line.forget()
+        there = [number for number in range(n_devices) if generator.random() >= lost]
+        said = "waiting"
+        for number in there:
+            keys = [each[names[number]] for each in tokens]
+            said = contribute(
+                lines,
+                public,
+                rows[number],
+                device=names[number],
+                tokens=keys,
+                folder=home / names[number],
+                ledger=None,
+            )
+            answered += said == "answered"
+            over = said == "over"
+            if said != "answered":
+                break
+        if said != "answered":
+            time.sleep(0.5)
+    found = {"seconds": time.time() - begun, "devices cpu": time.process_time() - used, "answers": answered}
+    assert [each.wait() for each in servers] == [0, 0]
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found |= {"servers cpu": spent.ru_utime + spent.ru_stime, "server memory, MB": spent.ru_maxrss / 1024}
+    found["same"] = (home / "first.hush").read_bytes() == (home / "second.hush").read_bytes()
+    shutil.rmtree(home)
+    return found
+
+
+def fresh(n_devices: int, secure: bool) -> dict[str, float]:
+    """Seconds of a device that opens two connections of its own, answers, and charges a ledger of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        home, ratings = Path(name), realistic(n_devices, 500, 50 * n_devices, seed=0)
+        agreement = agreed("item-bias", {}, ratings.domain, n_devices)
+        names = [f"device {number}" for number in range(n_devices)]
+        digests = {each: hashlib.sha256(each.encode()).hexdigest() for each in names}
+        key = home / "key.pem"
+        words = (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
+        )
+        words += f" -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {home}/chain.pem"
+        subprocess.run(words.split(), check=True, capture_output=True)
+        tls = {"certificate": f"{home}/chain.pem", "key": str(key)} if secure else {}
+        sockets = [listen("127.0.0.1", 0) for _ in ROLES]
+        urls = [f"http{'s' * secure}://127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        ca = f"{home}/chain.pem" if secure else None
+        with contextlib.ExitStack() as stack:
+            servers = []
+            for place, role in enumerate(ROLES):
+                settings = Settings(role=role, devices=digests, peer_token="p" * 32)
+                ledger, peer = Ledger(home / f"{role}.sqlite"), Connection(urls[1 - place], ca=ca)
+                servers.append(CollectingServer(agreement, settings, home / role, ledger, peer))
+                limits = Limits(requests_per_second=1e6)
+                service = Service(servers[-1].answer, listening=sockets[place], limits=limits, **tls)
+                stack.enter_context(service)
+            while sum(each.step() for each in servers):
+                pass
+            public, begun, used = Public(agreement), time.time(), time.process_time()
+            for number, each in enumerate(names):
+                lines = [Connection(url, ca=ca) for url in urls]
+                book, rows = (
+                    Ledger(home / f"{each}.sqlite"),
+                    ratings.rows(np.arange(n_devices) == number, keyed=True),
+                )
+                given = {"device": each, "tokens": [each, each], "folder": home / each, "ledger": book}
+                assert contribute(lines, public, rows, **given) == "answered"
+                for line in lines:
+                    line.close()
+            spent = {"seconds": time.time() - begun, "cpu": time.process_time() - used}
+    return {name: value / n_devices for name, value in spent.items()}
+
+
+def made_anew(name: str, ratings: Ratings | None) -> Any:
+    """A row by its name."""
+    kind, *words = name.split("/")
+    if kind == "costs":
+        return costs(int(words[0]))
+    if kind == "fresh":
+        return fresh(int(words[0]), words[1] == "https")
+    if kind == "loopback":
+        return loopback(int(words[0]), float(words[1]))
+    if kind == "bytes":
+        model, settings = MODELS[words[0]][int(words[1])] if len(words) > 1 else (words[0], {})
+        sizes = [
+            opened.size
+            for _, opened in agreed(model, settings, realistic(9, 4000, 99, seed=0).domain, 6040).rehearsed()
+        ]
+        return {"rounds": len(sizes), "bytes": sum(8 * size + 32 for size in sizes)}
+    assert ratings is not None
+    if kind == "quality":
+        return quality(words[0], ratings, int(words[1]), float(words[2]))
+    if kind == "central":
+        return against_central(words[0], ratings)
+    return spoiled(ratings, int(words[0]), float(words[1]))
+
+
+LIARS, LIES = (1, 10, 100), (1.0, 100.0, 1e9)
+PLANS = ("private-eigenrec", "private-als", "both")
+#: Rows that every check makes anew.
+SAMPLE = ("quality/RMSE/4/0.2", "quality/Recall@20/4/1.0")
+NAMES = [
+    *(f"quality/{job}/{rounds}/{online}" for job in MODELS for rounds in (1, 2, 4, 8) for online in ONLINE),
+    *(f"central/{job}" for job in MODELS),
+    *(f"spoiled/{liars}/{lie}" for liars in LIARS for lie in LIES),
+    *(f"bytes/{job}/{rounds}" for job in MODELS for rounds in (1, 2, 4, 8)),
+    *(f"bytes/{model}" for model in PLANS),
+    "fresh/100/http",
+    "fresh/100/https",
+    "loopback/600/0.1",
+    "loopback/6040/0.0",
+    *(f"costs/{count}" for count in (1000, 10_000, 100_000)),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", nargs="*", help="make rows anew: all, or those that begin so")
+    options = parser.parse_args()
+    rows = json.loads(ROWS.read_text()) if ROWS.exists() else {}
+    if options.rows is not None:
+        ratings = read("ml-1m")
+        for name in NAMES:
+            if not options.rows or any(name.startswith(each) for each in options.rows):
+                begun = time.time()
+                found = made_anew(name, ratings)
+                print(name, found, f"{time.time() - begun:.0f} s", flush=True)
+                stored = json.loads(ROWS.read_text()) if ROWS.exists() else {}
+                ROWS.write_text(json.dumps(stored | {name: found}, indent=1, sort_keys=True) + "\n")
+        return
+    sys.exit(held(rows))
+
+
+def held(rows: dict[str, Any]) -> bool:
+    """Print the figures with their targets; whether any falls short."""
+    short = False
+
+    def line(what: str, good: bool) -> None:
+        nonlocal short
+        short |= not good
+        print(f"{'PASS' if good else 'SHORT'}: {what}", flush=True)
+
+    print(
+        "MovieLens-1M, epsilon = 5 at delta = 1e-06 (unit: user, relation: add-remove) against either server."
+    )
+    print(
+        "| | rounds | " + " | ".join(f"{online:.0%} online" for online in ONLINE) + " | KB a device sends |"
+    )
+    print("|---|---:" + "|---:" * (len(ONLINE) + 1) + "|")
+    for job in MODELS:
+        for rounds in MODELS[job]:
+            cells = [rows[f"quality/{job}/{rounds}/{online}"] for online in ONLINE]
+            figures = " | ".join(f"{cell['figure']:.4f}" for cell in cells)
+            print(f"| {job} | {rounds} | {figures} | {cells[0]['bytes'] / 1e3:,.0f} |")
+    print(
+        "| devices that lie, of 6,040 | " + " | ".join(f"by {lie:g} sd of the noise" for lie in LIES) + " |"
+    )
+    print("|---:" * (1 + len(LIES)) + "|")
+    for liars in LIARS:
+        found = [rows[f"spoiled/{liars}/{lie}"]["figure"] for lie in LIES]
+        cells = ["refused, the training stops" if each is None else f"RMSE {each:.4f}" for each in found]
+        print(f"| {liars} | {' | '.join(cells)} |")
+    for job in MODELS:
+        ours, theirs = (rows[f"central/{job}"][each] for each in ("two servers", "central"))
+        what = f"{job} {ours:.4f} over two servers and {theirs:.4f} centrally, with the same noise"
+        line(f"{what}: within {CLOSE}", abs(ours - theirs) <= CLOSE)
+    most = max(rows[f"bytes/{job}/{rounds}"]["bytes"] for job in MODELS for rounds in MODELS[job])
+    line(
+        f"few rounds at 4,000 items: a device sends {most / 1e6:.2f} MB, at most {PLANNED / 1e6:g}",
+        most <= PLANNED,
+    )
+    for model in PLANS:
+        row = rows[f"bytes/{model}"]
+        what = f"{model} as planned, 4,000 items: {row['rounds']} rounds, {row['bytes'] / 1e6:.1f} MB"
+        line(f"{what}, at most {WORST / 1e6:g}", row["bytes"] <= WORST)
+    row = rows["loopback/6040/0.0"]
+    cpu = f"CPU: devices {row['devices cpu']:.0f} s, servers {row['servers cpu']:.0f} s"
+    what = f"6,040 devices over loopback, {row['answers']:,} answers: {row['seconds']:.0f} s ({cpu})"
+    line(f"{what}, at most {LOOPBACK:.0f}", row["seconds"] <= LOOPBACK and row["same"])
+    row = rows["loopback/600/0.1"]
+    line(
+        f"600 devices, 10% lost in every round: the same model at both servers, {row['answers']:,} answers",
+        row["same"],
+    )
+    plain, secure = (rows[f"fresh/100/{scheme}"]["cpu"] for scheme in ("http", "https"))
+    print(
+        f"A fresh device with its ledger: {1e3 * plain:.1f} ms of CPU at both ends,"
+        f" {1e3 * (secure - plain):.1f} more with TLS."
+    )
+    few, many = rows["costs/1000"], rows["costs/100000"]
+    for who in ROLES:
+        what = f"the {who} server takes {1e6 * many[who]:.0f} us a device at 100,000"
+        line(f"{what}, {1e6 * few[who]:.0f} at 1,000: linear", many[who] <= 1.5 * few[who])
+    print(f"A device of 500 items: {1e3 * many['device']:.2f} ms of CPU, {many['bytes'] / 1e3:.1f} KB.")
+    ratings = read("ml-1m")
+    for name in SAMPLE if ratings is not None else ():
+        again, stored = made_anew(name, ratings)["figure"], rows[name]["figure"]
+        line(f"{name} made anew: {again:.4f}, stored {stored:.4f}", abs(again - stored) <= 0.002)
+    made = made_anew("loopback/60/0.0", None)
+    line(f"60 devices over loopback made anew: {made['seconds']:.0f} s, the same model at both", made["same"])
+    return short
+
+
+if __name__ == "__main__":
+    main()
