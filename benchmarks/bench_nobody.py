@@ -316,12 +316,11 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
     if kind == "loopback":
         return loopback(int(words[0]), float(words[1]))
     if kind == "bytes":
-        model, settings = MODELS[words[0]][int(words[1])] if len(words) > 1 else (words[0], {})
-        sizes = [
-            opened.size
-            for _, opened in agreed(model, settings, realistic(9, 4000, 99, seed=0).domain, 6040).rehearsed()
-        ]
-        return {"rounds": len(sizes), "bytes": sum(8 * size + 32 for size in sizes)}
+        job, number = words
+        model, settings = MODELS[job][int(number)] if job in MODELS else (job, {})
+        n_users = USERS if job in MODELS else int(number)
+        sizes = agreed(model, settings, realistic(9, 4000, 99, seed=0).domain, n_users).rehearsed()
+        return {"rounds": len(sizes), "bytes": sum(8 * opened.size + 32 for _, opened in sizes)}
     assert ratings is not None
     if kind == "quality":
         return quality(words[0], ratings, int(words[1]), float(words[2]))
@@ -331,6 +330,7 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
 
 
 LIARS, LIES = (1, 10, 100), (1.0, 100.0, 1e9)
+USERS = 6040
 PLANS = ("private-eigenrec", "private-als", "both")
 #: Rows that every check makes anew.
 SAMPLE = ("quality/RMSE/4/0.2", "quality/Recall@20/4/1.0")
@@ -339,7 +339,7 @@ NAMES = [
     *(f"central/{job}" for job in MODELS),
     *(f"spoiled/{liars}/{lie}" for liars in LIARS for lie in LIES),
     *(f"bytes/{job}/{rounds}" for job in MODELS for rounds in (1, 2, 4, 8)),
-    *(f"bytes/{model}" for model in PLANS),
+    *(f"bytes/{model}/{count}" for model in PLANS for count in (USERS, 100_000)),
     "fresh/100/http",
     "fresh/100/https",
     "loopback/600/0.1",
@@ -399,14 +399,16 @@ def held(rows: dict[str, Any]) -> bool:
         ours, theirs = (rows[f"central/{job}"][each] for each in ("two servers", "central"))
         what = f"{job} {ours:.4f} over two servers and {theirs:.4f} centrally, with the same noise"
         line(f"{what}: within {CLOSE}", abs(ours - theirs) <= CLOSE)
-    most = max(rows[f"bytes/{job}/{rounds}"]["bytes"] for job in MODELS for rounds in MODELS[job])
+    names = [f"{job}/{rounds}" for job in MODELS for rounds in MODELS[job]]
+    most = max(rows[each]["bytes"] for name in names for each in (f"bytes/{name}", f"quality/{name}/1.0"))
     line(
         f"few rounds at 4,000 items: a device sends {most / 1e6:.2f} MB, at most {PLANNED / 1e6:g}",
         most <= PLANNED,
     )
-    for model in PLANS:
-        row = rows[f"bytes/{model}"]
-        what = f"{model} as planned, 4,000 items: {row['rounds']} rounds, {row['bytes'] / 1e6:.1f} MB"
+    for model, count in ((model, count) for model in PLANS for count in (USERS, 100_000)):
+        row = rows[f"bytes/{model}/{count}"]
+        what = f"{model} as planned for {count:,} devices and 4,000 items: {row['rounds']} rounds,"
+        what += f" {row['bytes'] / 1e6:.1f} MB"
         line(f"{what}, at most {WORST / 1e6:g}", row["bytes"] <= WORST)
     row = rows["loopback/6040/0.0"]
     cpu = f"CPU: devices {row['devices cpu']:.0f} s, servers {row['servers cpu']:.0f} s"

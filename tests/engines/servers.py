@@ -1,5 +1,6 @@
 """A training over two servers in this process: servers that may be killed, devices, and all that is said."""
 
+import contextlib
 import hashlib
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from hushrec.engines.two_servers.agreement import Agreement
+from hushrec.errors import HushrecError
 from hushrec.network.messages import from_json
 from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
@@ -48,6 +50,13 @@ class Line:
         return from_json(kind, self.server.answer("POST", list(path), token, content).to_json())
 
 
+class Deaf(Line):
+    """A way to a server on which shares are lost."""
+
+    def post_bytes(self, content, kind, *path, token=""):
+        raise HushrecError("lost")
+
+
 class World:
     """Two servers and a device for each user.
 
@@ -56,6 +65,7 @@ class World:
 
     def __init__(self, estimator, ratings, *, ledgers=(None, None), noises=(None, None), deadline=1e9):
         self.ratings, self.folder = ratings, Path(tempfile.mkdtemp(dir=_fast()))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.agreement = Agreement(estimator=estimator, budget=Budget(5, 1e-6), domain=ratings.domain, seed=4)
         self.names = [f"device {number}" for number in range(ratings.n_users)]
         self.lines, self.peers = [Line(), Line()], [Line(), Line()]  # for devices, and for the other server
@@ -92,17 +102,19 @@ class World:
         while sum(line.server.step() for line in self.lines):
             pass
 
-    def train(self, lost=lambda number: False):
-        """Run the training to its end; the model."""
+    def train(self, lost=(), half=()):
+        """Run the training to its end; the model. Some devices are lost, some reach the first server only."""
+        deaf = Deaf()
         for _ in range(100):
             self.settle()
             boards = [line.server.billboard for line in self.lines]
             if None not in boards:
                 assert boards[0].to_bytes() == boards[1].to_bytes()
                 return boards[0]
-            for number in range(len(self.names)):
-                if not lost(number):
-                    self.answer(number)
+            deaf.server = self.lines[1].server
+            for number in set(range(len(self.names))) - {*lost}:
+                with contextlib.suppress(*[HushrecError] * (number in half)):
+                    self.answer(number, **({"servers": [self.lines[0], deaf]} if number in half else {}))
             self.pass_time()
         raise AssertionError("the training does not end")
 

@@ -56,6 +56,9 @@ SUMS = "algorithms/test_exact_sums.py"
 ACCOUNTANT = "privacy/test_accountant.py"
 ACCOUNTING = "privacy/test_accounting.py"
 LEDGER = "privacy/test_ledger.py"
+TWO = "engines/test_two_servers.py"
+KILLS = "test_kills_release_nothing_twice_and_nothing_uncharged"
+AS_LOCAL = "test_the_model_is_the_local_gates_with_the_noise_of_both"
 SAMPLER = "privacy/test_sampler.py"
 SELECTION = "privacy/test_selection.py"
 PARTS = "evaluation/test_parts.py"
@@ -322,6 +325,20 @@ NODES = [  # secure aggregation and partitions
     bug("totals of a server believed whatever they are",
         "engines/test_aggregation.py::test_a_total_that_no_nodes_can_add_up_to_is_refused",
         "engines/secure/gate", "= _LARGEST_SUM * self.coarse", "= 2.0**64 * self.coarse"),
+    bug("shares of other totals added", f"{TWO}::test_what_is_refused", "engines/two_servers/server",
+        "if digest != now.digest:", "if False:"),
+    bug("devices that one server alone has added", f"{TWO}::{AS_LOCAL}", "engines/two_servers/server",
+        "both = set(now.held) & set(theirs.devices)", "both = set(now.held)"),
+    bug("a server that releases uncharged", f"{TWO}::{KILLS}[0]",
+        "engines/two_servers/server", "            self._charge(number)\n", ""),
+    bug("a server that goes on with an old copy", f"{TWO}::test_what_is_refused",
+        "engines/two_servers/server", "if own is None or", "if own is not None and"),
+    bug("a server that leaves half of the noise to the other",
+        f"{TWO}::test_a_servers_view_of_neighbours_has_the_claimed_mu", "engines/two_servers/server",
+        "self._noise.rounded_gaussian(wanted.grid.noise_sd,",
+        "self._noise.rounded_gaussian(wanted.grid.noise_sd / 2**0.5,"),
+    bug("a question that changes after it was asked", f"{TWO}::{AS_LOCAL}[private-als]",
+        "engines/two_servers/replay", "deepcopy(question)", "question"),
     bug("a server's list of survivors believed",
         "engines/test_member.py::test_a_neighbour_without_a_signature_is_refused", "engines/secure/client",
         "for name in alive:", "for name in ():"),
