@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.bench_both import of_errors, of_lists
 from benchmarks.real import read
-from hushrec.cli.agree import read_agreement
+from hushrec.cli.agree import read_agreement, small
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.two_servers.agreement import Agreement, Wanted
 from hushrec.engines.two_servers.book import Shares
@@ -306,6 +306,23 @@ def fresh(n_devices: int, secure: bool) -> dict[str, float]:
     return {name: value / n_devices for name, value in spent.items()}
 
 
+def at_most(model: Any, n_items: int) -> dict[str, int]:
+    """Rounds, and bytes that a device sends, where all is learned that may be."""
+    if model.name == "both":
+        parts = [at_most(part, n_items) for part in (model.ratings, model.lists)]
+        return {each: sum(part[each] for part in parts) for each in parts[0]}
+    rank, steps = model.rank, model.iterations
+    if model.name == "private-als":
+        matrix, steps = steps and model.tuning.start == "spectral", steps if rank else 0
+        rounds = 1 + model.bias_rounds + 2 * steps + matrix
+        words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
+        learned = n_items
+    else:
+        matrix, learned = model.tuning.matrix_share > 0, min(model.tuning.learned_items, n_items)
+        rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * rank)
+    return {"rounds": int(rounds), "bytes": 8 * (words + matrix * learned * (learned + 1) // 2) + 32 * rounds}
+
+
 def made_anew(name: str, ratings: Ratings | None) -> Any:
     """A row by its name."""
     kind, *words = name.split("/")
@@ -317,9 +334,10 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
         return loopback(int(words[0]), float(words[1]))
     if kind == "bytes":
         job, number = words
-        model, settings = MODELS[job][int(number)] if job in MODELS else (job, {})
-        n_users = USERS if job in MODELS else int(number)
-        sizes = agreed(model, settings, realistic(9, 4000, 99, seed=0).domain, n_users).rehearsed()
+        domain = realistic(9, 4000, 99, seed=0).domain
+        if job not in MODELS:
+            return at_most(small(agreed(job, {}, domain, int(number)).estimator, {}), domain.n_items)
+        sizes = agreed(*MODELS[job][int(number)], domain, USERS).rehearsed()
         return {"rounds": len(sizes), "bytes": sum(8 * opened.size + 32 for _, opened in sizes)}
     assert ratings is not None
     if kind == "quality":

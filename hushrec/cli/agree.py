@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +42,8 @@ def agree(
     """Write the AGREEMENT that two servers and all devices train under: a file that people can read.
 
     Give the same file to both operators and to every device. The model is item-bias, popular, private-als,
-    private-eigenrec or both; few rounds suit devices that are rarely online.
+    private-eigenrec or both; few rounds suit devices that are rarely online. What is planned releases no
+    item x item matrix, which would be long to send; --tuning.start spectral asks for one.
 
       hushrec agree agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 --rank 8 \\
                     --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -75,14 +78,15 @@ def agree(
         "agreement": str(target),
         "fingerprint": found.fingerprint,
         "promises": list(found.promises),
-        "rounds": len(sizes),
-        "bytes_a_device": sum(sizes),
+        "least_rounds": len(sizes),
+        "least_bytes_a_device": sum(sizes),
     }
     show.result(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
-        f"About {len(sizes)} rounds; a device that answers all sends about {sum(sizes) / 1e6:.2g} MB.",
+        f"At least {len(sizes)} rounds and {sum(sizes) / 1e6:.2g} MB from a device that answers all; more where"
+        " more is learned.",
         *found.promises,
         "Against both servers together nothing is promised.",
     )
@@ -116,5 +120,18 @@ def _made(written: dict[str, Any]) -> Agreement:
     run.check_run(name, budget, domain, n_users, settings)
     if n_users is None and run.needs_user_count(name):
         raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
-    estimator = run.choose(name, budget, domain, n_users=n_users, settings=settings)
+    estimator = small(run.choose(name, budget, domain, n_users=n_users, settings=settings), settings)
     return Agreement(estimator=estimator, budget=budget, domain=domain, seed=written["seed"])
+
+
+def small(model: Any, given: Mapping[str, Any]) -> Any:
+    """A planned model without a release of an item x item matrix, unless its setting is given.
+
+    At 4,000 items every device would send 64 MB for it.
+    """
+    if hasattr(model, "lists"):
+        return replace(model, ratings=small(model.ratings, given), lists=small(model.lists, given))
+    less = {"start": "random", "matrix_share": 0.0}
+    tuning: Any = getattr(model, "tuning", None)
+    changes = {each: less[each] for each in less if hasattr(tuning, each) and each not in given}
+    return replace(model, tuning=replace(tuning, **changes)) if changes else model
