@@ -85,8 +85,8 @@ def agree(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
-        f"At least {len(sizes)} rounds and {sum(sizes) / 1e6:.2g} MB from a device that answers all; more where"
-        " more is learned.",
+        f"At least {len(sizes)} rounds and {sum(sizes) / 1e6:.2g} MB from a device that answers all; more"
+        " where more is learned.",
         *found.promises,
         "Against both servers together nothing is promised.",
     )
