@@ -77,6 +77,7 @@ def test_attributes_are_read_from_any_table(tmp_path) -> None:
     for source, words in (
         ({"item": ["i1", "i1"], "a": [1, 2]}, "hold an item id twice"),
         ({"a": [1]}, "exactly one column of item ids"),
+        ({"item": ["x1"], "a": [1]}, "No item of the catalogue is in the attributes; check"),
         (tmp_path / "no.csv", "cannot be read: No such file"),
         (5, "Attributes cannot be read from int"),
     ):

@@ -173,7 +173,7 @@ def recommendations(
     shown = [key for key in keys if key != "base"]
     cells = [[cell(each[key]) for key in shown] for each in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
-    listed = show.table([shown, *cells], left=left)
+    listed = show.table([shown, *cells], left=left) if cells else "No item is left for this list."
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."

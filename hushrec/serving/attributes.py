@@ -132,6 +132,10 @@ def titled_page(page: bytes) -> bytes:
 def _read(source: Any, domain: Domain, what: str = "attributes") -> dict[str, pa.Array]:
     """The columns of a table but for its ids, in the order of the catalogue."""
     ids, table, places = read_item_table(source, domain.item_texts, what)
+    if (places < 0).all():
+        raise InputError(
+            f"No item of the catalogue is in the {what}; check that the table's ids are written as there."
+        )
     order = np.full(domain.n_items, -1)
     order[places[places >= 0]] = np.flatnonzero(places >= 0)
     taken = pa.array(order, mask=order < 0)

@@ -98,6 +98,8 @@ def test_lists_keep_to_rules_and_show_titles(run, files):
     passed = {"where": "brand > 0", "at_most": {"brand": 2}, "boost": {"brand = 1": 3.5}}
     listed = model.recommend([], attributes=table, **passed)
     assert [each["item"] for each in found] == [each.item for each in listed] and len(found) == 4
+    empty = run(*line, "--user", "nobody", "--attributes", "items.csv", "--where", "brand > 5")
+    assert empty.exit_code == 0 and "No item is left for this list." in empty.stdout
     titles = ["--titles", "items.csv"]
     run(*line, "--all-users", "--out", "lists.private.csv", *titles)
     told = pd.read_csv("lists.private.csv")
