@@ -66,8 +66,7 @@ def statement_of(octets):
     head, payload = octets[: 8 + length], octets[8 + length :]
     need(payload[-32:] == hashlib.sha256(head).digest(), "the header of the model has not its digest")
     places = json.loads(head[8:])
-    stored = places.pop("__metadata__")
-    digests = json.loads(stored["digests"])
+    digests = json.loads((stored := places.pop("__metadata__"))["digests"])
     need(set(digests) == set(places) - {"digest"}, "an array of the model has no digest")
     for name, digest in digests.items():
         begin, end = places[name]["data_offsets"]
@@ -78,8 +77,8 @@ def statement_of(octets):
 def check_model(dossier, octets):
     """The file is the one that is named; it promises what is said, and released what was charged."""
     model, promise, book = dossier["model"], dossier["promise"], dossier["ledger"]
-    digest = hashlib.sha256(octets).hexdigest()
-    need([digest, len(octets)] == [model["sha256"], model["bytes"]], "the model file is another one")
+    named = [model["sha256"], model["bytes"]]
+    need([hashlib.sha256(octets).hexdigest(), len(octets)] == named, "the model file is another one")
     said = statement_of(octets)
     need(said["private"] is True and said["not_private_because"] == [], "the model is NOT PRIVATE")
     same = all(promise[key] == said[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))
@@ -214,9 +213,8 @@ def near(stated, computed):
 def check_level(level, costs, what):
     """Check that what costs so much has this epsilon, and that what is learned from it follows."""
     mu, failure, pure = costs
-    epsilon = epsilon_of(mu, level["delta"] - failure)
-    if pure is not None and failure <= level["delta"]:
-        epsilon = min(epsilon, pure)
+    pure = math.inf if pure is None or failure > level["delta"] else pure
+    epsilon = min(pure, epsilon_of(mu, level["delta"] - failure))
     need(near(level["epsilon"], epsilon), f"{what}: epsilon is {epsilon:.6g}, not {level['epsilon']:.6g}")
     need(near(level["failure"], failure) and near(level["mu"], mu), f"{what}: mu is {mu:.6g}")
     check_bounds(level, what)
@@ -287,11 +285,13 @@ def verify(content, octets, key=None):
 
 
 def main():
-    """Verify as the page of hushrec's documentation says."""
-    content, octets, *pem = (Path(path).read_bytes() for path in sys.argv[1:4])
-    key = load_pem_public_key(pem[0]).public_bytes_raw() if pem else None
-    found = verify(content, octets, key)
-    for name, passed, words in found:
+    """Check the files that the command line names."""
+    try:
+        content, octets, *pem = (Path(path).read_bytes() for path in sys.argv[1:4])
+        key = load_pem_public_key(pem[0]).public_bytes_raw() if pem else None
+    except (OSError, ValueError) as error:
+        sys.exit(f"{error}\n{__doc__}")
+    for name, passed, words in (found := verify(content, octets, key)):
         print(f"{'ok' if passed else 'FAILED':<8}{name + ':':<12}{words}")
     sys.exit(0 if all(passed for _, passed, _ in found) else 1)
 
