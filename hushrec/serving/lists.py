@@ -815,7 +815,7 @@ def best_columns(
     ------
     (users, columns, scores)
         Columns and scores of shape (users in the block, count), best first; columns are -1 past the end of a
-        list. The score of an item is the same whatever else is asked for.
+        list. The score of an item is the same whatever else is asked for, unless rules boost some.
     """
     supported = arrays.get("supported")
     if state.beside is not None and state.beside.ranks:
