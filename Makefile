@@ -84,6 +84,8 @@ bench-both: $(VENV)/.bench ## one model for both jobs against two
 
 bench-public: $(VENV)/.test ## public ratings of a few users beside a private model; HUSHREC_DATA names the folder of real ratings
 	$(BIN)/python -m benchmarks.bench_public
+	$(BIN)/python -m benchmarks.lifelike
+	$(BIN)/python -m benchmarks.forecasts --part sample
 
 never-loses: $(VENV)/.test ## private ALS against item biases and users' means, real tables and 40 generated corners; half an hour
 	$(BIN)/python -m benchmarks.never_loses

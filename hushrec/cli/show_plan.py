@@ -10,6 +10,8 @@ from hushrec.data import Domain
 from hushrec.evaluation.forecast import Forecast, Range, error_of_part, forecast
 from hushrec.privacy import Budget, Plan, Season
 
+#: Up to so many users something is told of donors.
+_FEW = 5_000
 #: Jobs that ranges are known for, by their model.
 JOBS = {"both": ("lists", "ratings"), "private-eigenrec": ("lists",), "private-als": ("ratings",)}
 
@@ -23,33 +25,37 @@ def ranges(
     """Return what a configuration may come to, for a program and for a reader; each job with its budget."""
     n_users, n_items, each = sizes
     part, inside = _part(spread, domain), True
-    lines: list[str] = []
+    lines: list[tuple[str, str]] = []
     found: dict[str, Any] = {}
     for job, budget in budgets.items():
         of = forecast(budget, n_users, n_items, each, spread=part)
         inside = inside and of.inside
         if job == "lists":
-            ways = _range(of.directions, "{:.0f}")
             lines += [
-                f"ways in which tastes differ, of those a list can follow   {ways}",
-                f"Recall@20 of lists over that of the most popular items    {_range(of.lift, '{:.1f}')}",
-                f"Recall@20 of lists                                        {_range(of.recall, '{:.2f}')}",
+                ("ways in which tastes differ, of those a list can follow", _range(of.directions, "{:.0f}")),
+                ("Recall@20 of lists over that of the most popular items", _range(of.lift, "{:.1f}")),
+                ("Recall@20 of lists", _range(of.recall, "{:.2f}")),
             ]
             found |= {name: getattr(of, name)._asdict() for name in ("directions", "lift", "recall")}
         else:
-            lines.append(f"RMSE{'':54}{_error(of, domain)}")
+            lines.append(("RMSE", _error(of, domain)))
             found["rmse_in_rating_ranges"] = of.rmse._asdict()
+        if n_users <= _FEW:
+            name = "donors_recall" if job == "lists" else "donors_rmse"
+            found[name] = getattr(of, name)._asdict()
+            with_donors = _range(getattr(of, name), "{:.2f}")
+            lines.append(("  with a twentieth of the users as donors, times", with_donors))
     about = dict(zip(("n_users", "n_items", "ratings_per_user"), sizes))
     said = [
         "",
         f"What it may come to with {n_users:,} users, {n_items:,} items and {each:g} ratings a user:",
         "",
-        *lines,
+        *(f"{name:<58}{ends}" for name, ends in lines),
         "",
         *show.folded(
             "From weak to strong tastes: what seven public tables came to at such a signal, and half as much"
-            " again as these differ. Of tables that were left out six in seven lay within; yours may not"
-            " (docs/understand/how-many-users.md)."
+            " again as these differ. Of tables that were left out six in seven lay within, with donors five;"
+            " yours may not (docs/understand/how-many-users.md)."
         ),
     ]
     if spread is None and "ratings" in budgets:
@@ -57,6 +63,8 @@ def ranges(
             "How widely people rate is not known here: --spread, the standard deviation of all ratings,"
             " narrows the range of the RMSE."
         )
+    if n_users <= _FEW:
+        said += show.folded("Donors publish their ratings (docs/guides/public.md).")
     if not inside:
         said += show.folded("No table had such a signal; these are the ranges of the nearest.")
     return {**about, "spread": spread, "inside": inside, **found}, said

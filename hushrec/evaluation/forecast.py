@@ -54,6 +54,8 @@ class Run(NamedTuple):
     directions, recall, popular, rmse : float
         Of private-eigenrec (directions and Recall@20), of the most popular items, and of private-als; for
         users who took no part in the training.
+    donors_recall, donors_rmse : float
+        Recall and error with a twentieth of the users as donors, in parts of those without.
     """
 
     table: str
@@ -66,6 +68,8 @@ class Run(NamedTuple):
     recall: float = math.nan
     popular: float = math.nan
     rmse: float = math.nan
+    donors_recall: float = math.nan
+    donors_rmse: float = math.nan
 
 
 class Range(NamedTuple):
@@ -87,6 +91,8 @@ class Forecast:
         Recall@20 of private-eigenrec, and in parts of that of the most popular items for the same budget.
     rmse : Range
         Of private-als, in units of the rating range.
+    donors_recall, donors_rmse : Range
+        Recall and error with a twentieth of the users as donors, in parts of those without.
     inside : bool
         False where no table came near to this signal; then the ranges are those of the nearest.
     """
@@ -95,6 +101,8 @@ class Forecast:
     recall: Range
     lift: Range
     rmse: Range
+    donors_recall: Range
+    donors_rmse: Range
     inside: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,12 +165,18 @@ def forecast(
         error = Range(*(spread * (end + float(_own_means(here)[0])) for end in beyond))
     recall = _spanned(_signal, here, tables, lambda of: _log(of, "recall") + _of_items(of))
     lift = _spanned(_rows, here, tables, lambda of: _log(of, "recall") - _log(of, "popular"))
+    judged = [{name: each[np.isfinite(of["donors_rmse"])] for name, each in of.items()} for of in tables]
+    judged = [of for of in judged if len(of["mu"])]
+    more = _spanned(_donated, here, judged, lambda of: np.log(of["donors_recall"]))
+    less = _spanned(_donated, here, judged, lambda of: np.log(of["donors_rmse"]))
     nearest = min(float(np.abs(_signal(of) - _signal(here)).min()) for of in tables)
     return Forecast(
         _directions(here, tables),
         Range(*(min(1.0, math.exp(end - float(_of_items(here)[0]))) for end in recall)),
         Range(*map(math.exp, lift)),
         error,
+        Range(*map(math.exp, more)),
+        Range(*map(math.exp, less)),
         nearest <= 2 * _NEAR,
     )
 
@@ -193,7 +207,7 @@ def _at(
     """Each table's mean about a place, or at the end of the table that is nearest to it."""
     means = []
     for table in tables:
-        away = np.abs(by(table) - by(here)) / _NEAR
+        away = np.linalg.norm(np.atleast_2d(by(table) - by(here)), axis=0) / _NEAR
         weight = np.exp(-0.5 * (away**2 - away.min() ** 2))
         means.append(weight @ of(table) / weight.sum())
     return np.array(means)
@@ -223,6 +237,11 @@ def _signal(of: _Columns) -> Array:
     return np.log10(of["mu"] * of["n_users"] / np.sqrt(of["n_items"]))
 
 
+def _donated(of: _Columns) -> Array:
+    """The signal of the rows, and of those of donors, who need no mu."""
+    return np.stack([_rows(of), np.log10(of["n_users"] * of["ratings_per_user"])])
+
+
 def _own_means(of: _Columns) -> Array:
     """Return what errors owe to histories whose means tell less of a user."""
     return _OWN_MEANS * np.log(of["ratings_per_user"]) / (1 + np.sqrt(10 ** _signal(of) / _HALFWAY))
@@ -238,7 +257,7 @@ def _log(of: _Columns, name: str) -> Array:
 
 
 def _columns(runs: Sequence[Run]) -> _Columns:
-    return {name: np.array([getattr(run, name) for run in runs]) for name in Run._fields[1:]}
+    return {name: np.array([getattr(run, name) for run in runs], dtype=float) for name in Run._fields[1:]}
 
 
 def _by_table(runs: tuple[Run, ...]) -> list[_Columns]:

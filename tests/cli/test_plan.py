@@ -6,6 +6,7 @@ import pytest
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
 RANGE = ["--rating-range", "1", "5"]
+DONORS = ("donors_recall", 2), ("donors_rmse", 2)
 
 
 def asked(run, *line):
@@ -39,11 +40,13 @@ def test_a_plan_in_words_is_that_in_numbers(model, ranged, run):
     if ends := found.get("rmse_in_rating_ranges"):
         unit = "{:.2f} to {:.2f}" if ranged else "{:.1%} to {:.1%} of the rating range"
         assert unit.format(*(4 * x if ranged else x for x in ends.values())) in text
-    for name, digits in (("directions", 0), ("lift", 1), ("recall", 2)):
+    for name, digits in (("directions", 0), ("lift", 1), ("recall", 2), *DONORS):
         if name in found:
             low, high = (f"{found[name][end]:.{digits}f}" for end in ("low", "high"))
             assert any(line.endswith(f"  {low} to {high}") for line in lines)
     assert "From weak to strong tastes" in text
+    assert ("donors_recall" in found, "donors_rmse" in found) == ("lift" in found, "--spread" in text)
+    assert "donors" not in run("plan", *SIZES, "--users", "5001", "--model", model).stdout
 
 
 def test_a_season_is_told_beside_one_training(run):

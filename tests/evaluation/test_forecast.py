@@ -11,6 +11,7 @@ from hushrec.evaluation import evaluate
 from hushrec.evaluation.forecast import TABLE, Run, forecast
 from hushrec.privacy import Accountant, Budget
 
+DONORS = "donors_recall", "donors_rmse"
 RUNS = [Run(*row) for row in json.loads(TABLE.read_text())["runs"]]
 
 
@@ -44,10 +45,13 @@ def test_a_range_is_half_as_wide_again_as_the_tables_differ(each, spread) -> Non
         )
 
     def signal(r):
-        return math.log10(r.mu * r.n_users / math.sqrt(r.n_items))
+        return (math.log10(r.mu * r.n_users / math.sqrt(r.n_items)),)
 
     def rows(r):
-        return math.log10(r.mu * r.n_users * r.ratings_per_user)
+        return (math.log10(r.mu * r.n_users * r.ratings_per_user),)
+
+    def donated(r):
+        return (*rows(r), math.log10(r.n_users * r.ratings_per_user))
 
     here = Run("", users, items, each, mu, spread or 1.0)
     cases = {
@@ -55,17 +59,18 @@ def test_a_range_is_half_as_wide_again_as_the_tables_differ(each, spread) -> Non
         "recall": (signal, lambda r: math.log(max(r.recall, 0.003)) + 0.35 * math.log(r.n_items)),
         "lift": (rows, lambda r: math.log(max(r.recall, 0.003) / max(r.popular, 0.003))),
     }
-    back = {
+    cases |= {name: (donated, lambda r, n=name: math.log(getattr(r, n))) for name in DONORS}
+    back = dict.fromkeys(DONORS, math.exp) | {
         "rmse": lambda end: spread * (end + own(here)) if spread else end,
         "recall": lambda end: min(1.0, math.exp(end - 0.35 * math.log(items))),
         "lift": math.exp,
     }
     for name, (by, value) in cases.items():
         means = []
-        for table in {run.table for run in RUNS}:
-            weighed = [
-                (math.exp(-((by(r) - by(here)) ** 2) / 0.045), value(r)) for r in RUNS if r.table == table
-            ]
+        measured = [r for r in RUNS if name not in DONORS or r.donors_rmse]
+        for table in {run.table for run in measured}:
+            own_runs = [r for r in measured if r.table == table]
+            weighed = [(math.exp(-(math.dist(by(r), by(here)) ** 2) / 0.045), value(r)) for r in own_runs]
             means.append(sum(w * v for w, v in weighed) / sum(w for w, _ in weighed))
         middle, half = (max(means) + min(means)) / 2, 0.75 * (max(means) - min(means))
         ends = [back[name](end) for end in (middle - half, middle + half)]
