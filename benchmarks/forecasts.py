@@ -54,7 +54,7 @@ DONOR_EPSILONS, FEW = (1.0, 2.0, 5.0, 10.0), 5_000
 #: Part of a table's rows that should lie within the ranges of the others, in so many tables of the seven; a
 #: range is to be no wider than this many times what the tables differ by.
 COVERED, IN_TABLES = 0.8, 6
-#: Where MovieLens gains more than all others, so that it lies without when it is left out: known to fall short.
+#: Where MovieLens gains more than all others, so that it lies without when it is left out.
 SHORT = ("donors_recall", "donors_rmse")
 FIGURES = ("directions", "lift", "recall", "rmse", "rmse, spread told", *SHORT)
 #: The largest epsilon that is advised, and the part of the cases in which something is that could be.
