@@ -38,7 +38,7 @@ class Line:
     """A way to a server, which may be replaced; everything that went over it is kept."""
 
     def __init__(self):
-        self.server, self.said = None, []
+        self.server, self.said, self.taken = None, [], []
 
     def get(self, kind, *path, token=""):
         answer = self.server.answer("GET", list(path), token, b"")
@@ -47,7 +47,9 @@ class Line:
 
     def post_bytes(self, content, kind, *path, token=""):
         self.said.append((path, content))
-        return from_json(kind, self.server.answer("POST", list(path), token, content).to_json())
+        answer = self.server.answer("POST", list(path), token, content)
+        self.taken.append((path, content))  # what was not refused
+        return from_json(kind, answer.to_json())
 
 
 class Deaf(Line):

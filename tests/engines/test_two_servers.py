@@ -311,9 +311,9 @@ class Liar:
         world, source = self.world, self.line.server._collected[0]
         grid, opened = world.agreement.next([]).grid, world.agreement.opened([], source.which)
         digest = world.agreement.state(self.line.server._session, source.which, opened)
-        size = server.share_bytes(server.ROLES[self.honest], opened.size)
-        posted = [(path, raw) for path, raw in self.line.said if path[0] == "share" and len(raw) == size]
-        sent = {path[1]: raw for path, raw in reversed(posted) if path[3] == digest}
+        assert all(path[3] == digest for path, _ in self.line.taken)
+        sent = {path[1]: raw for path, raw in self.line.taken}
+        assert len({(path[1], raw) for path, raw in self.line.taken}) == len(sent)
         noisy = np.frombuffer(self.line.server._book.get("noisy-0"), np.uint64)
         noise = world.noises[self.honest].drawn["item weights"].view(np.uint64)
         role, sums = server.ROLES[self.honest], []
