@@ -35,7 +35,7 @@ from hushrec.algorithms.als_rounds import (
     spectrum,
     weighted_slopes,
 )
-from hushrec.algorithms.item_features import expected_from_features
+from hushrec.algorithms.item_features import expected_from_features, slope_columns
 from hushrec.data import Domain, Ratings
 from hushrec.data.features import feature_scores
 from hushrec.kernels import first_use
@@ -147,7 +147,10 @@ class PrivateALS(PlannedALS):
         if domain.item_features is None:
             return ()
         count = domain.item_features.shape[1]
-        return (f"Assumed public too: {count} item features. They cost nothing: only noisy sums met them.",)
+        return (
+            f"Assumed public too: {count} item features. They cost nothing: only released values, and users"
+            " on their own devices, met them.",
+        )
 
     # ------------------------------------------------------------------ training
 
@@ -180,6 +183,9 @@ class PrivateALS(PlannedALS):
         counted_sd = gate.noise_sd("level") if gate.planned("level") and self.n_users is None else 0.0
         state = weekly_als.State.first(level, residual, counted_sd, (noisy, weights_sd), biases, factors)
         served = weekly_als.served(level, residual, items, supported, self._iterates)
+        if self.scores == "ratings" and ground.scores.size:
+            slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)
+            served = weekly_als.with_slopes(served, slopes_on, private=gate.private)
         return Parts(served, state.to_arrays())
 
     # the later weeks of a season: weekly_als.py

@@ -83,7 +83,7 @@ EXPECTED = Parts(
         "item_weights_variance": _BY_ITEM,
         "item_bias_variance": _BY_ITEM,
         "evidence": Expected("f", (3, len(DRIFTS))),
-        "item_factor_variance": Expected("f", ("items", "rank"), 0.0),
+        "item_factor_variance": Expected("f", ("items", "own rank"), 0.0),
         "gramian": Expected("f", ("gramian",)),
         "gramian_variance": Expected("f", ("gramian",), 0.0),
     },
@@ -201,7 +201,9 @@ class Last(NamedTuple):
 def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     domain = users.domain
-    items, state = _with_new_items(model, last, feature_scores(domain.item_features, domain.n_items))
+    scores = feature_scores(domain.item_features, domain.n_items)
+    own, columns = _divided(model, last, scores)
+    items, state = _with_new_items(model, Parts(own, last.state), scores)
     spread, user_variance, residual, bias_prior = state.numbers[2:]
     counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
@@ -248,7 +250,8 @@ def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Part
         np.array(evidence),
         factors,
     )
-    return Parts(served(level, now, items, supported, factors is not None), following.to_arrays())
+    found = served(level, now, items, supported, factors is not None)
+    return Parts(with_slopes(found, columns, private=gate.private), following.to_arrays())
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
@@ -263,6 +266,33 @@ def served(level: Level, residual: float, items: Array, supported: Array, iterat
         "bias_regularization": np.float64(level.bias_regularization),
         **({} if iterates else {"directions": np.int64(0)}),  # features alone are no one's taste
     }
+
+
+def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) -> dict[str, Any]:
+    """Return what is served with columns of public features, on which users fit slopes of their own."""
+    if not columns.size:
+        return dict(serve)
+    factors = serve["item_factors"]
+    found = {name: each for name, each in serve.items() if name != "directions"}
+    found["item_factors"] = np.column_stack([factors, columns.astype(np.float32)])
+    if not private:  # where items may be compared, it is by what was learned alone
+        found["directions"] = serve.get("directions", np.asarray(factors.shape[1]))
+    return found
+
+
+def _divided(model: PlannedALS, last: Parts, scores: Array) -> tuple[dict[str, Any], Array]:
+    """Return what the last week served without its columns of features, and these with rows of new items.
+
+    The components of a grown catalogue may be turned: how, is seen from the items that were there.
+    """
+    rank = last.state["item_factor_variance"].shape[1] if "gramian" in last.state else 2 * model.features
+    factors = last.serve["item_factors"]
+    columns = factors[:, rank:].astype(np.float64)
+    known = columns.any(axis=1)
+    if scores.size and known.any():
+        design, new = np.column_stack([np.ones(len(scores)), scores]), ~known & scores.any(axis=1)
+        columns[new] = design[new] @ np.linalg.lstsq(design[known], columns[known], rcond=1e-6)[0]
+    return {**last.serve, "item_factors": factors[:, :rank]}, columns
 
 
 def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:

@@ -369,7 +369,14 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
     rank = (*arrays.shape(factors), 0, 0)[1]
     sizes = {"items": domain.n_items, "learned": with_factors, "rank": rank}
-    sizes |= {"gramian": rank * (rank + 1) // 2 + 1, "pairs": with_factors * (with_factors + 1) // 2}
+    own, known = rank, f"{state}/item_factor_variance"
+    if known in stored.arrays:  # columns of item features have none
+        own = min(rank, (*stored.arrays.shape(known), 0, 0)[1])
+    sizes |= {
+        "own rank": own,
+        "gramian": own * (own + 1) // 2 + 1,
+        "pairs": with_factors * (with_factors + 1) // 2,
+    }
     needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
     expected = Parts.of(estimator.expected)
     for section, held in ((name, {**_SERVED, **expected.serve}), (state, expected.state)):

@@ -64,7 +64,8 @@ class Expected(NamedTuple):
     kind : {"f", "iu"}
         Floats, or integers.
     shape : tuple of int or str
-        A word stands for a size that follows from the model: ``"items"``, ``"rank"``.
+        A word stands for a size that follows from the model: ``"items"``, ``"rank"``, ``"own rank"``
+        (less columns of item features).
     low, high : float
         Least and largest number, both allowed.
     """

@@ -18,7 +18,7 @@ from hushrec.serving.billboard import Billboard, load
 from hushrec.serving.extending import moved, rows_moved
 from hushrec.serving.modelfile import encode, read
 from hushrec.training.gate import LocalGate
-from tests.algorithms.cases import PairedEigenRec
+from tests.algorithms.cases import InformedALS, PairedEigenRec
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.5)
@@ -27,6 +27,8 @@ ALS = PrivateALS(rank=3, iterations=2, n_users=300)
 MODELS = {
     "private-als": ALS,
     "private-als, biases alone": PrivateALS(n_users=300),
+    "private-als, item features": InformedALS(rank=3, iterations=2, n_users=300),
+    "private-als, features and biases": InformedALS(n_users=300),
     "private-als, users counted": PrivateALS(rank=2, features=False, iterations=1, bias_rounds=0),
     "item-bias": ItemBias(),
     "popular": Popular(),
