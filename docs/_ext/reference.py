@@ -19,6 +19,7 @@ from hushrec.training.estimator import Estimator
 def api_page(title: str, introduction: str, names: list[str]) -> str:
     """reStructuredText of one page."""
     parts = [f"{title}\n{'=' * len(title)}\n\n{introduction}\n\n.. currentmodule:: hushrec\n"]
+    tunings: set[object] = {None}
     for name in names:
         public, _ = thing(name)
         heading, place = (f"hushrec.{name}", name) if "." in name else (name, DATA.get(name, name))
@@ -27,6 +28,9 @@ def api_page(title: str, introduction: str, names: list[str]) -> str:
         members += "   :inherited-members:\n" if name == "Billboard" else ""
         if isinstance(public, type) and issubclass(public, Estimator) and public is not Estimator:
             members += "   :inherited-members: Estimator\n"
+            tuning = getattr(public, "Tuning", None)  # which models may share: it is shown with the first
+            members += "   :exclude-members: Tuning\n" if tuning in tunings else ""
+            tunings.add(tuning)
         members += "   :no-value:\n" if kind == "data" else ""
         parts.append(f"{heading}\n{'-' * len(heading)}\n\n.. auto{kind}:: hushrec.{place}\n{members}")
     return "\n".join(parts)

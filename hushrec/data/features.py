@@ -230,10 +230,11 @@ def _categories(cells: list[Any], name: str) -> np.ndarray:
     each = [{word.strip() for word in words or () if word} - {""} for words in given]
     counts = Counter(word for words in each for word in words)
     kept = sorted(word for word, count in counts.items() if count > 1)
-    if not kept or len(counts) > _MOST_CATEGORIES:
+    shared = sum(any(counts[word] > 1 for word in words) for words in each)
+    if 2 * shared < sum(map(bool, each)) or not kept or len(counts) > _MOST_CATEGORIES:
         raise InputError(
             f"Item feature {name!r} is text with {len(counts):,} different values, which are no categories:"
-            f" leave the column out, or give it at most {_MOST_CATEGORIES}, some of them of several items."
+            f" leave the column out, or give it at most {_MOST_CATEGORIES} that most items share with others."
         )
     place = {word: at for at, word in enumerate(kept)}
     found = np.zeros((len(each), len(kept)))

@@ -69,7 +69,7 @@ LINES = {
     f"{TRAIN} --format excel": "--format must be one of parquet, csv",
     f"{TRAIN} --unit rating --model item-bias": "pass --unit user",
     f"{TRAIN} --rank 8": "which is a setting of private-als",
-    f"{TRAIN} --item-features items.csv": "Item feature 'name' holds string",
+    f"{TRAIN} --item-features items.csv": "Item feature 'name' is text with",
     f"{TRAIN} --model item-bias --item-features drama.csv": "makes no use of item features",
     f"train shop.csv {B} {D} --out shop.csv": "one of the inputs and would be overwritten",
     f"train shop.csv {B} {D} --out nowhere/m.hush": "pass a path in a folder that exists",
@@ -148,7 +148,7 @@ def shop(run, files):
         "rows.csv": '{"user":"a","item":"b","rating":3}\n',
         "rows.jsonl": '{"user":"a","item":"b","rating":3}\n',
         "drama.csv": "id,drama\n" + lines(*((item, 1) for item in items)),
-        "items.csv": "id,name\n" + lines(*((item, "x") for item in items)),
+        "items.csv": "id,name\n" + lines(*((item, f"Film {item}") for item in items)),
     }
     for name, text in texts.items():
         Path(name).write_text(text, encoding="utf-8")
