@@ -39,7 +39,7 @@ def slowly(scores, target, others):
     def error(ridge):
         return sum(((target[i] - fit(everyone != i, ridge)(scores[i])) ** 2).sum() for i in everyone)
 
-    return fit(everyone >= 0, min(RIDGES, key=error))(others)
+    return fit(everyone >= 0, min(RIDGES, key=error))(others)[:, 0]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -66,7 +66,8 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
                 continue
             scores = feature_scores(domain.item_features, domain.n_items)
             table = before[known].reshape(known.sum(), -1)
-            expected = slowly(scores[keep][known], table, scores[fresh]).clip(table.min(0), table.max(0))
+            columns = [slowly(scores[keep][known], column[:, None], scores[fresh]) for column in table.T]
+            expected = np.column_stack(columns).clip(table.min(0), table.max(0))
             placed = mine.arrays[each][fresh].reshape(2, -1)
             np.testing.assert_allclose(placed, expected, rtol=1e-4, atol=1e-5)
     history = [(model.domain.items[0], model.domain.high)]

@@ -16,10 +16,9 @@ from docs._ext.pages import DOCS, write
 from hushrec.training.estimator import Estimator
 
 
-def api_page(title: str, introduction: str, names: list[str]) -> str:
-    """reStructuredText of one page."""
+def api_page(title: str, introduction: str, names: list[str], tunings: set[object]) -> str:
+    """reStructuredText of one page; a ``Tuning`` that models share is shown with the first of all pages."""
     parts = [f"{title}\n{'=' * len(title)}\n\n{introduction}\n\n.. currentmodule:: hushrec\n"]
-    tunings: set[object] = {None}
     for name in names:
         public, _ = thing(name)
         heading, place = (f"hushrec.{name}", name) if "." in name else (name, DATA.get(name, name))
@@ -28,7 +27,7 @@ def api_page(title: str, introduction: str, names: list[str]) -> str:
         members += "   :inherited-members:\n" if name == "Billboard" else ""
         if isinstance(public, type) and issubclass(public, Estimator) and public is not Estimator:
             members += "   :inherited-members: Estimator\n"
-            tuning = getattr(public, "Tuning", None)  # which models may share: it is shown with the first
+            tuning = getattr(public, "Tuning", None)
             members += "   :exclude-members: Tuning\n" if tuning in tunings else ""
             tunings.add(tuning)
         members += "   :no-value:\n" if kind == "data" else ""
@@ -115,8 +114,9 @@ def settings_page() -> str:
 
 def _write(app: Sphinx) -> None:
     folder: Path = DOCS / "reference"
+    tunings: set[object] = {None}
     for page, (title, introduction, names) in groups().items():
-        write(folder / "api" / f"{page}.rst", api_page(title, introduction, names))
+        write(folder / "api" / f"{page}.rst", api_page(title, introduction, names, tunings))
     write(folder / "commands.md", commands_page())
     write(folder / "settings.md", settings_page())
 

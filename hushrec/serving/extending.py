@@ -47,18 +47,19 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
-    """Ridge regression with an intercept, at the ridge of the least error on rows left out one at a time."""
+    """Ridge regressions with an intercept, a column's at the ridge of least error on rows left out in turn."""
     middle, mean = scores.mean(axis=0), target.mean(axis=0)
     left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
-    along, best = left.T @ (target - mean), np.inf
-    found = np.broadcast_to(mean, (len(others), len(mean)))
+    along, best = left.T @ (target - mean), np.full(len(mean), np.inf)
+    found = np.tile(mean, (len(others), 1))
     for ridge in _RIDGES * max(float(values.max(initial=0.0)) ** 2, 1e-300):
         kept = values**2 / (values**2 + ridge)
         own = left**2 @ kept + 1 / len(scores)  # what a row says of itself
         rest = (target - mean - (left * kept) @ along) / np.maximum(1 - own, 1e-9)[:, None]
-        if (error := float((rest**2).sum())) <= best:
-            weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
-            best, found = error, mean + (others - middle) @ weights
+        error = (rest**2).sum(axis=0)
+        better = error <= best
+        weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
+        best, found = np.minimum(error, best), np.where(better, mean + (others - middle) @ weights, found)
     return found
 
 

@@ -46,7 +46,7 @@ def test_every_public_name_is_in_the_reference():
     shown = [name for _, _, group in names.groups().values() for name in group]
     assert sorted(name for name in shown if "." not in name) == names.public_names()
     assert len(set(shown)) == len(shown)
-    page = reference.api_page("Data", "Words.", ["Ratings"])
+    page = reference.api_page("Data", "Words.", ["Ratings"], {None})
     assert ".. autoclass:: hushrec.Ratings" in page
 
 
