@@ -47,7 +47,7 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
-    """Ridge regressions with an intercept, a column's at the ridge of least error on rows left out in turn."""
+    """Ridge regressions with an intercept, a column at its ridge of least error on rows left out in turn."""
     middle, mean = scores.mean(axis=0), target.mean(axis=0)
     left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
     along, best = left.T @ (target - mean), np.full(len(mean), np.inf)
