@@ -28,6 +28,11 @@ _GROUPS = {
         "compare": "Train several models over several epsilons: a table and a plot.",
         "tune": "Choose hyper-parameters.",
         "prepare": "Write ratings of any number to a store on disk, to train from.",
+        "season": "Open, show or close a budget for many weekly trainings.",
+        "season open": "Open a budget for a number of weekly trainings.",
+        "season show": "Show what the seasons of a data set spent and what they may spend.",
+        "season close": "Close a season.",
+        "retrain": "Train the next week's model from the last one.",
     },
     "Use a model": {
         "recommend": "Recommend items to one user or to all.",
@@ -38,19 +43,12 @@ _GROUPS = {
         "export": "Write a smaller file, or a site for any host.",
         "serve": "Serve models, lists, and a page, over HTTP.",
     },
-    "Weeks on one budget": {
-        "season": "Open, show or close a budget for many weekly trainings.",
-        "season open": "Open a budget for a number of weekly trainings.",
-        "season show": "Show what the seasons of a data set spent and what they may spend.",
-        "season close": "Close a season.",
-        "retrain": "Train the next week's model from the last one.",
-    },
     "Train where nobody holds a rating": {
         "agree": "Write what two servers and all devices train under.",
         "collect": "Run one of two servers, which see shares alone.",
         "contribute": "Take part with one user's ratings, which stay.",
     },
-    "Budgets and audits": {
+    "Budgets, audits, dossiers, and experiments of papers": {
         "ledger": "Show what data sets were charged, or give them budgets.",
         "ledger show": "Show what was charged to a data set.",
         "ledger open": "Give a data set a budget, or lower the one it has.",
@@ -59,13 +57,9 @@ _GROUPS = {
         "audit distinguish": "Try to tell two neighbouring data sets apart.",
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",
         "audit membership": "Guess who was in the training data.",
-    },
-    "For a privacy officer": {
         "certify": "Write a signed dossier on a model.",
         "verify": "Check a dossier against its model.",
         "overview": "Write a page on all data sets of a ledger.",
-    },
-    "Experiments of papers": {
         "papers": "Masked completion: obfuscation, not privacy.",
         "papers serve-completion": "Complete the matrix of many nodes from masked columns.",
         "papers node": "Take part in a masked completion.",
@@ -128,7 +122,7 @@ def hushrec() -> None:
                     --catalogue items.txt --out model.hush
       hushrec recommend model.hush history.parquet --user 42
 
-    Exit codes: 0 done, 1 refused by a budget or failed, 2 bad input, 130 interrupted.
+    Exit codes: 0 done, 1 refused or failed, 2 bad input, 130 interrupted.
     """
 
 

@@ -60,6 +60,8 @@ def collect(
 
     Parameters
     ----------
+    agreement
+        What hushrec agree wrote, the same file as at the other server.
     role
         Two different ones: the first takes the larger shares.
     devices

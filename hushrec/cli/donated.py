@@ -35,7 +35,7 @@ class Donated:
     """
 
     donors: File | None = None
-    public_ratings: Annotated[list[str], Parameter(metavar="FILE=same|external", negative=None)] | None = None
+    public_ratings: Annotated[list[str], Parameter(metavar="FILE=same|external", negative=())] | None = None
 
     def files(self) -> list[str]:
         """Every file that is named."""

@@ -66,7 +66,8 @@ class Help:
                 print(first.rstrip())
                 first = " " * column
             _print(console, _about(entry), first=first, rest=" " * column)
-        print()
+        if panel.format != "command":  # groups of commands stand close: all of them fit one screen
+            print()
 
 
 def _examples(paragraph: str) -> str:

@@ -59,7 +59,8 @@ def test_help_of_every_command(command, monkeypatch):
         assert all(len(line) <= min(columns, 100) for line in prose)
         for option, text in re.findall(r"^  (-[^ ].*?)(?:  +|\n +)(\S.*)$", options, flags=re.MULTILINE):
             assert text and not text.startswith("["), option
-        assert "default: None" not in options
+        assert "default: None" not in options and "--empty-" not in options
+        assert command or len(done.stdout.splitlines()) <= 45  # one screen
     for line in examples:
         assert_understood(line, monkeypatch)
 
