@@ -110,7 +110,7 @@ def certify(
         "attacks": attacking.run(board.estimator, statement.budget, limit) if attacks else [],
         "code": code(),
     }
-    return dossier | _worded(dossier)
+    return dossier | worded(dossier)
 
 
 def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -247,7 +247,7 @@ def _levels(
     return levels
 
 
-def _worded(dossier: dict[str, Any]) -> dict[str, Any]:
+def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     """The sentences that follow from the facts."""
     said, model, book, promise = words(), dossier["model"], dossier["ledger"], dossier["promise"]
     unit, relation = protects = promise["unit"], promise["relation"]

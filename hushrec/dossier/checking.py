@@ -17,7 +17,16 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, log_ndtr, ndtri
 
 from hushrec.dossier.bounds import learned
-from hushrec.dossier.certifying import COLUMNS, FORMAT, VERSION, charged_to, code, described, season_entry
+from hushrec.dossier.certifying import (
+    COLUMNS,
+    FORMAT,
+    VERSION,
+    charged_to,
+    code,
+    described,
+    season_entry,
+    worded,
+)
 from hushrec.dossier.form import parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
@@ -27,6 +36,10 @@ from hushrec.privacy.schema import GENESIS
 from hushrec.serving.billboard import Billboard
 
 _BOOK = {"dataset", "unit", "relation", "closed", "head", "charges", "runs", "budget", "seasons"}
+_PARTS = {
+    "format", "version", "made", "controller", "model", "promise", "ledger", "learned", "attacks", "code",
+    "not_covered", "deletion", "questions", "signature",
+}  # fmt: skip
 _HASH = re.compile("[0-9a-f]{64}")
 #: What a damaged dossier can raise.
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, HushrecError)
@@ -90,6 +103,8 @@ def check(
         dossier = parsed(content)
         if (dossier["format"], dossier["version"]) != (FORMAT, VERSION):
             raise ValueError("it is of another format or version")
+        if set(dossier) != _PARTS:
+            raise ValueError("it holds more or less than certify writes")
     except _WRONG as error:
         return [Check("form", False, f"the file is no dossier, or was changed: {_said(error)}")]
     octets = _content(model)
@@ -191,6 +206,8 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
     if own["delta"] != promise["delta"] or own["epsilon"] > promise["epsilon"] * (1 + 1e-9):
         raise _Wrong("the model costs more than it promises")
     _promised(book, levels)
+    if dossier["code"] == code() and any(dossier[key] != said for key, said in worded(dossier).items()):
+        raise _Wrong("its sentences do not follow from its facts")
     total = guarantee(levels[1]["epsilon"], levels[1]["delta"], book["unit"], book["relation"])
     return f"mu = {levels[1]['mu']:.6g}, so {total} for all trainings so far"
 
@@ -225,12 +242,17 @@ def _ledger(book: dict[str, Any], ledger: Ledger) -> str:
     stated = book["head"]["count"], book["head"]["hash"]
     if head != stated or [list(row) for row in rows] != book["charges"]:
         raise _Wrong("the ledger has other charges, or another chain")
-    limit, now = book["budget"], ledger.summary(book["dataset"], 1e-6).budget
+    summary = ledger.summary(book["dataset"], 1e-6)
+    limit, now = book["budget"], summary.budget
+    if book["closed"] and not summary.closed:  # none is opened again
+        raise _Wrong("the ledger's data set is not closed")
     if limit is not None and (now is None or now.epsilon > limit["epsilon"] or now.delta > limit["delta"]):
         raise _Wrong("the ledger has no such budget")
     known = {each.season.name: season_entry(each) for each in ledger.seasons(book["dataset"])}
     for each in book["seasons"]:
-        if {**known.get(each["name"], {}), "begun": each["begun"], "closed": each["closed"]} != each:
+        entry = known.get(each["name"], {})
+        closed = each["closed"] and entry.get("closed", False)
+        if {**entry, "begun": each["begun"], "closed": closed} != each:
             raise _Wrong("the ledger has no such season")
     later = len(ledger.chain(book["dataset"])[1]) - len(rows)
     since = f"; charges that came later, for a newer dossier: {later}" if later else ""
