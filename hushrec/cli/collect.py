@@ -93,6 +93,7 @@ def collect(
     connections
         Open at the same time.
     """
+    from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.messages import State
     from hushrec.engines.two_servers.server import CollectingServer, Settings
     from hushrec.network.service import Limits, Service
@@ -108,25 +109,26 @@ def collect(
     settings = Settings(
         role=role, devices=digests, peer_token=key, deadline=86_400 * deadline, dataset=account.dataset
     )
-    server = CollectingServer(agreed, settings, folder, account.open(create=True), other)
-    limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
-    service = Service(
-        server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
-    )
-    with service:
-        show.note(f"The {role} server of {len(names):,} devices is at {service.url}.")
-        over = False
-        while not over:
-            try:
-                busy = server.step()
-                over = server.billboard is not None and other.get(State, "state").over
-            except TransportError:
-                busy = False
-            if not busy and not over:
-                time.sleep(_PAUSE)
-        assert server.billboard is not None
-        save(server.billboard, target)
-        time.sleep(linger)
+    with Book(folder).alone():
+        server = CollectingServer(agreed, settings, folder, account.open(create=True), other)
+        limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
+        service = Service(
+            server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
+        )
+        with service:
+            show.note(f"The {role} server of {len(names):,} devices is at {service.url}.")
+            over = False
+            while not over:
+                try:
+                    busy = server.step()
+                    over = server.billboard is not None and other.get(State, "state").over
+                except TransportError:
+                    busy = False
+                if not busy and not over:
+                    time.sleep(_PAUSE)
+            assert server.billboard is not None
+            save(server.billboard, target)
+            time.sleep(linger)
     show_model.trained(server.billboard, target, "Trained", False, as_json)
 
 

@@ -342,6 +342,7 @@ def test_what_is_refused(few, tmp_path):
         "answers for one user": lambda: world.answer(0, ratings=few),
         "another domain": lambda: world.answer(0, ratings=hushrec.realistic(1, 7, 3, seed=0)),
         "past its budget": lambda: world.answer(0, ledger=spent(tmp_path)),
+        "Another process": lambda: in_use(world, name),
     }
     for words, do in wrong.items():
         with pytest.raises(HushrecError, match=words):
@@ -357,6 +358,12 @@ def test_what_is_refused(few, tmp_path):
     again.settle()
     with pytest.raises(HushrecError, match="another folder"):
         again.answer(0, folder=world.folder / name)
+
+
+def in_use(world, name):
+    """Two looks of one device at once would make two answers, of which each server may keep another."""
+    with book.Book(world.folder / name).alone():
+        world.answer(0)
 
 
 def spent(tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hushrec.errors import InputError
@@ -42,6 +43,23 @@ class Book:
     def put(self, name: str, content: bytes) -> None:
         """Keep something, in the place of what was there."""
         write_atomically(self.path / name, [content])
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder: two processes on one would answer twice, or count shares twice."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield
+            return
+        with (self.path / "lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"Another process is at work in the folder {str(self.path)!r}; let it end first."
+                ) from None
+            yield
 
     def drop(self, name: str) -> None:
         """Keep something no longer."""

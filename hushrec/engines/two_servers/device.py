@@ -107,23 +107,24 @@ def contribute(
     """
     public.agreement.check(ratings)
     book = Book(folder)
-    states = [server.get(State, "state") for server in servers]
-    _check_session(book, {state.session for state in states if state.session})
-    if all(state.over for state in states):
-        return "over"
-    state = states[0]
-    if state == states[1] and state.round and book.get(_kept(state)) is None:
-        opened = public.opened(servers[0], state)
-        _charge(ledger, dataset, public.agreement, state.session)
-        rest, seed = split(public.agreement.answer(opened, ratings.rated()))
-        # kept before any of it leaves: sent again, it is the same
-        book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
-    sent = [
-        _send(book, server, state, role, device, token)
-        for server, state, role, token in zip(servers, states, ROLES, tokens, strict=True)
-    ]
-    if all(sent):
-        book.put(_kept(state), b"")
+    with book.alone():
+        states = [server.get(State, "state") for server in servers]
+        _check_session(book, {state.session for state in states if state.session})
+        if all(state.over for state in states):
+            return "over"
+        state = states[0]
+        if state == states[1] and state.round and book.get(_kept(state)) is None:
+            opened = public.opened(servers[0], state)
+            _charge(ledger, dataset, public.agreement, state.session)
+            rest, seed = split(public.agreement.answer(opened, ratings.rated()))
+            # kept before any of it leaves: sent again, it is the same
+            book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
+        sent = [
+            _send(book, server, state, role, device, token)
+            for server, state, role, token in zip(servers, states, ROLES, tokens, strict=True)
+        ]
+        if all(sent):
+            book.put(_kept(state), b"")
     return "answered" if any(sent) else "waiting"
 
 
