@@ -189,6 +189,7 @@ def described(board: Billboard, octets: bytes) -> dict[str, Any]:
         "trained_by": statement.version,
         "public": list(statement.public),
         "notes": list(statement.notes),
+        "public_ratings": bool(board.judged),
         "exact_noise": statement.exact_noise,
         "exact_arithmetic": statement.exact_arithmetic,
         "week": None if statement.week is None else [statement.week.season.name, statement.week.number],
@@ -269,8 +270,10 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
         "unit_words": said["unit_words"][unit],
     }
     told = {"limit": book["budget"] is not None, "noise": model["exact_noise"], "attacked": tried}
+    told["donors"] = model["public_ratings"]
     gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}
     holds = {"rating": unit == "rating", "rounding": bool(inexact), "season": model["week"] is not None}
+    holds["donors"] = model["public_ratings"]
     holds["open"] = book["budget"] is None and not book["closed"]
 
     def chosen(part: str) -> list[str]:

@@ -62,7 +62,8 @@ def world(tmp_path_factory):
     following = SeasonAccountant.following(first.privacy, ledger=ledger)
     models["season"] = first.continue_training(ratings, following)
     Popular().fit(ratings, accountant("open", Budget(1, 1e-5)))
-    models["open"] = Popular().fit(ratings, accountant("open", Budget(1, 1e-5)))
+    donors = hushrec.PublicRatings(donors=list(ratings.users[:20]))
+    models["open"] = Popular().fit(ratings, accountant("open", Budget(1, 1e-5)), public=donors)
     pure = Budget(1, 1e-6, unit="rating", relation="replace")
     models["rating"] = OneBitCompletion().fit(ratings, accountant("rating", pure))
     for name, model in models.items():
@@ -88,6 +89,10 @@ def test_both_verifiers_accept_what_is_true(world, name):
     content = canonical(dossier)
     assert accepted(content, path.read_bytes(), path) == (True, True)
     assert all(each.passed for each in check(content, path, ledger=world.ledger))
+    parts = (dossier["not_covered"], dossier["deletion"], dossier["questions"])
+    assert {bool(re.search("have (not )?published", str(part))) for part in parts} == {
+        name == "open"
+    }  # who has no privacy there
     # what is learned at most is no certainty, and of Gaussian noise what draws of it give
     levels = dossier["learned"]
     assert len(levels) == (3 if name in ("budget", "season") else 2)
