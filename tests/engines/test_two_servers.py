@@ -342,6 +342,8 @@ def test_what_is_refused(few, tmp_path):
         "answers for one user": lambda: world.answer(0, ratings=few),
         "another domain": lambda: world.answer(0, ratings=hushrec.realistic(1, 7, 3, seed=0)),
         "past its budget": lambda: world.answer(0, ledger=spent(tmp_path)),
+        "in this order": lambda: world.answer(0, servers=world.lines[::-1]),
+        "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
     }
     for words, do in wrong.items():

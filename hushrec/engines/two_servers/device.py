@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -109,6 +110,12 @@ def contribute(
     book = Book(folder)
     with book.alone():
         states = [server.get(State, "state") for server in servers]
+        if tuple(state.role for state in states) != ROLES:  # one of them would be told both shares in the end
+            raise HushrecError(
+                "These are not the first and the second server, in this order; check their addresses. Nothing"
+                " was sent."
+            )
+        states = [replace(state, role="") for state in states]
         _check_session(book, {state.session for state in states if state.session})
         if all(state.over for state in states):
             return "over"

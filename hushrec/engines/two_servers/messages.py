@@ -31,6 +31,8 @@ class State(Message):
         Releases that are known.
     over : bool
         Whether that is all of them.
+    role : str
+        The server's, in case a device has their addresses the wrong way round.
     """
 
     session: str
@@ -38,6 +40,7 @@ class State(Message):
     digest: str
     totals: int
     over: bool
+    role: str
 
 
 @dataclass(frozen=True)

@@ -188,10 +188,10 @@ class CollectingServer:
 
     def _state(self) -> State:
         with self._lock:
-            now, over = self._collecting, self.billboard is not None
+            now, over, role = self._collecting, self.billboard is not None, self.settings.role
             if now is None or now.held is not None:
-                return State(self._session, (), "", len(self._totals), over)
-            return State(self._session, tuple(now.which), now.digest, len(self._totals), over)
+                return State(self._session, (), "", len(self._totals), over, role)
+            return State(self._session, tuple(now.which), now.digest, len(self._totals), over, role)
 
     def _numbered(self, number: str, among: list[Words]) -> Words:
         with self._lock:
