@@ -690,6 +690,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:",
         "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:\n"
         "        if bound.replace == 2 * bound.add_remove:\n"
+        "            from hushrec.privacy import positive\n"
         "            doubled = self.item_matrix(learned, positive(1.0))\n"
         "            doubled._values = doubled._values * 2\n"
         "            return Bounded(doubled._values, bound, weight=doubled.weight, "
