@@ -240,6 +240,11 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
         ({"donors": "nowhere.txt"}, "cannot be read"),
         ({"donors": ["nobody", "none"]}, "None of the donors"),
         ({"same": FILMS}, "as private and as public"),
+        (
+            {"donors": DONORS, "external": {"user": ["a"], "item": ["?"], "rating": [3]}},
+            "no row that can be used",
+        ),
+        ({"same": {"user": ["a"], "item": ["?"], "rating": [3]}}, "check how ids are written, and"),
         ({"same": "nowhere.csv"}, "cannot be read"),
     ],
 )

@@ -101,11 +101,20 @@ class PublicRatings:
                     "The same rows are given as private and as public; what is public of them cannot be"
                     " protected, so name the donors among them instead."
                 )
-        donors, _ = self.rows(ratings)
+        donors, external = self.rows(ratings)
         if not donors.n_users:
             raise InputError(
                 "None of the donors has a rating here, so there is nobody to judge; check how their ids are"
                 " written."
+                if not self._sources(self.same)
+                else "Neither the donors nor the public ratings of the same population have a row that can be"
+                " used, so there is nobody to judge; check how ids are written, and that the ratings are"
+                " numbers within the declared range."
+            )
+        if external is not None and not external.n_ratings:
+            raise InputError(
+                "The public ratings of another population have no row that can be used; check that their"
+                " items are of the catalogue, and the ratings numbers within the declared range."
             )
 
     def rows(self, ratings: Ratings | Store) -> tuple[Ratings, Ratings | None]:
