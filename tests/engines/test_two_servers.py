@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import hushrec
-from hushrec.engines.two_servers import book
+from hushrec.engines.two_servers import book, device
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
 from hushrec.errors import HushrecError, InputError
@@ -333,6 +333,7 @@ def test_what_is_refused(few, tmp_path):
     world.settle()
     name, token = world.names[0], world.token(world.names[0], 0)
     post = partial(one.answer, "POST")
+    edited = device.Public(replace(world.agreement, budget=Budget(4, 1e-6)))
     wrong = {
         "not that of this device": lambda: post(["share", name, "0", digest()], "guess", b""),
         "other totals": lambda: post(["share", name, "0", "0" * 64], token, b""),
@@ -345,11 +346,14 @@ def test_what_is_refused(few, tmp_path):
         "in this order": lambda: world.answer(0, servers=world.lines[::-1]),
         "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
+        "is not that of": lambda: world.answer(1, tokens=["guess"] * 2),  # its answer is kept
+        "answered under": lambda: world.answer(1, public=edited),
     }
     for words, do in wrong.items():
         with pytest.raises(HushrecError, match=words):
             do()
-    assert not [path for line in world.lines for path, _ in line.said if path[0] == "share"]
+    posted = {path[1] for line in world.lines for path, _ in line.said if path[0] == "share"}
+    assert posted <= {world.names[1]}
     world.train()
     shutil.copytree(one._book.path, world.folder / "copy")
     (world.folder / "copy" / "noisy-0").unlink()

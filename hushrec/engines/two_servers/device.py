@@ -117,11 +117,18 @@ def contribute(
             )
         states = [replace(state, role="") for state in states]
         _check_session(book, {state.session for state in states if state.session})
+        agreed = public.agreement.fingerprint.encode()
+        if book.get("agreement") not in (None, agreed):
+            raise HushrecError(
+                "This is not the agreement that this device answered under; pass that one. Nothing was sent."
+            )
         if all(state.over for state in states):
             return "over"
         state = states[0]
         if state == states[1] and state.round and book.get(_kept(state)) is None:
-            opened = public.opened(servers[0], state)
+            opened = public.opened(servers[0], state)  # which the agreement must lead to
+            if book.get("agreement") is None:
+                book.put("agreement", agreed)
             _charge(ledger, dataset, public.agreement, state.session)
             rest, seed = split(public.agreement.answer(opened, ratings.rated()))
             # kept before any of it leaves: sent again, it is the same
