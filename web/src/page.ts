@@ -168,7 +168,7 @@ class Page {
   /** Two plain sentences, and the whole statement. */
   private tellPrivacy(): void {
     const { private: isPrivate, epsilon, delta, unit, joint_dp: promise } = this.model.privacy;
-    const without = unit === "user" ? "any one person's ratings" : "any one rating";
+    const without = unit === "user" ? "any one person's private ratings" : "any one rating";
     get("promise").textContent = isPrivate
       ? `This model was trained with noise, so that it would have come out nearly as likely without ${without} (epsilon ${epsilon}, delta ${delta}: the smaller, the nearer). `
       : "This model gives no privacy to the people whose ratings it was trained on. ";
