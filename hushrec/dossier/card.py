@@ -31,7 +31,6 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     """
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
     stated = guarantee(promise["epsilon"], promise["delta"], promise["unit"], promise["relation"])
-    last = dossier["learned"][-1]
     low, high = model["rating_range"]
     rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
     metadata = {
@@ -56,7 +55,7 @@ def model_card(dossier: dict[str, Any]) -> bytes:
         "",
         "## Privacy",
         f"Differential privacy: **{stated}**.",
-        plain(last, promise),
+        plain(dossier),
         "",
         "| what | value |",
         "|---|---|",

@@ -189,7 +189,7 @@ def described(board: Billboard, octets: bytes) -> dict[str, Any]:
         "trained_by": statement.version,
         "public": list(statement.public),
         "notes": list(statement.notes),
-        "public_ratings": bool(board.judged),
+        "public_ratings": statement.public_ratings,
         "exact_noise": statement.exact_noise,
         "exact_arithmetic": statement.exact_arithmetic,
         "week": None if statement.week is None else [statement.week.season.name, statement.week.number],

@@ -13,7 +13,8 @@ from hushrec.privacy.season import SeasonSummary
 
 _KEY = (
     '<p class="small"><span class="key spent"></span>spent <span class="key reserved"></span>reserved by open'
-    ' seasons <span class="key"></span>free; parts of mu squared, which add up, as epsilons do not.</p>'
+    ' seasons <span class="key"></span>free; parts of mu squared, which add up, as epsilons do not. Promises'
+    " hold for everybody but those who have published their ratings.</p>"
 )
 
 

@@ -46,7 +46,7 @@ def render(dossier: dict[str, Any]) -> bytes:
         "version": dossier["code"]["version"],
         "promise": guarantee(promise["epsilon"], promise["delta"], *protects),
         "together": guarantee(levels[1]["epsilon"], levels[1]["delta"], *protects),
-        "plain": plain(levels[-1], promise),
+        "plain": plain(dossier),
         "delta": f"{levels[1]['delta']:g}",
         "unit": promise["unit"],
         "relation": promise["relation"],
@@ -114,13 +114,15 @@ def moment(time: str) -> str:
     return time.replace("T", " ").removesuffix("+00:00")
 
 
-def plain(level: dict[str, Any], promise: dict[str, Any]) -> str:
-    """Say what a cost means, without letters."""
+def plain(dossier: dict[str, Any]) -> str:
+    """Say what all that is promised means, without letters, and whom it leaves out."""
+    level, promise = dossier["learned"][-1], dossier["promise"]
     sure, hardly, strict, loose = (percent(each) for _, each in level["belief"] + level["found"])
     suspicion = words()["suspicion"][f"{promise['unit']} {promise['relation']}"]
     gaps = {"sure": sure, "hardly": hardly, "strict": strict, "loose": loose, "suspicion": suspicion}
     said: str = words()["plain"]
-    return said.format(**gaps, of=level["of"], delta=level["delta"])
+    but = f" {words()['except']}" * dossier["model"]["public_ratings"]
+    return said.format(**gaps, of=level["of"], delta=level["delta"]) + but
 
 
 def _trained(dossier: dict[str, Any]) -> str:

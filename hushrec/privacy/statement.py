@@ -28,6 +28,7 @@ _CHANGE = {
     ("rating", "add-remove"): "any one rating were added or removed",
     ("rating", "replace"): "any one rating were replaced by another",
 }
+_PUBLISHED = " It holds for everybody but those who have published their ratings."
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class PrivacyStatement:
         Whether the noise is an exact sample of the law that is charged, rounded after it was added.
     week : Week or None
         Of the season that the budget is for, whose releases so far are all among the releases.
+    public_ratings : bool
+        Whether some people have published their ratings, of whom nothing is promised.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class PrivacyStatement:
     exact_arithmetic: bool = False
     exact_noise: bool = False
     week: Week | None = None
+    public_ratings: bool = False
 
     @property
     def private(self) -> bool:
@@ -111,6 +115,7 @@ class PrivacyStatement:
             "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
             f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users see "
             "follows from released values, public tables of items and their ratings, for them alone."
+            + _PUBLISHED * self.public_ratings
             + self._broken
         )
 
@@ -208,6 +213,7 @@ class PrivacyStatement:
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "version": self.version,
             **({} if self.week is None else {"season": self.week.to_dict()}),
+            **({"public_ratings": True} if self.public_ratings else {}),
         }
         return _replaced(result, math.inf, "inf")
 
@@ -229,6 +235,7 @@ class PrivacyStatement:
                 exact_arithmetic=_boolean(entry["exact_arithmetic"]),
                 exact_noise=_boolean(entry.get("exact_noise", False)),
                 week=Week.from_dict(entry.get("season"), budget),
+                public_ratings=_boolean(entry.get("public_ratings", False)),
             )
         except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,7 +132,7 @@ def _model(
     """Put a model together; of a season, the ledger has its digest before its file gets a name."""
     if public is not None:
         notes = (*notes, *public.notes(ratings))
-    privacy = statement(estimator, ratings, accountant, notes)
+    privacy = replace(statement(estimator, ratings, accountant, notes), public_ratings=public is not None)
     board = Billboard.of(estimator, ratings.domain, parts, privacy)
     if public is not None:
         board = public.beside(board, ratings)

@@ -93,6 +93,9 @@ def test_both_verifiers_accept_what_is_true(world, name):
     assert {bool(re.search("have (not )?published", str(part))) for part in parts} == {
         name == "open"
     }  # who has no privacy there
+    statement = hushrec.load(path).privacy
+    for promise in (statement.text(brief=True), statement.joint_dp, render(dossier).decode()[:9000]):
+        assert ("everybody but those who have" in " ".join(promise.split())) == (name == "open")
     # what is learned at most is no certainty, and of Gaussian noise what draws of it give
     levels = dossier["learned"]
     assert len(levels) == (3 if name in ("budget", "season") else 2)
