@@ -28,7 +28,7 @@ from hushrec.cli.agree import read_agreement, small
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.two_servers.agreement import Agreement, Wanted
 from hushrec.engines.two_servers.book import Shares
-from hushrec.engines.two_servers.device import Public, contribute
+from hushrec.engines.two_servers.device import Device, Public, contribute
 from hushrec.engines.two_servers.messages import State
 from hushrec.engines.two_servers.server import CollectingServer, Settings
 from hushrec.engines.two_servers.shares import ROLES, add_share, share_bytes, split
@@ -238,16 +238,10 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
         there = [number for number in range(n_devices) if generator.random() >= lost]
         said = "waiting"
         for number in there:
-            keys = [each[names[number]] for each in tokens]
-            said = contribute(
-                lines,
-                public,
-                rows[number],
-                device=names[number],
-                tokens=keys,
-                folder=home / names[number],
-                ledger=None,
-            )
+            name = names[number]
+            keys = [each[name] for each in tokens]
+            device = Device(name=name, tokens=keys, folder=home / name, ledger=None)
+            said = contribute(lines, public, rows[number], device)
             answered += said == "answered"
             over = said == "over"
             if said != "answered":
@@ -298,8 +292,8 @@ def fresh(n_devices: int, secure: bool) -> dict[str, float]:
                     Ledger(home / f"{each}.sqlite"),
                     ratings.rows(np.arange(n_devices) == number, keyed=True),
                 )
-                given = {"device": each, "tokens": [each, each], "folder": home / each, "ledger": book}
-                assert contribute(lines, public, rows, **given) == "answered"
+                device = Device(name=each, tokens=[each, each], folder=home / each, ledger=book)
+                assert contribute(lines, public, rows, device) == "answered"
                 for line in lines:
                     line.close()
             spent = {"seconds": time.time() - begun, "cpu": time.process_time() - used}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hushrec.cli import show
 from hushrec.cli.files import output_file
@@ -20,6 +22,7 @@ from hushrec.training import run
 
 if TYPE_CHECKING:
     from hushrec.engines.two_servers.agreement import Agreement
+    from hushrec.network.transport import Connection
 
 _FORMAT = "hushrec agreement of two servers"
 
@@ -90,6 +93,26 @@ def agree(
         *found.promises,
         "Against both servers together nothing is promised.",
     )
+
+
+def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Connection:
+    """A connection to another machine, encrypted unless somebody says that something else does so."""
+    from hushrec.network.transport import Connection
+
+    if urlsplit(url).scheme == "http" and not (plain_http or is_loopback(urlsplit(url).hostname or "")):
+        raise InputError(
+            f"Over {url} everybody on the way reads what is sent; use https://, or pass --plain-http where a"
+            " tunnel of your own encrypts it."
+        )
+    return Connection(url, patience=patience, ca=ca)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def read_agreement(path: str) -> Agreement:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show, show_model
-from hushrec.cli.agree import read_agreement
+from hushrec.cli.agree import connected, is_loopback, read_agreement
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, Count, Days, File, Force, Json, Whole
 from hushrec.cli.train import save
@@ -44,6 +44,7 @@ def collect(
     certificate: File | None = None,
     certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
     ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
+    plain_http: bool = False,
     requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
     connections: Count = 2000,
     force: Force = False,
@@ -88,6 +89,8 @@ def collect(
         Its private key, PEM.
     ca
         Authority that signed the other server's certificate, PEM.
+    plain_http
+        Serve and ask over http:// beyond this machine, since a proxy or a tunnel encrypts it.
     requests_per_second
         Of one address on average.
     connections
@@ -97,14 +100,19 @@ def collect(
     from hushrec.engines.two_servers.messages import State
     from hushrec.engines.two_servers.server import CollectingServer, Settings
     from hushrec.network.service import Limits, Service
-    from hushrec.network.transport import Connection, TransportError
+    from hushrec.network.transport import TransportError
 
     agreed, names = read_agreement(agreement), _lines(devices, "device")
     key = _lines(peer_token, "token")[0]
     if len(key) < _SHORTEST_TOKEN:
         raise InputError(f"{peer_token!r} must hold {_SHORTEST_TOKEN} characters or more.")
     target = output_file(out, (agreement, devices, peer_token), force)
-    other = Connection(peer, patience=0.0, ca=ca)
+    other = connected(peer, plain_http, ca, 0.0)
+    if certificate is None and not (plain_http or is_loopback(host)):
+        raise InputError(
+            f"Without --certificate {host} would be told shares and tokens that everybody on the way reads;"
+            " pass one, or --plain-http where a proxy in front of this server serves HTTPS."
+        )
     digests = _tokens(Path(folder), names)
     settings = Settings(
         role=role, devices=digests, peer_token=key, deadline=86_400 * deadline, dataset=account.dataset

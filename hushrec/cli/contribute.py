@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.cli.agree import read_agreement
+from hushrec.cli.agree import connected, read_agreement
 from hushrec.cli.options import Account, File, Json
 from hushrec.cli.tables import Reading
 from hushrec.data import Ratings
@@ -33,6 +33,7 @@ def contribute(
     every: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0,
     patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
     ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
+    plain_http: bool = False,
     as_json: Json = False,
 ) -> None:
     """Take part with one user's RATINGS in a training of two servers; the ratings stay here.
@@ -68,9 +69,10 @@ def contribute(
         Seconds to keep trying while a server is away.
     ca
         Authority that signed the servers' certificates, PEM.
+    plain_http
+        Send over http:// to another machine, since a tunnel encrypts it.
     """
     from hushrec.engines.two_servers import device as protocol
-    from hushrec.network.transport import Connection
 
     agreed = read_agreement(agreement)
     try:
@@ -81,19 +83,12 @@ def contribute(
         raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
     rows = Ratings.read(ratings, agreed.domain, **reading.arguments())
     agreed.check(rows)
-    servers = [Connection(url, patience=patience, ca=ca) for url in (first, second)]
-    public, ledger, answered = protocol.Public(agreed), account.open(create=True), 0
+    servers = [connected(url, plain_http, ca, patience) for url in (first, second)]
+    public, answered = protocol.Public(agreed), 0
+    ledger, dataset = account.open(create=True), account.dataset
+    mine = protocol.Device(name=device, tokens=keys, folder=folder, ledger=ledger, dataset=dataset)
     while True:
-        said = protocol.contribute(
-            servers,
-            public,
-            rows,
-            device=device,
-            tokens=keys,
-            folder=folder,
-            ledger=ledger,
-            dataset=account.dataset,
-        )
+        said = protocol.contribute(servers, public, rows, mine)
         answered += said == "answered"
         if once or said == "over":
             break

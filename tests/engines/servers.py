@@ -94,10 +94,11 @@ class World:
     def answer(self, number, **changes):
         """Let a device do what is to be done."""
         name = self.names[number]
-        given = {"public": self.public, "ratings": self.rows(number), "device": name, "ledger": None}
-        given |= {"servers": self.lines, "tokens": [self.token(name, place) for place in (0, 1)]}
-        given["folder"] = self.folder / name
-        return device.contribute(**(given | changes))
+        given = {"servers": self.lines, "public": self.public, "ratings": self.rows(number)}
+        given |= {"tokens": [self.token(name, place) for place in (0, 1)], "ledger": None}
+        given |= {"name": name, "folder": self.folder / name} | changes
+        who = device.Device(**{key: given.pop(key) for key in ("name", "tokens", "folder", "ledger")})
+        return device.contribute(**given, device=who)
 
     def settle(self):
         """Let the servers do what they can."""

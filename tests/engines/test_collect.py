@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hushrec
+from hushrec import dossier
 from tests.command_line import invoke
 
 pytest.importorskip("hushrec.engines.two_servers.server", exc_type=ImportError)
@@ -94,6 +95,11 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     assert answered == 3 * 2  # each device in each of the two rounds once
     first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
     assert first.to_bytes() == second.to_bytes() and first.privacy.private
+    for role in PORTS:  # each is in its server's ledger
+        book = hushrec.Ledger(f"{role}.sqlite")
+        facts = dossier.certify(f"{role}.hush", book, controller="ACME", attacks=False)
+        assert facts["promise"]["epsilon"] == 5
+        assert len(facts["ledger"]["charges"]) == len(first.privacy.releases)
     for number in range(3):
         summary = hushrec.Ledger("d.sqlite").summary(f"d{number}", 1e-6)
         assert summary.charges == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)

@@ -2,9 +2,12 @@
 
 import contextlib
 import math
+import os
 import shutil
+import sys
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -335,7 +338,7 @@ def test_what_is_refused(few, tmp_path):
     post = partial(one.answer, "POST")
     edited = device.Public(replace(world.agreement, budget=Budget(4, 1e-6)))
     wrong = {
-        "not that of this device": lambda: post(["share", name, "0", digest()], "guess", b""),
+        "has no device of this name": lambda: post(["share", name, "0", digest()], "guess", b""),
         "other totals": lambda: post(["share", name, "0", "0" * 64], token, b""),
         "has 48 bytes": lambda: post(["share", name, "0", digest()], token, b"x" * 32),
         "not open": lambda: post(["share", name, "1", digest()], token, b""),
@@ -343,15 +346,20 @@ def test_what_is_refused(few, tmp_path):
         "answers for one user": lambda: world.answer(0, ratings=few),
         "another domain": lambda: world.answer(0, ratings=hushrec.realistic(1, 7, 3, seed=0)),
         "past its budget": lambda: world.answer(0, ledger=spent(tmp_path)),
+        "the first server has no device": lambda: world.answer(0, ledger=own, tokens=["guess", "guess"]),
+        "the second server has no device": lambda: world.answer(0, ledger=own, tokens=[token, token]),
         "in this order": lambda: world.answer(0, servers=world.lines[::-1]),
         "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
-        "is not that of": lambda: world.answer(1, tokens=["guess"] * 2),  # its answer is kept
         "answered under": lambda: world.answer(1, public=edited),
+        "use its folder": lambda: world.answer(1, folder=world.folder / "lost"),
     }
+    own = Ledger(tmp_path / "own.sqlite")
+    world.answer(1)
     for words, do in wrong.items():
-        with pytest.raises(HushrecError, match=words):
+        with pytest.raises(HushrecError, match=f"(?i){words}"):
             do()
+    assert not own.datasets()
     posted = {path[1] for line in world.lines for path, _ in line.said if path[0] == "share"}
     assert posted <= {world.names[1]}
     world.train()
@@ -370,6 +378,22 @@ def in_use(world, name):
     """Two looks of one device at once would make two answers, of which each server may keep another."""
     with book.Book(world.folder / name).alone():
         world.answer(0)
+
+
+def test_windows_which_has_no_fcntl_locks_a_folder_too(few, monkeypatch):
+    """By the call that it has: of the C library, refused while another handle holds the byte."""
+    held, world = set(), World(hushrec.Popular(), few)
+
+    def locking(handle, mode, count):
+        place = os.fstat(handle).st_ino
+        if (mode, count) != (2, 1) or place in held:
+            raise PermissionError(13, "Permission denied")
+        held.add(place)
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
+    with pytest.raises(InputError, match="Another process is at work"):
+        in_use(world, world.names[0])
 
 
 def spent(tmp_path):

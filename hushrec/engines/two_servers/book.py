@@ -47,15 +47,10 @@ class Book:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the folder: two processes on one would answer twice, or count shares twice."""
-        try:
-            import fcntl
-        except ImportError:  # Windows
-            yield
-            return
         with (self.path / "lock").open("ab") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                _lock(file.fileno())
+            except OSError:
                 raise InputError(
                     f"Another process is at work in the folder {str(self.path)!r}; let it end first."
                 ) from None
@@ -64,6 +59,18 @@ class Book:
     def drop(self, name: str) -> None:
         """Keep something no longer."""
         (self.path / name).unlink(missing_ok=True)
+
+
+def _lock(handle: int) -> None:
+    """Hold an open file until it is closed, also by a kill; OSError where somebody else does."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt  # Windows has this instead
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Shares:

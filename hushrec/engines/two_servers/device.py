@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -59,17 +59,33 @@ class Public:
         return self._last[1]
 
 
-def contribute(
-    servers: Sequence[Line],
-    public: Public,
-    ratings: Ratings,
-    *,
-    device: str,
-    tokens: Sequence[str],
-    folder: str | Path,
-    ledger: Ledger | None,
-    dataset: str = "default",
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Settings that the owner of a device decides.
+
+    Attributes
+    ----------
+    name : str
+        Unlike any other device's.
+    tokens : sequence of two str
+        This device's at the first server, and at the second one.
+    folder : path
+        Where it keeps what it has answered. A lost folder is a new device.
+    ledger : Ledger or None
+        The device's own: the whole training is charged there before the first share leaves, whether or not
+        the device answers every round. None is the explicit word for not counting.
+    dataset : str
+        Name of the user in it.
+    """
+
+    name: str
+    tokens: Sequence[str]
+    folder: str | Path
+    ledger: Ledger | None
+    dataset: str = "default"
+
+
+def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device: Device) -> str:
     """Answer the open round, if there is one and this device has not answered it.
 
     To be called again and again, as often as the device is online: it does no more than is to be done.
@@ -82,17 +98,7 @@ def contribute(
         With what the owner of this device agreed to.
     ratings : Ratings
         The rows of this device's user. They never leave: only shares of bounded integers do.
-    device : str
-        Name, unlike any other device's.
-    tokens : sequence of two str
-        This device's at either server.
-    folder : path
-        Where it keeps what it has answered. A lost folder is a new device.
-    ledger : Ledger or None
-        The device's own: the whole training is charged there before the first share leaves, whether or not
-        the device answers every round. None is the explicit word for not counting.
-    dataset : str
-        Name of the user in it.
+    device : Device
 
     Returns
     -------
@@ -104,10 +110,10 @@ def contribute(
     BudgetError
         The device's own budget has no room for the training. Nothing was sent.
     HushrecError
-        The servers disagree, or do not follow the agreement. Nothing was sent.
+        The servers disagree, do not follow the agreement, or do not know the device. Nothing was sent.
     """
     public.agreement.check(ratings)
-    book = Book(folder)
+    book, ways = Book(device.folder), list(zip(servers, device.tokens, ROLES, strict=True))
     with book.alone():
         states = [server.get(State, "state") for server in servers]
         if tuple(state.role for state in states) != ROLES:  # one of them would be told both shares in the end
@@ -128,15 +134,19 @@ def contribute(
         if state == states[1] and state.round and book.get(_kept(state)) is None:
             opened = public.opened(servers[0], state)  # which the agreement must lead to
             if book.get("agreement") is None:
-                book.put("agreement", agreed)
-            _charge(ledger, dataset, public.agreement, state.session)
+                for server, token, _ in ways:
+                    server.get(Taken, "device", device.name, token=token)
+            _charge(device, public.agreement, state.session)
+            book.put("agreement", agreed)
             rest, seed = split(public.agreement.answer(opened, ratings.rated()))
             # kept before any of it leaves: sent again, it is the same
             book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
-        sent = [
-            _send(book, server, state, role, device, token)
-            for server, state, role, token in zip(servers, states, ROLES, tokens, strict=True)
-        ]
+        sent = []
+        for (server, token, role), state in zip(ways, states, strict=True):
+            answer = _answer(book, state, role)
+            if answer is not None:
+                _send(server, ("share", device.name, *answer[0]), answer[1], token)
+            sent.append(answer is not None)
         if all(sent):
             book.put(_kept(state), b"")
     return "answered" if any(sent) else "waiting"
@@ -153,19 +163,21 @@ def _kept(state: State) -> str:
     return f"answer-{Round(*state.round).release}"
 
 
-def _send(book: Book, server: Line, state: State, role: str, device: str, token: str) -> bool:
-    """Send a server its share, where its round is open and this device has an answer; whether it did."""
+def _answer(book: Book, state: State, role: str) -> tuple[tuple[str, str], bytes] | None:
+    """A server's share, with its release and digest, where its round is open and this device has answered."""
     kept = book.get(_kept(state)) if state.round else None
     if not kept:
-        return False
+        return None
     digest, seed, rest = kept[:_DIGEST], kept[_DIGEST:][:SEED_BYTES], kept[_DIGEST + SEED_BYTES :]
-    path = ("share", device, str(Round(*state.round).release), digest.decode())
+    return (str(Round(*state.round).release), digest.decode()), seed if role == "second" else rest
+
+
+def _send(server: Line, path: Sequence[str], share: bytes, token: str) -> None:
     try:
-        server.post_bytes(seed if role == "second" else rest, Taken, *path, token=token)
+        server.post_bytes(share, Taken, *path, token=token)
     except Refusal as refused:
         if refused.status != _LATE:
             raise
-    return True
 
 
 def _check_session(book: Book, sessions: set[str]) -> None:
@@ -180,8 +192,9 @@ def _check_session(book: Book, sessions: set[str]) -> None:
         )
 
 
-def _charge(ledger: Ledger | None, dataset: str, agreement: Agreement, session: str) -> None:
+def _charge(device: Device, agreement: Agreement, session: str) -> None:
     """Record the whole training durably, once."""
+    ledger, dataset = device.ledger, device.dataset
     if ledger is None:
         return
     label = f"training over two servers: {agreement.estimator.name}"

@@ -4,6 +4,7 @@ It serves
 
     GET  /nonce                               for the other server
     GET  /state                               where it is; for devices
+    GET  /device/<device>                     whether this is the device's token; before it is charged
     GET  /total/<release>                     a released total
     POST /share/<device>/<release>/<digest>   a device's share of the open round, as bytes
     GET  /held/<release>                      for the other server: whose shares it has, once it takes no more
@@ -22,7 +23,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -172,6 +173,8 @@ class CollectingServer:
                 return Nonce(self.agreement.fingerprint, self._nonce)
             case "GET", ["state"]:
                 return self._state()
+            case "GET", ["device", device]:
+                return self._check_device(device, token)
             case "GET", ["total", number]:
                 return Sum(self._numbered(number, self._totals))
             case "POST", ["share", device, number, digest]:
@@ -201,9 +204,7 @@ class CollectingServer:
 
     def _take(self, device: str, number: str, digest: str, token: str, share: bytes) -> Taken:
         """Take a device's share of the open round, once."""
-        known = self.settings.devices.get(device, "")
-        if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known):
-            raise Refusal(403, "This token is not that of this device.")
+        taken = self._check_device(device, token)
         with self._lock:
             now = self._collecting
             if now is None or now.which.release != _index(number) or now.held is not None:
@@ -212,8 +213,18 @@ class CollectingServer:
                 raise Refusal(409, "This share is of other totals, steps or settings than this server's.")
             check_share(share, self.settings.role, now.opened.size)
             if not now.shares.take(device, share):
-                raise Refusal(409, "This device has sent another share of this round already.")
-            return Taken(device)
+                raise Refusal(403, "This device has sent another share of this round; use its folder.")
+            return taken
+
+    def _check_device(self, device: str, token: str) -> Taken:
+        known = self.settings.devices.get(device, "")
+        if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known):
+            raise Refusal(
+                403,
+                f"The {self.settings.role} server has no device of this name with this token; check the name,"
+                " and that the first token is the first server's.",
+            )
+        return Taken(device)
 
     def _check_peer(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self.settings.peer_token.encode()):
@@ -263,8 +274,17 @@ class CollectingServer:
             if isinstance(found, Wanted):
                 self._wanted = found
             else:
-                self.billboard = found
+                self.billboard = self._booked(found)
         return True
+
+    def _booked(self, board: Billboard) -> Billboard:
+        """The model, whose statement says what this server's ledger holds of the devices."""
+        if self._ledger is None:
+            return board
+        summary = self._ledger.summary(self.settings.dataset, self.agreement.budget.delta)
+        if summary.budget is not None:  # whose delta is the one that was promised for all runs
+            summary = self._ledger.summary(self.settings.dataset)
+        return replace(board, privacy=replace(board.privacy, ledger=summary))
 
     def _source(self, wanted: Wanted) -> _Collected | None:
         """The round in which all entries of a release were answered."""
