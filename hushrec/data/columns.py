@@ -47,21 +47,20 @@ class Columns(NamedTuple):
     marks: tuple[str, ...] = ()
 
 
-def columns_of(users: Any, items: Any, ratings: Any, times: Any = None, *, implicit: bool) -> Columns:
-    """Columns of the same length; ``ratings`` may be None with ``implicit``."""
-    users, items = _sized(users), _sized(items)
+def columns_of(user: Any, item: Any, rating: Any = None, time: Any = None, *, implicit: bool) -> Columns:
+    """Columns of the same length; there may be no ratings with ``implicit``."""
+    users, items = _sized(user), _sized(item)
     if implicit:
         ratings = np.ones(len(users), dtype=np.float32)
-    elif ratings is None:
+    elif rating is None:
         raise InputError(
             "Ratings are missing; where only users and items are known, say that every row is a like",
             parameter="implicit",
             value=True,
         )
     else:
-        ratings = encode_ratings(ratings)
-    if times is not None:
-        times = encode_times(_sized(times))
+        ratings = encode_ratings(rating)
+    times = None if time is None else encode_times(_sized(time))
     if len({len(column) for column in (users, items, ratings, times) if column is not None}) > 1:
         raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
     return Columns(users, items, ratings, times)
@@ -123,8 +122,7 @@ def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
 def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit: bool) -> Columns:
     """The columns of a table by their names."""
     chosen = find_columns(names, columns, implicit)
-    found = [column(chosen[role]) if role in chosen else None for role in ROLES]
-    return columns_of(*found, implicit=implicit)
+    return columns_of(**{role: column(name) for role, name in chosen.items()}, implicit=implicit)
 
 
 def marks_of(schema: pa.Schema) -> tuple[str, ...]:

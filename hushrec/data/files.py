@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
-from hushrec.data.ids import TEXT, as_text, compact, encode_ids, join_ids, parse_rating, short_cells
+from hushrec.data.ids import TEXT, as_text, compact, encode_ids, join_ids, parse_rating
 from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
-from hushrec.data.times import encode_times, join_times
+from hushrec.data.times import join_times
 from hushrec.errors import InputError
 
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
@@ -26,30 +27,25 @@ _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Columns of a file, or of those in a folder or of a pattern, one below another."""
+    """Read the columns of a file, or of those in a folder or of a pattern, one below another."""
     files = files_at(path)
     if len(files) == 1:
         return _read_file(files[0], columns, format, implicit)
-    return _one_below_another([_encoded(_read_file(file, columns, format, implicit)) for file in files])
+    tables = [_encoded(_read_file(file, columns, format, implicit)) for file in files]
+    return _one_below_another(tables, join_ids)
 
 
-def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
-    """The columns of a file, some rows at a time, in their order; each is read as if it were alone."""
-    kind, empty = _checked_kind(file, columns, format), True
-    for chunk in _chunks(file, kind, columns, implicit) if kind != "jester" else ():
-        empty = False
-        yield chunk
-    if empty:  # its columns are there all the same; Jester's are read whole
-        yield _read_file(file, columns, format, implicit)
-
-
-def _chunks(file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
-    with readable(file, kind):
-        if kind == "parquet":
-            yield from _parquet_chunks(file, columns, implicit)
-        else:
-            with file.stream() as stream:
-                yield from _text_chunks(stream, file, kind, columns, implicit)
+def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
+    """Read all chunks of a file; each distinct id of a chunk is held once."""
+    chunks = [
+        chunk._replace(users=compact(chunk.users), items=compact(chunk.items))
+        for chunk in read_chunks(file, columns, format, implicit)
+    ]
+    if len(chunks) == 1:
+        return chunks[0]
+    return _one_below_another(
+        chunks, lambda parts: pa.chunked_array([c for part in parts for c in part.chunks])
+    )
 
 
 def _encoded(table: Columns) -> Columns:
@@ -58,14 +54,36 @@ def _encoded(table: Columns) -> Columns:
     return table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
 
 
-def _one_below_another(tables: list[Columns]) -> Columns:
+def _one_below_another(tables: list[Columns], joined: Callable[[list[Any]], Any]) -> Columns:
     return Columns(
-        join_ids([table.users for table in tables]),
-        join_ids([table.items for table in tables]),
+        joined([table.users for table in tables]),
+        joined([table.items for table in tables]),
         np.concatenate([table.ratings for table in tables]),
-        join_times([table.times for table in tables], [len(table.users) for table in tables]),
+        join_times([table.times for table in tables], [len(table.ratings) for table in tables]),
         tuple({mark for table in tables for mark in table.marks}),
     )
+
+
+def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
+    """Read the columns of a file, some rows at a time in their order, each chunk as if it were alone.
+
+    There is at least one chunk, perhaps without rows. Jester's files are one chunk.
+    """
+    kind = file_format(file, format)
+    unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
+    if kind in unnamed and columns is not None and columns not in unnamed[kind]:
+        raise InputError(
+            f"A file of format {kind} has no column names; leave columns out.", parameter="columns"
+        )
+    with readable(file, kind):
+        if kind == "parquet":
+            yield from _parquet_chunks(file, columns, implicit)
+            return
+        with file.stream() as stream:
+            if kind == "jester":
+                yield _read_jester(stream, implicit)
+            else:
+                yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
 #: What is no table of rows, by the ending of a file's name.
@@ -90,16 +108,6 @@ def file_format(file: File, format: str | None) -> str:
     return kind
 
 
-def _checked_kind(file: File, columns: Any, format: str | None) -> str:
-    kind = file_format(file, format)
-    unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
-    if kind in unnamed and columns is not None and columns not in unnamed[kind]:
-        raise InputError(
-            f"A file of format {kind} has no column names; leave columns out.", parameter="columns"
-        )
-    return kind
-
-
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
     """Say in one sentence what goes wrong while a file is read."""
@@ -113,16 +121,12 @@ def readable(file: File, kind: str) -> Iterator[None]:
         ) from None
 
 
-def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
-    kind = _checked_kind(file, columns, format)
-    with readable(file, kind):
-        if kind == "parquet":
-            return _read_parquet(file, columns, implicit)
-        with file.stream() as stream:
-            if kind == "jester":
-                return _read_jester(stream, implicit)
-            names, chosen, delimiter, blocks = _text_header(stream, file, kind, columns, implicit)
-            return _text_columns(blocks, names, chosen, delimiter, file, kind, implicit)
+def parquet_schema(file: File) -> pa.Schema:
+    """The names and types of a Parquet file's columns."""
+    from pyarrow import parquet
+
+    with readable(file, "parquet"):
+        return parquet.read_schema(file.seekable())
 
 
 def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[bytes]]:
@@ -132,38 +136,21 @@ def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[b
     return list(ROLES), "\t" if kind == "movielens-100k" else "::", lines_of(stream)
 
 
-def _text_header(
-    stream: Any, file: File, kind: str, columns: Any, implicit: bool
-) -> tuple[list[str], dict[str, Any], str, Iterator[bytes]]:
-    names, delimiter, blocks = open_text(stream, kind)
-    return names, find_columns(with_keys(names, file), columns, implicit), delimiter, blocks
-
-
 def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
-    names, chosen, delimiter, blocks = _text_header(stream, file, kind, columns, implicit)
-    for block in blocks:
-        yield _text_columns([block], names, chosen, delimiter, file, kind, implicit)
-
-
-def _text_columns(
-    blocks: Iterable[bytes],
-    names: list[str],
-    chosen: dict[str, Any],
-    delimiter: str,
-    file: File,
-    kind: str,
-    implicit: bool,
-) -> Columns:
+    names, delimiter, blocks = open_text(stream, kind)
+    chosen = find_columns(with_keys(names, file), columns, implicit)
     inside = [role for role, name in chosen.items() if name in names]
-    wanted = [names.index(chosen[role]) for role in inside]
-    quoted = kind in WITH_HEADER and delimiter != "::"
-    cells = dict(zip(inside, read_fields(blocks, len(names), wanted, delimiter, quoted)))
-    if "user" not in cells and "item" not in cells:
+    if "user" not in inside and "item" not in inside:
         raise InputError(f"{file.path!r} has neither a column of users nor one of items.")
-    length = len(next(iter(cells.values())))
-    cells |= {role: _repeated(file, chosen[role], length) for role in chosen if role not in cells}
-    users, items = (as_text(cells[r]) if r in inside else cells[r] for r in ("user", "item"))
-    return columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
+    wanted = [names.index(chosen[role]) for role in inside]
+    for block in chain([b""], blocks):
+        fields = read_fields([block], len(names), wanted, delimiter, quoted=kind in WITH_HEADER)
+        cells = {
+            role: as_text(field) if role in ("user", "item") else field for role, field in zip(inside, fields)
+        }
+        length = len(fields[0])
+        cells |= {role: _repeated(file, chosen[role], length) for role in chosen if role not in cells}
+        yield columns_of(**cells, implicit=implicit)
 
 
 def with_keys(names: list[str], file: File) -> list[str]:
@@ -177,103 +164,42 @@ def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), values)])
 
 
-def _read_parquet(file: File, columns: Any, implicit: bool) -> Columns:
-    parts: dict[str, list[Any]] = {}
-    opened = _Parquet(file, columns, implicit)
-    for part in opened.parts():
-        for role, column in part.items():
-            parts.setdefault(role, []).append(column)
-    times = None
-    if "time" in opened.chosen:
-        times = np.concatenate([np.zeros(0, np.int64), *parts.pop("time", [])])
-    found = [opened.column(role, parts.get(role, [])) for role in opened.chosen if role != "time"]
-    table = columns_of(*found, *[None] * implicit, implicit=implicit)
-    return table._replace(times=times, marks=opened.marks)
-
-
 def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:
-    opened = _Parquet(file, columns, implicit, whole=False)
-    for part in opened.parts():
-        times = part.pop("time", None)
-        found = [opened.column(role, [column]) for role, column in part.items()]
-        table = columns_of(*found, *[None] * implicit, implicit=implicit)
-        yield table._replace(times=times, marks=opened.marks)
+    schema = parquet_schema(file)
+    chosen = find_columns(with_keys(schema.names, file), columns, implicit)
+    inside = [name for name in chosen.values() if name in schema.names]
+    for table in _parquet_tables(file, schema, inside):
+        cells = {
+            role: table.column(name) if name in inside else _repeated(file, name, len(table))
+            for role, name in chosen.items()
+        }
+        found = columns_of(**cells, implicit=implicit)
+        del table, cells
+        yield found._replace(marks=marks_of(schema))
+        del found
+        pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
 
 
-class _Parquet:
-    """The columns of a Parquet file by their roles."""
+def _parquet_tables(file: File, schema: pa.Schema, inside: list[str]) -> Iterator[pa.Table]:
+    """Texts numbered as they are read; where they pass what Arrow numbers, few rows at a time instead."""
+    from pyarrow import parquet
 
-    def __init__(self, file: File, columns: Any, implicit: bool, whole: bool = True) -> None:
-        from pyarrow import parquet
-
-        self._whole = whole
-        self._file, self._parquet = file, parquet
-        schema = parquet.read_schema(file.seekable())
-        self.chosen = find_columns(with_keys(schema.names, file), columns, implicit)
-        self.marks = marks_of(schema)
-        self._inside = [name for name in self.chosen.values() if name in schema.names]
-        self._kinds = {name: schema.field(name).type for name in self._inside}
-
-    def parts(self) -> Iterator[dict[str, Any]]:
-        """Some rows at a time, times as numbers."""
-        for batch in self._batches():
-            part: dict[str, Any] = {}
-            for role, name in self.chosen.items():
-                if name not in self._kinds:
-                    repeated = _repeated(self._file, name, batch.num_rows)
-                    part[role] = encode_times(repeated) if role == "time" else repeated.chunk(0)
-                else:
-                    column = batch.column(name)
-                    part[role] = encode_times(column) if role == "time" else self._held(column)
-                    del column
-            del batch
-            yield part
-            del part
-            pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        """Texts numbered as they are read; where they pass what Arrow numbers, few rows at a time instead."""
-        texts = [name for name, kind in self._kinds.items() if kind in TEXT]
-        with self._parquet.ParquetFile(self._file.seekable(), read_dictionary=texts) as file:
-            for group in _row_groups(file.metadata):
-                done = 0
-                try:
-                    for batch in file.iter_batches(_BATCH_ROWS, group, self._inside):
-                        yield batch
-                        done += batch.num_rows
-                    continue
-                except pa.ArrowException:  # or the file is damaged, which the second reading says again
-                    pass
-                with self._parquet.ParquetFile(self._file.seekable(), metadata=file.metadata) as again:
-                    for batch in again.iter_batches(_FEW_ROWS, group, self._inside):
-                        if batch.num_rows > done:
-                            yield batch.slice(done)
-                        done = max(0, done - batch.num_rows)
-
-    def _held(self, column: pa.Array) -> pa.Array:
-        """A column as it is kept: numbers as they are, where not all of the file is."""
-        kind = column.type
-        numbers = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
-        return column if numbers and not self._whole else compact(short_cells(column))
-
-    def column(self, role: str, parts: list[Any]) -> pa.ChunkedArray:
-        """Parts of a column one below another."""
-        return pa.chunked_array(parts, None if parts else self._kinds.get(self.chosen[role], pa.string()))
-
-
-def _row_groups(metadata: Any) -> Iterator[list[int]]:
-    """Row groups that follow one another, with a batch's rows together or one alone."""
-    together: list[int] = []
-    rows = 0
-    for number in range(metadata.num_row_groups):
-        more = metadata.row_group(number).num_rows
-        if together and rows + more > _BATCH_ROWS:
-            yield together
-            together, rows = [], 0
-        together.append(number)
-        rows += more
-    if together:
-        yield together
+    done = 0
+    texts = [name for name in inside if schema.field(name).type in TEXT]
+    try:
+        with parquet.ParquetFile(file.seekable(), read_dictionary=texts) as opened:
+            for batch in opened.iter_batches(_BATCH_ROWS, columns=inside):
+                yield pa.Table.from_batches([batch])
+                done += batch.num_rows
+    except pa.ArrowException:  # or the file is damaged, which the second reading says again
+        with parquet.ParquetFile(file.seekable()) as again:
+            for batch in again.iter_batches(_FEW_ROWS, columns=inside):
+                if batch.num_rows > done:
+                    yield pa.Table.from_batches([batch.slice(done)])
+                done -= min(done, batch.num_rows)
+    else:
+        if not done:
+            yield schema.empty_table()
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:

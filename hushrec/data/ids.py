@@ -472,13 +472,13 @@ def _stripped(cell: bytes) -> bytes:
     return cell.strip() if text is None else text.strip().encode()
 
 
-def compact(column: pa.Array) -> pa.Array:
+def compact(column: Any) -> Any:
     """The same column with each distinct value stored once, where Arrow can do so."""
-    kind = column.type
-    if pa.types.is_dictionary(kind) or pa.types.is_null(kind) or isinstance(kind, pa.BaseExtensionType):
+    kind = getattr(column, "type", None)
+    if not isinstance(kind, pa.DataType) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         return column
     try:
-        return column.dictionary_encode()
+        return _of_short_cells(column).dictionary_encode()
     except pa.ArrowNotImplementedError:
         return column
 

@@ -43,26 +43,6 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
     return mix(hashes + _GOLDEN)
 
 
-def hash_of_words(
-    lengths: np.ndarray, first: np.ndarray, second: np.ndarray | None, longer: np.ndarray
-) -> np.ndarray:
-    """`text_hashes` of texts of at most 16 octets, given as words of eight with zeros after them.
-
-    Parameters
-    ----------
-    lengths : ndarray of int64
-        Octets of each text, at least 1.
-    first : ndarray of uint64
-    second : ndarray of uint64 or None
-        Of those that are longer than eight; None where there are none.
-    longer : ndarray of bool
-    """
-    hashes = mix(lengths.astype(np.uint64) * _GOLDEN + first)
-    if second is not None:
-        hashes = np.where(longer, mix(hashes * _GOLDEN + second), hashes)
-    return mix(hashes + _GOLDEN)
-
-
 def texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return where each text begins and ends, and the UTF-8 octets of all, with eight more."""
     _, offsets, data = texts.buffers()

@@ -7,7 +7,7 @@ show it. The rules are those of `hushrec.data.building`, whose result a test com
 from __future__ import annotations
 
 import codecs
-import json
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -20,10 +20,10 @@ import pyarrow as pa
 from hushrec.data.building import build, within_range
 from hushrec.data.columns import Columns, columns_of, find_columns, with_times
 from hushrec.data.domain import Domain
-from hushrec.data.files import WITH_HEADER, file_format, open_text, readable, with_keys
-from hushrec.data.ids import Encoded, as_arrow_or_objects, as_text, encode_ids, plain_values, positions_of
+from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
+from hushrec.data.ids import Encoded, as_arrow_or_objects, as_text, encode_ids, positions_of
 from hushrec.data.readers import read_columns
-from hushrec.data.sources import files_at
+from hushrec.data.sources import File, files_at
 from hushrec.data.textfiles import ByteStream, read_fields
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
@@ -37,6 +37,7 @@ _ADVICE = (
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 #: So many lines of each kind are named, so many different ratings are shown before they are put in bins.
 _NAMED, _SHOWN = 5, 21
+_TEXTS = ("csv", "tsv", "movielens-100k", "movielens-dat")
 _BAR = 40  # characters of the longest bar: half a terminal
 
 
@@ -199,36 +200,28 @@ class _Read:
     """A source as columns, with the number of each row and what the file says of itself."""
 
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
-        self.format = format
         self.table: Columns
-        self.times: np.ndarray | None
         self.names: dict[str, str] = {}
         self.rating_words: list[Any] = []
         self.malformed = Dropped("the line has another number of fields than the first", 0, ())
         files = files_at(str(source)) if isinstance(source, str | Path) else []
         alone = files[0] if len(files) == 1 else None
-        if alone:
-            self.format = file_format(alone, format)
-        kinds = ("csv", "tsv", "movielens-100k", "movielens-dat")
-        self.is_text = alone is not None and not alone.keys and self.format in kinds
+        self.format = file_format(alone, format) if alone else format
+        self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
         if alone and self.is_text:
             with readable(alone, str(self.format)):
-                with alone.stream() as stream:
-                    _refuse_other_kinds(alone.path, stream.read(4096))
+                _refuse_other_kinds(alone)
                 with alone.stream() as stream:
                     asked = self._read_lines(stream, columns, implicit)
         else:
-            names: Any = getattr(source, "column_names", getattr(source, "columns", ()))
+            names = list(getattr(source, "column_names", getattr(source, "columns", ())))
             if alone and self.format == "parquet":
-                from pyarrow import parquet
-
-                names = with_keys(parquet.read_schema(alone.seekable()).names, alone)
-            asked = with_times(list(names), columns)
+                names = with_keys(parquet_schema(alone).names, alone)
+            asked = with_times(names, columns)
             self.table = read_columns(source, asked, format, implicit, domain.item_texts)
             self.numbers = np.arange(1, len(self.table.ratings) + 1)
-            if len(names):
-                chosen = find_columns(list(names), asked, implicit)
-                self.names = {role: str(name) for role, name in chosen.items()}
+            if names:
+                self.names = {role: str(name) for role, name in find_columns(names, asked, implicit).items()}
         self.times = self.table.times
         if asked is not columns:  # a training does not ask for them
             self.table = self.table._replace(times=None)
@@ -240,38 +233,27 @@ class _Read:
         columns = with_times(names, columns)
         chosen = find_columns(names, columns, implicit)
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
-        numbered = _Numbered(blocks, header + 1, delimiter.encode())
+        count = itertools.count(header + 1)
         wanted = [0, *(1 + names.index(name) for name in chosen.values())]
         number, *fields = read_fields(
-            numbered, len(names) + 1, wanted, delimiter, quoted=bool(header) and delimiter != "::"
+            _numbered(blocks, count, delimiter.encode()), len(names) + 1, wanted, delimiter, bool(header)
         )
         cells = dict(zip(chosen, fields))
-        users, items = as_text(cells["user"]), as_text(cells["item"])
-        self.table = columns_of(users, items, cells.get("rating"), cells.get("time"), implicit=implicit)
-        self.numbers = np.array(
-            [int(text) for text in plain_values(number.combine_chunks().cast(pa.binary()))], int
-        )
         if "rating" in cells:
             self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
-        missing = np.setdiff1d(np.arange(header + 1, numbered.next), self.numbers)
+        cells |= {role: as_text(cells[role]) for role in ("user", "item")}
+        self.table = columns_of(**cells, implicit=implicit)
+        self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
+        missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)
         self.malformed = Dropped(self.malformed.why, len(missing), tuple(missing[:_NAMED].tolist()))
         return columns
 
 
-class _Numbered:
-    """Blocks of lines, each with its number before it."""
-
-    def __init__(self, blocks: Iterable[bytes], first: int, delimiter: bytes) -> None:
-        self._blocks, self.next, self._delimiter = blocks, first, delimiter
-
-    def __iter__(self) -> Iterator[bytes]:
-        for block in self._blocks:
-            lines = block.split(b"\n")[:-1]  # each ends with a line break
-            numbered = (
-                b"%d%s%s\n" % (number, self._delimiter, line) for number, line in enumerate(lines, self.next)
-            )
-            yield b"".join(numbered)
-            self.next += len(lines)
+def _numbered(blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
+    """Yield blocks of lines, each line with its number before it."""
+    for block in blocks:  # each line ends with a line break
+        lines = block.split(b"\n")[:-1]
+        yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
 
 
 def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
@@ -324,23 +306,16 @@ def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
             return
 
 
-def _refuse_other_kinds(path: str, head: bytes) -> None:
+def _refuse_other_kinds(file: File) -> None:
     """Files that no column names will make a table of, by how they begin: say what they are."""
+    with file.stream() as stream:
+        head = stream.read(4096)
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise InputError(f"{path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
+        raise InputError(f"{file.path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
     if head.lstrip().startswith(b"{"):
-        line = head.lstrip().split(b"\n", 1)[0]
-        kind = "JSON lines" if _is_json(line) else "JSON"
-        raise InputError(f"{path!r} looks like {kind}; write it as CSV or Parquet, a row a rating.")
+        raise InputError(f"{file.path!r} looks like JSON; write it as CSV or Parquet, a row a rating.")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)  # the head may end within a letter
     except UnicodeDecodeError:
         if not head.startswith(b"\x1f\x8b"):
-            raise InputError(f"{path!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+            raise InputError(f"{file.path!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None

@@ -83,15 +83,15 @@ def read_fields(
     delimiter : str
         One character, or "::".
     quoted : bool
-        Whether a field may stand in double quotes.
+        Whether a field may stand in double quotes, where "::" does not part the fields.
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
     for block in map(_short_lines, blocks):  # measured as they stand in the file, before anything is replaced
-        if delimiter == "::":
-            block = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
         plain: bytes | None = block
-        if quoted and b'"' in block:
+        if delimiter == "::":
+            plain = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
+        elif quoted and b'"' in block:
             plain = _without_needless_quotes(block, mark)
         if plain is None:
             columns = _split_each(block, n_fields, wanted, mark)

@@ -76,7 +76,7 @@ LINES = {
     f"train shop.csv {B} {D} --out .": "is a folder",
     f"train shop.csv {B} {D} --out /dev/null": "not a regular file",
     f"{NO_RANGE} --implicit --for ratings": "--for ratings needs ratings",
-    f"check rows.csv {D}": "looks like JSON lines",
+    f"check rows.csv {D}": "looks like JSON;",
     f"check latin.csv {D}": "perhaps Latin-1; save it as UTF-8",
     f"check book.csv {D}": "looks like a spreadsheet",
     "evaluate items.txt shop.csv shop.csv": "is not a hushrec model file",

@@ -80,13 +80,14 @@ def test_it_counts_what_is_read_of_any_table(tmp_path: Path, seed: int) -> None:
 
 FILES = [
     (b"PK\x03\x04rest", "Excel"),
-    (b'{"user": 1, "item": "i0", "rating": 3}\n', "JSON lines"),
+    (b'{"user": 1, "item": "i0", "rating": 3}\n', "looks like JSON;"),
     (b" \n{\n" + b'"user": [1]\n}\n', "looks like JSON;"),
+    (b"PAR1 cut short", "not a readable parquet file"),
     (b"user,item,rating\n" + b"a,i0,3\n" * 100 + b"\xe9,i0,3\nb,i0,4\n", "Latin-1"),
 ]
 
 
-@pytest.mark.parametrize(("content", "says"), FILES, ids=[says for _, says in FILES])
+@pytest.mark.parametrize(("content", "says"), FILES)
 def test_other_kinds_of_files_are_told(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "shop.csv").write_bytes(content)
     with pytest.raises(InputError, match=says):
