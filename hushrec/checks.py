@@ -308,6 +308,11 @@ def name(parameter: str, value: Any) -> str:
     return value
 
 
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 run``, ``2,000 runs``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def shown(value: Any) -> str:
     """Name a refused parameter in a message, briefly and without failing on any object."""
     if value is None:

@@ -91,7 +91,7 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
             lambda domain: replace(
                 domain, item_features={"item": domain.items[1:3], "x": np.array([1.0, 2.0])}
             ),
-            "2 of the 2 new items have no feature",
+            "Without a feature: 2 of 2 new items",
         ),
     ],
 )

@@ -34,6 +34,8 @@ def values(node: ast.expr) -> set[str]:
         return values(node.left) | values(node.right)
     if isinstance(node, ast.IfExp):
         return values(node.body) | values(node.orelse)
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "plural":
+        return values(node.args[0])
     said = ast.unparse(node)
     return set() if NEED_NO_ENTRY.fullmatch(said) else {said}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Force, Job, Json, Model, Promise, Seed, Users, model_for
@@ -88,8 +89,8 @@ def agree(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
-        f"At least {len(sizes)} rounds and {sum(sizes) / 1e6:.2g} MB from a device that answers all; more"
-        " where more is learned.",
+        f"At least {plural(len(sizes), 'round')} and {sum(sizes) / 1e6:.2g} MB from a device that answers"
+        " all; more where more is learned.",
         *found.promises,
         "Against both servers together nothing is promised.",
     )

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from hushrec.cli import show
-from hushrec.cli.options import Json
+from hushrec.cli.options import Json, NoProgress, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
+from hushrec.progress import progress_bar
 
 
 def check(
-    ratings: str, /, *, declared: Declared = Declared(), reading: Reading = Reading(), as_json: Json = False
+    ratings: str,
+    /,
+    *,
+    declared: Declared = Declared(),
+    reading: Reading = Reading(),
+    no_progress: NoProgress = False,
+    as_json: Json = False,
 ) -> None:
     """Look at private RATINGS before anything is spent: what would be used, what not, and why.
 
@@ -28,5 +35,10 @@ def check(
     """
     if is_store(ratings):
         raise InputError(f"{ratings!r} is a store, whose rows were cleaned; check the tables it was made of.")
-    found = Ratings.check(ratings, declared.domain(reading.implicit), **reading.arguments())
+    with progress_bar(progress_shown(no_progress), 2, "checking", " steps") as advance:
+        advance(0, "the catalogue")
+        domain = declared.domain(reading.implicit)
+        advance(1, "the rows")
+        found = Ratings.check(ratings, domain, **reading.arguments())
+        advance(1)
     show.result(as_json, found.to_dict(), found.text())

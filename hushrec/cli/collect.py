@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from hushrec.checks import plural
 from hushrec.cli import show, show_model
 from hushrec.cli.agree import connected, is_loopback, read_agreement
 from hushrec.cli.files import output_file
@@ -124,7 +125,7 @@ def collect(
             server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
         )
         with service:
-            show.note(f"The {role} server of {len(names):,} devices is at {service.url}.")
+            show.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
             over = False
             while not over:
                 try:

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.agree import connected, read_agreement
 from hushrec.cli.options import Account, File, Json
@@ -95,4 +96,4 @@ def contribute(
         time.sleep(every)
     words = {"answered": answered, "over": said == "over", "promises": list(agreed.promises)}
     text = "The training is over." if said == "over" else "The training goes on."
-    show.result(as_json, words, f"Answered {answered} rounds. {text}", *agreed.promises)
+    show.result(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)

@@ -9,12 +9,13 @@ from cyclopts.validators import Number
 
 from hushrec.cli import show, show_model
 from hushrec.cli.cluster import Scheduler, cluster
-from hushrec.cli.options import Json, Lists, Seed, Whole, listed
+from hushrec.cli.options import Json, Lists, NoProgress, Seed, Whole, listed, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
 from hushrec.evaluation.yardsticks import OF_LISTS, measured
+from hushrec.progress import progress_bar
 from hushrec.serving.billboard import load
 
 #: Under the table.
@@ -40,6 +41,7 @@ def evaluate(
     seed: Seed = 0,
     scheduler: Scheduler | None = None,
     reading: Reading = Reading(),
+    no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
@@ -68,15 +70,20 @@ def evaluate(
         Bootstrap resamples behind the intervals.
     """
     billboard = load(model)
-    rows, targets = reading.open(history, billboard.domain), reading.open(test, billboard.domain)
     show_model.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)
-    with cluster(scheduler, history, test) as engine:
+    bar = progress_bar(progress_shown(no_progress), 3, "evaluating", " steps")
+    with cluster(scheduler, history, test) as engine, bar as advance:
+        advance(0, "reading")
+        rows, targets = reading.open(history, billboard.domain), reading.open(test, billboard.domain)
         given: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
+        advance(1, "the model")
         result = measure(billboard, rows, targets, resamples=resamples, **given)
+        advance(1, "what it is held against")
         beside = measured(billboard, rows, targets, **given)
+        advance(1)
     if not result.n_ratings:
         raise InputError(
             f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Catalogue, File, Force, Json
@@ -49,5 +50,5 @@ def extend(
     show.result(
         as_json,
         {"path": str(target), "new_items": list(larger.new_items)},
-        f"Wrote {target}: {domain.n_items:,} items, {count:,} of them new. Nothing was charged.",
+        f"Wrote {target}: {plural(domain.n_items, 'item')}, {count:,} of them new. Nothing was charged.",
     )

@@ -16,7 +16,8 @@ def ledger_show(
     *,
     ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
     dataset: Annotated[str, Parameter(metavar="NAME", show_default="all")] | None = None,
-    delta: Annotated[float, Parameter(show_default=f"the budget's, else {SHOWN_DELTA:g}")] | None = None,
+    delta: Annotated[float, Parameter(show_default=f"the budget's or the season's, else {SHOWN_DELTA:g}")]
+    | None = None,
     as_json: Json = False,
 ) -> None:
     """Print what all runs on a data set have been charged together, what seasons reserve, and what is free.
@@ -52,13 +53,17 @@ def ledger_show(
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
-    """Return what all runs on a data set were charged, at its budget's delta or the usual one."""
+    """Return what all runs on a data set were charged, at the delta that was asked for or declared for it.
+
+    That is its budget's, else its last season's, else the usual one.
+    """
     try:
         return book.summary(dataset, delta)
     except InputError:
         if delta is not None:
             raise
-        return book.summary(dataset, SHOWN_DELTA)
+        declared = [each.season.budget.delta for each in book.seasons(dataset)]
+        return book.summary(dataset, declared[-1] if declared else SHOWN_DELTA)
 
 
 def _described(summary: LedgerSummary) -> dict[str, Any]:
@@ -68,6 +73,8 @@ def _described(summary: LedgerSummary) -> dict[str, Any]:
 def _line(book: Ledger, summary: LedgerSummary) -> str:
     left = book.left(summary.dataset)
     rest = f"; {left}" if left and not summary.closed else ""
+    if summary.budget is None and not book.seasons(summary.dataset):
+        rest += f"; --delta gives it at another delta than {summary.delta:g}, such as that of its models"
     return f"{summary}{rest}."
 
 

@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from hushrec.cli import show
-from hushrec.errors import InputError
+from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
 from hushrec.registry import ESTIMATORS, best
 
@@ -224,10 +224,13 @@ class Account:
     dataset: Annotated[str, Parameter(metavar="NAME")] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
-        """The ledger at the path, or the account's own."""
+        """The ledger at the path, or the account's own; a file that is none is bad input."""
         if create and self.ledger is not None and not Path(self.ledger).exists():
             show.note(f"A new ledger begins at {self.ledger}: what another one holds is not counted.")
-        return Ledger(self.ledger or default_path(), create=create)
+        try:
+            return Ledger(self.ledger or default_path(), create=create)
+        except LedgerError as error:
+            raise InputError(str(error)) from None
 
 
 @Parameter(name="*", group=_LEDGER)

@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from hushrec.cli import show
 from hushrec.cli.files import private_table_file, write_private_table
-from hushrec.cli.options import File, Force, Json
+from hushrec.cli.options import File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.data.ids import encode_ids
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
+from hushrec.progress import progress_bar
 from hushrec.serving.batch import PRIVATE_TABLE
 from hushrec.serving.billboard import load
 
@@ -29,6 +30,7 @@ def predict(
     out: File,
     reading: Reading = Reading(),
     force: Force = False,
+    no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Predict the ratings of PAIRS of user and item, from MODEL and the users' own ratings in HISTORY.
@@ -57,10 +59,14 @@ def predict(
             " ratings or both."
         )
     target = private_table_file(out, (model, history, pairs), force)
-    rows = reading.read(history, billboard.domain)
-    asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
-    users, items = encode_ids(asked.users), encode_ids(asked.items)
-    found = billboard.predict(rows, {"user": users, "item": items})
+    with progress_bar(progress_shown(no_progress), 2, "predicting", " steps") as advance:
+        advance(0, "reading")
+        rows = reading.read(history, billboard.domain)
+        asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
+        users, items = encode_ids(asked.users), encode_ids(asked.items)
+        advance(1, "the pairs")
+        found = billboard.predict(rows, {"user": users, "item": items})
+        advance(1)
     new = rows.user_index(users) < 0
     notes = np.where(np.isnan(found), NO_ITEM, np.where(new, NEWCOMER, ""))
     table = pa.table(

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.options import Count, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Declared, Reading
@@ -67,8 +68,7 @@ def prepare(
     found = {"note": PRIVATE_STORE, "path": str(store.path), "users": store.n_users}
     found |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}
     found["bytes"] = sum(part.entry["bytes"] for part in parts)
-    wrote = f"Wrote {store.path}: {store.n_ratings:,} ratings of {store.n_users:,} users"
+    wrote = f"Wrote {store.path}: {plural(store.n_ratings, 'rating')} of {plural(store.n_users, 'user')}"
     if not store.n_ratings:
         wrote += " (no row can be used: hushrec check shows what became of them)"
-    several = "s" if len(parts) > 1 else ""
-    show.result(as_json, found, f"{wrote}, in {len(parts):,} partition{several}", f"{PRIVATE_STORE}.")
+    show.result(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")

@@ -12,12 +12,22 @@ from cyclopts.validators import Number
 from hushrec.cli import show_model
 from hushrec.cli.donated import Donated
 from hushrec.cli.files import check_room, output_file
-from hushrec.cli.options import Catalogue, File, Force, Json, NoProgress, Verbose, Whole, progress_shown
+from hushrec.cli.options import (
+    Account,
+    Catalogue,
+    File,
+    Force,
+    Json,
+    NoProgress,
+    Verbose,
+    Whole,
+    progress_shown,
+)
 from hushrec.cli.tables import Reading
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
-from hushrec.privacy import Ledger, SeasonAccountant, default_path
+from hushrec.privacy import SeasonAccountant
 from hushrec.serving.billboard import Billboard
 
 
@@ -97,9 +107,8 @@ def retrain(
     inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
-    book = Ledger(ledger or default_path(), create=False)
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "add_up": add_up}
-    accountant = SeasonAccountant.following(board.privacy, ledger=book, **words)
+    accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
     accountant.check_model(board)  # before anything is read with what it declares
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)

@@ -9,7 +9,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from hushrec.checks import settings_of
+from hushrec.checks import plural, settings_of
 from hushrec.cli import show
 from hushrec.data import Domain
 from hushrec.evaluation.taste import Taste, taste
@@ -32,9 +32,10 @@ def about(billboard: Billboard, brief: bool = False) -> str:
     """Settings, domain and privacy statement, for a reader; in brief without settings and single releases."""
     domain = billboard.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
+    rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
     return "\n".join(
         [
-            f"Domain:     {domain.n_items:,} items, {rows}, at most {domain.max_ratings_per_user:,} per user",
+            f"Domain:     {rows}",
             *show.paragraph(taste_of(billboard).text()),
             *(line for each in billboard.judged for line in show.paragraph(said_by_donors(each))),
             "",
@@ -51,8 +52,8 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
     if any(each["value"] is None for each in figures):
         return f"Public ratings ({judged['job']}): nobody has enough of them to judge, so none count."
     of = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in figures]
-    start = f"Public ratings ({judged['job']}): {judged['donors']:,} public users judged. {name} on what they"
-    start += f" held back: {of[0]} by the private model, {of[1]} by the public one."
+    start = f"Public ratings ({judged['job']}), judged by {plural(judged['donors'], 'public user')}: {name}"
+    start += f" on what they held back is {of[0]} by the private model, {of[1]} by the public one."
     if not judged["weight"]:
         alike = judged["agreement"] < _UNLIKE
         why = "they rate other items than the private users do" if alike else "it would not help them"

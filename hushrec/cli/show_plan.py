@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.data import Domain
 from hushrec.evaluation.forecast import Forecast, Range, error_of_part, forecast
@@ -48,7 +49,8 @@ def ranges(
     about = dict(zip(("n_users", "n_items", "ratings_per_user"), sizes))
     said = [
         "",
-        f"What it may come to with {n_users:,} users, {n_items:,} items and {each:g} ratings a user:",
+        f"What it may come to with {plural(n_users, 'user')}, {plural(n_items, 'item')}"
+        f" and {each:g} ratings a user:",
         "",
         *(f"{name:<58}{ends}" for name, ends in lines),
         "",

@@ -9,14 +9,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from pyarrow import parquet
 
+from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.files import output_folder
-from hushrec.cli.options import Count, Force, Json, Seed
+from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
 from hushrec.data.looking import PRIVATE_LOOK
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
+from hushrec.progress import progress_bar
 from hushrec.serving.modelfile import write_atomically
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
@@ -35,6 +37,7 @@ def split(
     declared: Declared = Declared(),
     reading: Reading = Reading(),
     force: Force = False,
+    no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Split private RATINGS for training and test, in one of four ways.
@@ -73,30 +76,35 @@ def split(
     domain = declared.domain(reading.implicit, ratings)
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
-    rows = Ratings.read(ratings, domain, **reading.arguments(times=date is not None))
-    parts: tuple[Ratings, ...]
-    if test_share is not None:
-        parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)
-    elif leave_out is not None:
-        parts = leave_k_out(rows, leave_out, seed=seed)
-    elif test_users is not None:
-        parts = strong_generalization(rows, test_users, seed=seed)
-    else:
-        parts = split_by_time(rows, date)
-    folder.mkdir(exist_ok=True)
     files = [folder / f"{name}.parquet" for name in names]
-    for file, part in zip(files, parts):
-        buffer = io.BytesIO()
-        parquet.write_table(part.to_arrow(), buffer)
-        write_atomically(file, [buffer.getvalue()])
+    with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", " steps") as advance:
+        advance(0, "reading")
+        rows = Ratings.read(ratings, domain, **reading.arguments(times=date is not None))
+        advance(1, "the parts")
+        parts: tuple[Ratings, ...]
+        if test_share is not None:
+            parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)
+        elif leave_out is not None:
+            parts = leave_k_out(rows, leave_out, seed=seed)
+        elif test_users is not None:
+            parts = strong_generalization(rows, test_users, seed=seed)
+        else:
+            parts = split_by_time(rows, date)
+        folder.mkdir(exist_ok=True)
+        for file, part in zip(files, parts):
+            advance(1, file.name)
+            buffer = io.BytesIO()
+            parquet.write_table(part.to_arrow(), buffer)
+            write_atomically(file, [buffer.getvalue()])
+        advance(1)
     written = [str(file) for file in files]
     found: dict[str, Any] = {"files": written}
     lines = [f"Wrote {', '.join(written)}; they are private, like {ratings}."]
     if date is not None and rows.times is not None:
         found |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
         lines += [
-            f"{found['without_time']:,} of {rows.n_ratings:,} ratings have no time that can be read; they are"
-            f" all in {written[0]}.",
+            f"Without a time that can be read, all in {written[0]}: {found['without_time']:,} of"
+            f" {plural(rows.n_ratings, 'rating')}.",
             f"{PRIVATE_LOOK}.",
         ]
     show.result(as_json, found, *lines)

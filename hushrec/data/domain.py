@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import plural
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.features import read_item_features
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
@@ -104,7 +105,7 @@ class Domain:
     def __repr__(self) -> str:
         stamp = "" if self.declared else ", declared=False"
         what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"
-        return f"Domain({self.n_items:,} items, {what}{stamp})"
+        return f"Domain({plural(self.n_items, 'item')}, {what}{stamp})"
 
     @property
     def n_items(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import plural
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.ids import encode_ids, positions_of
 from hushrec.data.textfiles import read_header
@@ -233,8 +234,9 @@ def _categories(cells: list[Any], name: str) -> np.ndarray:
     shared = sum(any(counts[word] > 1 for word in words) for words in each)
     if 2 * shared < sum(map(bool, each)) or not kept or len(counts) > _MOST_CATEGORIES:
         raise InputError(
-            f"Item feature {name!r} is text with {len(counts):,} different values, which are no categories:"
-            f" leave the column out, or give it at most {_MOST_CATEGORIES} that most items share with others."
+            f"Item feature {name!r} is text with {plural(len(counts), 'different value')}, which makes no"
+            f" categories: leave the column out, or give it at most {_MOST_CATEGORIES} that most items share"
+            " with others."
         )
     place = {word: at for at, word in enumerate(kept)}
     found = np.zeros((len(each), len(kept)))

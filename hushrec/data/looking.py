@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import plural
 from hushrec.data.building import build, within_range
 from hushrec.data.columns import Columns, columns_of, find_columns, with_times
 from hushrec.data.domain import Domain
@@ -116,15 +117,15 @@ class Look:
             lines.append(f"Format    {self.format}")
         if named:
             lines.append(f"Columns   {named}")
-        lines.append(f"Rows      {self.rows:,} read, {self.usable:,} used, of {self.users:,} users")
+        lines.append(f"Rows      {self.rows:,} read, {self.usable:,} used, of {plural(self.users, 'user')}")
         for each in self.dropped:
             numbers = ", ".join(map(str, each.first)) + (", ..." if each.count > len(each.first) else "")
             at = f" ({self.counted}{'s' * (each.count > 1)} {numbers})" if each.first else ""
             lines.append(f"  {each.count:>10,} not used: {each.why}{at}")
         if self.without_time is not None:
-            lines.append(f"Times     {self.without_time:,} of the used ratings have none that can be read")
-        lines.append(f"Cap       {self.users_over_cap:,} users have more than {self.cap:,} ratings")
-        lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared ones have no rating")
+            lines.append(f"Times     unreadable or missing in {self.without_time:,} of the used rows")
+        lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
+        lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared without a rating")
         if self.histogram:
             lines += ["Ratings", *_bars(self.histogram)]
             fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)

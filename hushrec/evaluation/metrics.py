@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushrec import notebook
-from hushrec.checks import check_kind, check_listed, check_numbers, is_number
+from hushrec.checks import check_kind, check_listed, check_numbers, is_number, plural
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
@@ -159,10 +159,11 @@ class Evaluation:
         relevant = (
             "all held-out items" if self.relevant_from is None else f"ratings >= {self.relevant_from:g}"
         )
-        lines.append(f"{self.n_ratings:,} held-out ratings of {self.n_users:,} users; relevant: {relevant}.")
+        of = f"{plural(self.n_ratings, 'held-out rating')} of {plural(self.n_users, 'user')}"
+        lines.append(f"{of}; relevant: {relevant}.")
         if self.n_known:
             lines.append(
-                f"{self.n_known:,} of them are in the history, too: the errors flatter the model, and"
+                f"In the history, too: {self.n_known:,} of them; the errors flatter the model, and"
                 " lists leave these items out. Take them out of the history."
             )
         lines.append(f"This is a {PRIVATE_FIGURE}.")

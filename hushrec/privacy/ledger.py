@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec import notebook
-from hushrec.checks import name, shown
+from hushrec.checks import name, plural, shown
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
@@ -104,7 +104,7 @@ class LedgerSummary:
                 with_seasons = "what open seasons reserve is more than its budget has left"
             limit = f"{with_seasons}; {limit}"
         limit += ", and it is closed" if self.closed else ""
-        runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+        runs = plural(self.runs, "run")
         warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
         return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
 

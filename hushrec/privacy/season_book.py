@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from hushrec.checks import name, shown
+from hushrec.checks import name, plural, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon
@@ -72,7 +72,7 @@ class SeasonBook(LedgerFile):
             if known and not add_up:
                 both = epsilon_together([*(each.season.budget for each in known), budget], budget.delta)
                 raise BudgetError(
-                    f'Data set "{dataset}" has had {len(known)} season{"s" * (len(known) > 1)}'
+                    f'Data set "{dataset}" has had {plural(len(known), "season")}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
                     f" would be promised {budget.spell(both)}; pass --add-up if that is understood."
                 )
@@ -129,8 +129,7 @@ class SeasonBook(LedgerFile):
             runs = connection.execute(f"SELECT COUNT(DISTINCT run) FROM charges WHERE {where}", of)
             number = runs.fetchone()[0]
             outside = total_mu(charge.mu for charge in self._charges(connection, where, of))
-            what = "no other run" if not number else "1 other run" if number == 1 else f"{number} other runs"
-            return [*shares, Share(what, outside**2, 0.0)]
+            return [*shares, Share(plural(number, "other run"), outside**2, 0.0)]
 
     def check_week(
         self,
@@ -347,8 +346,8 @@ class SeasonBook(LedgerFile):
             )
         if begun < week.number:
             raise InputError(
-                f"The ledger {self.path} has seen {begun} weeks of season {called}, so week {week.number}"
-                " cannot be next; use the ledger that the season's weeks were charged to."
+                f"The ledger {self.path} has seen {plural(begun, 'week')} of season {called}, so week"
+                f" {week.number} cannot be next; use the ledger that the season's weeks were charged to."
             )
         if week.season.gap and not (mine or early):
             self._check_gap(connection, week)

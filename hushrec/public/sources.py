@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hushrec.checks import plural
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.ids import encode_ids
 from hushrec.errors import InputError
@@ -104,8 +105,8 @@ class PublicRatings:
         donors, external = self.rows(ratings)
         if not donors.n_users:
             raise InputError(
-                "None of the donors has a rating here, so there is nobody to judge; check how their ids are"
-                " written."
+                "None of the donors has a rating here, so there is nobody to judge; a file of donors holds"
+                " one id a line, as the ratings have it, and nothing else."
                 if not self._sources(self.same)
                 else "Neither the donors nor the public ratings of the same population have a row that can be"
                 " used, so there is nobody to judge; check how ids are written, and that the ratings are"
@@ -154,13 +155,12 @@ class PublicRatings:
         """Say in a privacy statement what is public, and what was assumed of it."""
         same, external = self.rows(ratings)
         missing = len(self._donor_ids) - _present(self._donor_ids, same)
-        text = f"Ratings of {same.n_users:,} users are public and have no privacy here"
+        text = f"Ratings of {plural(same.n_users, 'user')} are public and have no privacy here"
         if self._donor_ids:
-            text += f": {len(self._donor_ids):,} donors were declared"
-            text += f", {missing:,} of whom have no rating" if missing else ""
-        others = len(self._sources(self.external))
-        if others:
-            text += f"; {others:,} sources are of another population"
+            text += f"; declared: {plural(len(self._donor_ids), 'donor')}"
+            text += f", {missing:,} of them without a rating" if missing else ""
+        if others := len(self._sources(self.external)):
+            text += f"; and {plural(others, 'source')} of another population"
         return (
             f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
             " releases are the same as without them, and protect everybody else alike.",

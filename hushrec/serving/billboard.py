@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec import notebook
-from hushrec.checks import check_kind, settings_of
+from hushrec.checks import check_kind, plural, settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.errors import InputError, ModelFileError
@@ -114,7 +114,7 @@ class Billboard(Recommender):
             (key, f"{value:g}" if isinstance(value, float) else str(value))
             for key, value in settings_of(self.estimator).items()
         ]
-        heading = f"{self.estimator.name}, {self.domain.n_items:,} items"
+        heading = f"{self.estimator.name}, {plural(self.domain.n_items, 'item')}"
         return notebook.table(heading, [("setting", "value"), *settings]) + self.privacy._repr_html_()
 
     @cached_property

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hushrec.checks import plural
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
@@ -84,8 +85,8 @@ def check_larger(last: Domain, domain: Domain) -> None:
     told = ~np.isnan(np.delete(domain.item_features, fresh, axis=0)).all(axis=1)
     if not told.all():
         raise InputError(
-            f"{int((~told).sum()):,} of the {len(told):,} new items have no feature; give them a row, or"
-            " leave them out of the catalogue."
+            f"Without a feature: {int((~told).sum()):,} of {plural(len(told), 'new item')}; give each a row,"
+            " or leave it out of the catalogue."
         )
 
 

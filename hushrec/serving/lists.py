@@ -12,6 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.checks import plural
 from hushrec.data import Domain, Ratings
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
@@ -698,7 +699,7 @@ class Recommender:
         if (columns < 0).any():
             unknown = list(items)[int(np.argmin(columns))]
             raise InputError(
-                f"Item {unknown!r} is not in the model's catalogue of {self.domain.n_items} items;"
+                f"Item {unknown!r} is not in the model's catalogue of {plural(self.domain.n_items, 'item')};"
                 " leave it out or declare it and train again."
             )
         return columns
@@ -732,8 +733,8 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
             continue
         if domain.index([item])[0] < 0:
             raise InputError(
-                f"Item {item!r} of these ratings is not in the model's catalogue of {domain.n_items:,} items;"
-                " leave it out."
+                f"Item {item!r} of these ratings is not in the model's catalogue of"
+                f" {plural(domain.n_items, 'item')}; leave it out."
             )
         raise InputError(
             f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"

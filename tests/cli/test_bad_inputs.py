@@ -119,6 +119,13 @@ LINES = {
     f"collect shop.csv --role first --devices items.txt {SERVER}": "is no agreement",
     f"contribute shop.csv shop.csv --device a {DEVICE}": "is no agreement",
     "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
+    **{
+        f"{command} --ledger shop.csv": "is not a ledger; check the path."
+        for command in (
+            *("ledger show", "ledger close", "season show", "season close", "overview --out o.html", TRAIN),
+            *(f"ledger open {B}", f"season open {B} --weeks 4"),
+        )
+    },
     "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",
 }
 

@@ -238,8 +238,15 @@ def test_ledger(run, files):
     for delta in ("2", "0"):
         wrong = run("ledger", "show", "--dataset", "shop", "--delta", delta)
         assert wrong.exit_code == 2 and "delta" in wrong.stderr and wrong.stdout == ""
+    assert train(run, files, "--dataset", "none").exit_code == 0
+    assert (
+        "1 run on" in (text := run("ledger", "show", "--dataset", "none").stdout)
+        and "--delta gives it" in text
+    )
+    run("season", "open", "--dataset", "year", "--epsilon", "3", "--delta", "1e-4", "--weeks", "4")
+    assert parsed(run("ledger", "show", "--dataset", "year", "--json"))["delta"] == 1e-4
     missing = run("ledger", "show", "--dataset", "other")
-    assert missing.exit_code == 2 and "it has 'shop';" in missing.stderr
+    assert missing.exit_code == 2 and "'none', 'shop'" in missing.stderr
     closed = run("ledger", "close", "--dataset", "shop")
     assert closed.exit_code == 0 and "shop" in closed.stdout and f"Ledger: {run.ledger}" in closed.stdout
     text = run("ledger", "show", "--dataset", "shop").stdout

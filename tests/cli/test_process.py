@@ -48,11 +48,17 @@ def test_a_run_through_a_pipe(files, tmp_path):
 
 
 def test_progress_on_a_terminal_only(files, tmp_path):
-    for more, shown in ((("--json",), True), (("--json", "--no-progress"), False)):
+    training = train_line(files, tmp_path, "--json")
+    measuring = [*HUSHREC, "evaluate", files.model, files.ratings, files.ratings, "--json"]
+    for line, word, shown in (
+        (training, b"training", True),
+        ([*training, "--no-progress"], b"training", False),
+        (measuring, b"3/3", True),
+    ):
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))
         process = subprocess.Popen(
-            train_line(files, tmp_path, *more),
+            line,
             env=environment(tmp_path),
             stdout=subprocess.PIPE,
             stderr=follower,
@@ -67,7 +73,7 @@ def test_progress_on_a_terminal_only(files, tmp_path):
             pass  # the terminal is closed
         os.close(leader)
         assert process.returncode == 0 and json.loads(stdout)
-        assert (b"training" in screen) == shown, screen
+        assert (word in screen) == shown, screen
 
 
 def test_a_closed_pipe_is_no_traceback(files):
