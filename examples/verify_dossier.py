@@ -83,6 +83,8 @@ def check_model(dossier, octets):
     need(said["private"] is True and said["not_private_because"] == [], "the model is NOT PRIVATE")
     same = all(promise[key] == said[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))
     need(same and len(promise) == 5, "the model promises something else")
+    told = [model["notes"], model["public"], model["public_ratings"]]
+    need(told == [said["notes"], said["public"], said.get("public_ratings", False)], "it says something else")
     need((book["unit"], book["relation"]) == (said["unit"], said["relation"]), "another unit or relation")
     charged = [row for row in charges_of(book) if row["run"] in book["runs"]]
     left, used = iter(charged), []
@@ -117,8 +119,7 @@ def check_chain(dossier):
         need(type(row["id"]) is int and row["id"] > count, "charges are not in order")
         need(hashlib.sha256(json.dumps(raw[:-1]).encode()).hexdigest() == row["hash"], "a hash is wrong")
         need(row["id"] > count + 1 or row["previous"] == previous, "a link is wrong")
-        for name in ("dataset", "unit", "relation"):
-            need(row[name] == book[name], f"a charge is of another {name}")
+        need(all(row[each] == book[each] for each in ("dataset", "unit", "relation")), "a charge of others")
         count, previous = row["id"], row["hash"]
     head = book["head"]
     need(head["count"] > count or list(head.values()) == [count, previous], "the head is another one")
@@ -247,15 +248,14 @@ def check_arithmetic(dossier):
     more = not book["closed"] and (limit is not None or bool(still))
     need(len(levels) == 2 + more, "what may come is not bounded as the ledger limits it")
     if more and limit is not None:
-        stated = {key: levels[2][key] for key in ("epsilon", "delta", "failure")}
-        need(stated == limit and levels[1]["epsilon"] <= limit["epsilon"] * (1 + 1e-9), "the budget")
+        need({key: levels[2][key] for key in ("epsilon", "delta", "failure")} == limit, "the budget")
+        need(levels[1]["epsilon"] <= limit["epsilon"] * (1 + 1e-9), "more than the budget")
         mu = mu_of(limit["epsilon"], limit["delta"] - limit["failure"])
         known = levels[2]["mu"]
         need(known is None if costs[2] is not None else near(known, mu), "the budget's mu")
         check_bounds(levels[2], "the budget")
     elif more:
-        names = {each["name"] for each in still}
-        outside = [row for row in rows if row["season"] not in names]
+        outside = [row for row in rows if row["season"] not in {each["name"] for each in still}]
         mus = [mu_of(each["epsilon"], each["delta"] - each["failure"]) for each in still]
         mu = math.sqrt(math.fsum(each**2 for each in [*mus, *(row["mu"] for row in outside)]))
         failure = math.fsum(each["failure"] for each in [*still, *outside])

@@ -3,12 +3,62 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from scipy.special import ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
+from hushrec.privacy.budget import Cost, composed_epsilon
+from hushrec.privacy.ledger_file import Charge
 
 #: How sure somebody is before they look, and how often a test may accuse wrongly.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
+
+
+def own(statement: PrivacyStatement) -> dict[str, Any]:
+    """Return the row of a model; of a season's, with the weeks before it."""
+    of = "this model" if statement.week is None else "this model and the earlier weeks of its season"
+    return _row(of, statement.releases, statement.budget.delta)
+
+
+def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
+    """Return the rows of all models so far, and of all that is promised, by a dossier's part on its ledger.
+
+    At the delta of the data set's budget, or else at this one; where selections leave nothing of that to the
+    others, at more.
+    """
+    limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
+    costs = {row[0]: Charge(*row[7:10]) for row in book["charges"]}
+    if limit is not None:
+        delta = limit["delta"]
+    elif composed_epsilon(costs.values(), delta) == math.inf:
+        delta += math.fsum(each.failure for each in costs.values())
+    rows = [_row("all models of the data set so far", list(costs.values()), delta)]
+    if book["closed"]:
+        return rows
+    if limit is not None:
+        of, budget = "all that the budget of the data set allows", _budget(book, **limit)
+        # beside a release that is not pure the budget is a limit on mu
+        mu = budget.mu if any(each.epsilon is None for each in costs.values()) else None
+        rows.append(learned(of, budget.epsilon, budget.delta, budget.failure, mu))
+    elif still:
+        names = {each["name"] for each in still}
+        outside = [costs[row[0]] for row in book["charges"] if row[12] not in names]
+        whole = [_budget(book, *(each[key] for key in ("epsilon", "delta", "failure"))) for each in still]
+        weeks = [Charge(each.mu, None, each.failure) for each in whole]
+        rows.append(_row("all models so far and all weeks to come", [*outside, *weeks], delta))
+    return rows
+
+
+def _budget(book: dict[str, Any], epsilon: float, delta: float, failure: float) -> Budget:
+    return Budget(epsilon, delta, book["unit"], book["relation"], failure)
+
+
+def _row(of: str, costs: Sequence[Cost], delta: float) -> dict[str, Any]:
+    failure, mu = math.fsum(each.failure for each in costs), total_mu(each.mu for each in costs)
+    return learned(of, composed_epsilon(costs, delta), delta, failure, mu)
 
 
 def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | None) -> dict[str, Any]:
@@ -36,8 +86,22 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
     }
 
 
+def exceeded(level: dict[str, Any]) -> float:
+    """Return the chance that an outcome tells more than `belief` allows.
+
+    Delta bounds by how much such outcomes are likelier, not how likely they are: for mu, that is where the
+    trade-off curve meets the line whose slope is the odds. Of what is pure there are none.
+    """
+    epsilon, delta = level["epsilon"], level["delta"] - level["failure"]
+    mu = mu_of(epsilon, delta) if level["mu"] is None else level["mu"]
+    if not mu or delta_of(mu, epsilon) > delta:
+        return float(level["failure"])
+    at = brentq(lambda at: log_ndtr(mu - at) - log_ndtr(-at) - epsilon, -40.0, epsilon / mu + mu + 40.0)
+    return float(level["failure"] + ndtr(mu - at))
+
+
 def belief(before: float, epsilon: float) -> float:
-    """Return what a probability becomes after the most telling outcome, but for a chance of delta."""
+    """Return what a probability becomes after the most telling outcome, but for those of `exceeded`."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
@@ -56,4 +120,6 @@ def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu:
 
 def times(odds: float | None) -> str:
     """Write how many times, for a reader."""
-    return "more than 1e300" if odds is None else f"{odds:.3g}" if odds < 1e6 else f"{odds:.1e}"
+    if odds is None:
+        return "more than 1e300"
+    return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"

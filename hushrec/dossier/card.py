@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hushrec.dossier.certifying import promised
 from hushrec.dossier.page import plain
-from hushrec.privacy.budget import guarantee
 
 
 def model_card(dossier: dict[str, Any]) -> bytes:
@@ -30,7 +30,6 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     'library_name: "hushrec"'
     """
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
-    stated = guarantee(promise["epsilon"], promise["delta"], promise["unit"], promise["relation"])
     low, high = model["rating_range"]
     rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
     metadata = {
@@ -54,7 +53,7 @@ def model_card(dossier: dict[str, Any]) -> bytes:
         "```",
         "",
         "## Privacy",
-        f"Differential privacy: **{stated}**.",
+        f"Differential privacy: **{promised(dossier)}**.",
         plain(dossier),
         "",
         "| what | value |",

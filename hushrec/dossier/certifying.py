@@ -14,10 +14,10 @@ from typing import Any
 from hushrec import __version__
 from hushrec.checks import name, settings_of, shown
 from hushrec.dossier import attacks as attacking
-from hushrec.dossier.bounds import learned, times
+from hushrec.dossier.bounds import own, times, together
 from hushrec.dossier.form import filled, words
 from hushrec.errors import InputError
-from hushrec.privacy import Ledger, PrivacyStatement, total_mu
+from hushrec.privacy import Ledger, PrivacyStatement
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
@@ -83,8 +83,6 @@ def certify(
     statement = board.privacy
     called = _dataset(statement, dataset)
     summary = ledger.summary(called, statement.budget.delta)
-    if summary.budget is not None:  # whose delta is the one that was promised for all runs
-        summary = ledger.summary(called)
     if summary.epsilon == math.inf:
         raise InputError(
             f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
@@ -98,6 +96,7 @@ def certify(
             f'Data set "{called}" of this ledger has no run that released what this model did; pass the'
             " ledger that its training was charged to."
         )
+    book = _booked(ledger, summary, head, rows, runs)
     dossier = {
         "format": FORMAT,
         "version": VERSION,
@@ -105,8 +104,8 @@ def certify(
         "controller": controller,
         "model": described(board, octets),
         "promise": {**statement.budget.promise, "failure": statement.budget.failure},
-        "ledger": _booked(ledger, summary, head, rows, runs),
-        "learned": _levels(statement, summary, rows, ledger.seasons(called)),
+        "ledger": book,
+        "learned": [own(statement), *together(book, statement.budget.delta)],
         "attacks": attacking.run(board.estimator, statement.budget, limit) if attacks else [],
         "code": code(),
     }
@@ -217,35 +216,16 @@ def season_entry(summary: SeasonSummary) -> dict[str, Any]:
     return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
 
 
-def _levels(
-    statement: PrivacyStatement,
-    summary: LedgerSummary,
-    rows: Sequence[Sequence[Any]],
-    seasons: Sequence[SeasonSummary],
-) -> list[dict[str, Any]]:
-    """Return what follows for an attacker from this model, from all so far, and from all that is promised."""
-    delta, limit = statement.budget.delta, summary.budget
-    own = math.fsum(each.failure for each in statement.releases)
-    failure = math.fsum(row[9] for row in rows)
-    of = "this model" if statement.week is None else "this model and the earlier weeks of its season"
-    levels = [
-        learned(of, statement.spent_epsilon, delta, own, statement.spent_mu),
-        learned("all models of the data set so far", summary.epsilon, summary.delta, failure, summary.mu),
-    ]
-    if limit is not None and not summary.closed:
-        # beside a release that is not pure the budget is a limit on mu
-        mu = limit.mu if any(row[8] is None for row in rows) else None
-        of = "all that the budget of the data set allows"
-        levels.append(learned(of, limit.epsilon, limit.delta, limit.failure, mu))
-    elif summary.promised is not None and not summary.closed:
-        still = [each.season for each in seasons if not each.closed]
-        names = {each.name for each in still}
-        outside = [row for row in rows if row[12] not in names]
-        mu = total_mu([*(row[7] for row in outside), *(each.budget.mu for each in still)])
-        failure = math.fsum([*(row[9] for row in outside), *(each.budget.failure for each in still)])
-        of = "all models so far and all weeks to come"
-        levels.append(learned(of, summary.promised, summary.delta, failure, mu))
-    return levels
+def promised(dossier: dict[str, Any]) -> str:
+    """What the model promises, and over what."""
+    text = guarantee(*(dossier["promise"][key] for key in ("epsilon", "delta", "unit", "relation")))
+    return text + ", for all weeks of its season together" * (dossier["model"]["week"] is not None)
+
+
+def servers(model: dict[str, Any]) -> list[str]:
+    """What a model that was trained over two servers promises against whom; empty for any other."""
+    said = [note for note in model["notes"] if note.startswith("against ")]
+    return said if len(said) == 3 else []
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
@@ -258,9 +238,11 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     gaps = {
         "unit": unit,
         "relation": relation,
-        "promise": guarantee(promise["epsilon"], promise["delta"], *protects).capitalize(),
+        "promise": promised(dossier).capitalize(),
         "together": guarantee(so_far["epsilon"], so_far["delta"], *protects),
         "change": said["change"][f"{unit} {relation}"],
+        "of": levels[-1]["of"],
+        "one": said["one"][unit],
         "odds": times(levels[-1]["odds"]),
         "delta": f"{levels[-1]['delta']:g}",
         "public": ", ".join(model["public"]),
@@ -270,11 +252,11 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
         "unit_words": said["unit_words"][unit],
     }
     told = {"limit": book["budget"] is not None, "noise": model["exact_noise"], "attacked": tried}
-    told["donors"] = model["public_ratings"]
-    gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}
     holds = {"rating": unit == "rating", "rounding": bool(inexact), "season": model["week"] is not None}
-    holds["donors"] = model["public_ratings"]
+    holds["donors"], holds["servers"] = model["public_ratings"], bool(servers(model))
     holds["open"] = book["budget"] is None and not book["closed"]
+    told |= {"donors": holds["donors"], "trust": holds["servers"]}
+    gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}
 
     def chosen(part: str) -> list[str]:
         return filled(said[part] + [text for key, text in said[f"{part}_if"].items() if holds[key]], gaps)

@@ -55,13 +55,13 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
     protects = summary.unit, summary.relation
     seasons, runs = ledger.seasons(name), ledger.history(name, summary.delta)
     left = ledger.left(name)
+    limit = summary.budget
     told = {
-        "Budget": "none, so nothing limits what is trained"
-        if summary.budget is None
-        else str(summary.budget),
+        "Budget": "none, so nothing limits what is trained" if limit is None else str(limit),
         "Charged": guarantee(summary.epsilon, summary.delta, *protects),
-        "Left": "nothing: the data set is closed" if summary.closed else left or "no budget says",
     }
+    if summary.closed or left:
+        told["Left"] = "nothing: the data set is closed" if summary.closed else left or ""
     if summary.promised is not None:
         told["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
     parts = [f"<h2>{escape(name)}</h2>", _bar(summary), facts(told)]
@@ -81,10 +81,12 @@ def _bar(summary: LedgerSummary) -> str:
     """Spent, reserved and free as a picture and in figures."""
     shares = summary.shares
     if shares is None:
-        broken = (
+        what = (
             "NOT PRIVATE: an infinite epsilon was charged." if summary.charges else "Nothing is charged yet."
         )
-        return f'<p class="none">{broken}</p>'
+        return f'<p class="none">{what}</p>'
+    if summary.budget is None and not summary.reserved:
+        return ""  # nothing that it would be a part of
     pieces = [(word, shares[word] or 0.0) for word in ("spent", "reserved")]
     most = max(1.0, sum(part for _, part in pieces))
     spans = "".join(f'<span class="{word}" style="width:{part / most:.2%}"></span>' for word, part in pieces)

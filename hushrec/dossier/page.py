@@ -10,7 +10,8 @@ from html import escape
 from string import Template
 from typing import Any
 
-from hushrec.dossier.bounds import times
+from hushrec.dossier.bounds import exceeded, times
+from hushrec.dossier.certifying import promised, servers
 from hushrec.dossier.form import canonical, file, words
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon, guarantee
@@ -44,12 +45,13 @@ def render(dossier: dict[str, Any]) -> bytes:
         "dataset": book["dataset"],
         "made": moment(dossier["made"]),
         "version": dossier["code"]["version"],
-        "promise": guarantee(promise["epsilon"], promise["delta"], *protects),
+        "promise": promised(dossier),
         "together": guarantee(levels[1]["epsilon"], levels[1]["delta"], *protects),
         "plain": plain(dossier),
         "delta": f"{levels[1]['delta']:g}",
         "unit": promise["unit"],
         "relation": promise["relation"],
+        "exceeded": f"{exceeded(levels[-1]):.2g}",
         "count": f"{book['head']['count']:,}",
         "head": book["head"]["hash"],
     }
@@ -102,9 +104,9 @@ def facts(pairs: dict[str, str]) -> str:
 
 
 def percent(value: float) -> str:
-    """A percentage, rounded up and never to certainty."""
+    """A percentage, rounded up."""
     if value > 0.999:
-        return "more than 99.9%"
+        return "nearly 100%"
     digits = 1 if value < 0.1 or value > 0.985 else 0
     return f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}%"
 
@@ -122,7 +124,8 @@ def plain(dossier: dict[str, Any]) -> str:
     gaps = {"sure": sure, "hardly": hardly, "strict": strict, "loose": loose, "suspicion": suspicion}
     said: str = words()["plain"]
     but = f" {words()['except']}" * dossier["model"]["public_ratings"]
-    return said.format(**gaps, of=level["of"], delta=level["delta"]) + but
+    against = "".join(f"{each.capitalize()}. " for each in servers(dossier["model"]))
+    return against + said.format(**gaps, of=level["of"], exceeded=exceeded(level)) + but
 
 
 def _trained(dossier: dict[str, Any]) -> str:
@@ -130,7 +133,11 @@ def _trained(dossier: dict[str, Any]) -> str:
     (low, high), cap = model["rating_range"], model["ratings_per_user"]
     rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
     settings = {key: f"{each:g}" if type(each) is float else each for key, each in model["settings"].items()}
-    week = "" if model["week"] is None else "; week {1} of season “{0}”".format(*model["week"])
+    week = (
+        ""
+        if model["week"] is None
+        else "; week {1} of season “{0}”, the first being week 0".format(*model["week"])
+    )
     limit, closed = book["budget"], "closed: nothing more is trained on it" * book["closed"]
     budget = limit and guarantee(limit["epsilon"], limit["delta"], book["unit"], book["relation"])
     return facts(
@@ -206,18 +213,24 @@ def _seasons(book: dict[str, Any]) -> str:
 
 
 def _learned(levels: Sequence[dict[str, Any]]) -> str:
-    head = ("from", "epsilon at delta", "mu", "odds change by", "50% becomes", "1% becomes")
-    rows = [
+    """Return a column a level."""
+    before = [f"a suspicion of {part:.0%} becomes at most" for part, _ in levels[0]["belief"]]
+    wrong = [
+        f"a test that is wrong about {part:.0%} of others finds at most" for part, _ in levels[0]["found"]
+    ]
+    words = ("epsilon", "at delta", "mu", "odds change by at most", *before, *wrong)
+    columns = [
         (
-            each["of"],
-            f"{each['epsilon']:.4g} at {each['delta']:g}",
+            f"{each['epsilon']:.4g}",
+            f"{each['delta']:g}",
             "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
             f"× {times(each['odds'])}",
             *(percent(part) for _, part in each["belief"] + each["found"]),
         )
         for each in levels
     ]
-    return table((*head, "finds, at 1% false alarms", "finds, at 10%"), rows, range(1, 8))
+    head = ("by what can be seen of", *(each["of"] for each in levels))
+    return table(head, list(zip(words, *columns)), range(1, len(head)))
 
 
 def _attacked(attacks: Sequence[dict[str, Any]]) -> str:
