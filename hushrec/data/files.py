@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -188,9 +188,12 @@ def _parquet_tables(file: File, schema: pa.Schema, inside: list[str]) -> Iterato
     texts = [name for name in inside if schema.field(name).type in TEXT]
     try:
         with parquet.ParquetFile(file.seekable(), read_dictionary=texts) as opened:
-            for batch in opened.iter_batches(_BATCH_ROWS, columns=inside):
-                yield pa.Table.from_batches([batch])
-                done += batch.num_rows
+            groups = range(opened.metadata.num_row_groups)
+            ends = np.cumsum([opened.metadata.row_group(k).num_rows for k in groups]).tolist()
+            for _, together in groupby(groups, lambda k: ends[k] // _BATCH_ROWS):
+                for batch in opened.iter_batches(_BATCH_ROWS, list(together), inside):
+                    yield pa.Table.from_batches([batch])
+                    done += batch.num_rows
     except pa.ArrowException:  # or the file is damaged, which the second reading says again
         with parquet.ParquetFile(file.seekable()) as again:
             for batch in again.iter_batches(_FEW_ROWS, columns=inside):

@@ -184,6 +184,8 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     check_scalar_type(column.type, "ids")
     codes, values = dictionary(column)
     texts = _canonical_array(values)
+    if fixed and pa.types.is_integer(values.type):  # no two of them have one text
+        return Encoded(codes, values, texts)
     if _is_text(values.type):
         values = _in_utf8(values, texts)
     if not fixed:

@@ -33,13 +33,34 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
     lengths = np.diff(offsets)
     hashes = lengths.astype(np.uint64)
     words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))  # the eight octets from each one on
-    left, rows = lengths.copy(), np.arange(len(lengths))
-    while len(rows := rows[left[rows] > 0]):
-        found = words[offsets[rows] + lengths[rows] - left[rows]]
-        beyond = np.uint64(8) * (8 - np.minimum(left[rows], 8)).astype(np.uint64)
-        found = found << beyond >> beyond  # what is not theirs
+    rows = np.flatnonzero(lengths)
+    starts, left = offsets[rows], lengths[rows]
+    while len(rows):
+        beyond = (8 * np.maximum(8 - left, 0)).astype(np.uint64)
+        found = words[starts] << beyond >> beyond  # without what is not theirs
         hashes[rows] = mix(hashes[rows] * _GOLDEN + found)
-        left[rows] -= 8
+        more = left > 8
+        rows, starts, left = rows[more], starts[more] + 8, left[more] - 8
+    return mix(hashes + _GOLDEN)
+
+
+def hash_of_words(
+    lengths: np.ndarray, first: np.ndarray, second: np.ndarray | None, longer: np.ndarray
+) -> np.ndarray:
+    """`text_hashes` of texts of at most 16 octets, given as words of eight with zeros after them.
+
+    Parameters
+    ----------
+    lengths : ndarray of int64
+        Octets of each text, at least 1.
+    first : ndarray of uint64
+    second : ndarray of uint64 or None
+        Of those that are longer than eight; None where there are none.
+    longer : ndarray of bool
+    """
+    hashes = mix(lengths.astype(np.uint64) * _GOLDEN + first)
+    if second is not None:
+        hashes = np.where(longer, mix(hashes * _GOLDEN + second), hashes)
     return mix(hashes + _GOLDEN)
 
 

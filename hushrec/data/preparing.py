@@ -30,8 +30,9 @@ from hushrec.data.building import Rows, build, check_implicit, latest
 from hushrec.data.columns import MARKS, SPLIT, Columns
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
-from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, positions_of, take
-from hushrec.data.keys import check_count, text_hashes
+from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
+from hushrec.data.integers import Places, id_hashes
+from hushrec.data.keys import check_count
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times
@@ -140,9 +141,9 @@ def _deal_out(
     """Append every row to its user's partition, in the order of the input; its marks, and "times"."""
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
-    rows, dealt = 0, partial(_dealt, texts=options.domain.item_texts, count=count)
+    rows, places = 0, Places(options.domain.item_texts)
     with ThreadPoolExecutor(_workers()) as pool:
-        for chunk, pieces in _ahead(pool, dealt, chunks):
+        for chunk, pieces in _ahead(pool, partial(_dealt, places=places, count=count), chunks):
             for number, piece in pieces:
                 held.setdefault(number, []).append(piece)
             rows += len(chunk.ratings)
@@ -182,16 +183,21 @@ def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Ite
         yield given, future.result()
 
 
-def _dealt(chunk: Columns, texts: pa.Array, count: int) -> list[tuple[int, pa.RecordBatch]]:
-    """The rows of a chunk by partition, without those of no user; items are places among these texts."""
-    users, items = encode_ids(chunk.users), positions_of(encode_ids(chunk.items), texts)
-    parts = text_hashes(users.texts) % np.uint64(count)
-    part = np.append(parts.astype(np.int16), np.int16(-1))[users.codes]  # int16 holds `_MOST_PARTITIONS`
+def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.RecordBatch]]:
+    """The rows of a chunk by partition, without those of no user."""
+    items = places.of(chunk.items)
+    users, hashes = id_hashes(chunk.users)
+    part = (hashes % np.uint64(count)).astype(np.int16)  # which holds `_MOST_PARTITIONS`
+    if isinstance(users, Encoded):
+        part[users.codes < 0] = -1
     order = np.argsort(part, kind="stable")
     ends = np.searchsorted(part[order], np.arange(count + 1))
     order = order[ends[0] :]
-    codes = pa.array(users.codes[order])
-    table = {name: column.take(codes) for name, column in store_files.id_columns(users).items()}
+    if isinstance(users, Encoded):
+        codes = pa.array(users.codes[order])
+        table = {name: column.take(codes) for name, column in store_files.id_columns(users).items()}
+    else:
+        table = {"user": pa.array(users[order])}
     table |= {"item": pa.array(items[order]), "rating": pa.array(chunk.ratings[order])}
     if chunk.times is not None:
         table["time"] = pa.array(chunk.times[order])
