@@ -7,12 +7,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from types import NoneType
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hushrec import notebook
-from hushrec.checks import Single, name, shown
+from hushrec.checks import Single, check_kind, name
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
@@ -85,12 +86,8 @@ class Accountant(Single):
         resume: bool = False,
         add_up: bool = False,
     ) -> None:
-        if not isinstance(budget, Budget):
-            raise InputError(
-                f"budget must be a Budget, not {shown(budget)}; pass Budget(epsilon=..., delta=...)."
-            )
-        if ledger is not None and not isinstance(ledger, Ledger):
-            raise InputError(f"ledger must be a Ledger, not {shown(ledger)}; pass Ledger(path).")
+        check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
+        check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
         self.budget = budget
         self.ledger = ledger
         self.dataset = name("dataset", dataset)
@@ -325,23 +322,28 @@ class Accountant(Single):
         Exception
             Every run raised: what the first of them did.
         """
-        if not isinstance(mechanism, RepeatAndSelect):
-            raise InputError(f"mechanism must be a RepeatAndSelect, not {shown(mechanism)}.")
+        check_kind(mechanism, RepeatAndSelect, "mechanism", "pass RepeatAndSelect.within(budget, mean_runs)")
         unit, relation = self.budget.unit, self.budget.relation
         self._charge(Release(label, mechanism, 1.0, unit, relation))
         budget = Budget(mechanism.run_epsilon, mechanism.delta, unit, relation)
         noise = None if self._secure else self._noise
-        best: _Outcome[Result] | None = None
+        best: tuple[tuple[bool, float], Any, Exception | None] | None = None
         with warnings.catch_warnings(action="ignore"):
             for _ in range(mechanism.draw_number_of_runs()):
                 self._check_process()
                 inner = _RunAccountant(budget, noise=noise, data_is_public=self.data_is_public)
-                outcome = _Outcome.of(run, inner)
-                if best is None or outcome.rank < best.rank:
+                try:
+                    result, score = run(inner)
+                    outcome = (False, math.inf if math.isnan(score) else float(score)), result, None
+                except Exception as error:  # which neither ends others nor tells its number
+                    outcome = (True, 0.0), None, error
+                if best is None or outcome[0] < best[0]:
                     best = outcome
         self._check_process()
         assert best is not None
-        return best.result()
+        if best[2] is not None:
+            raise best[2]
+        return best[1]
 
     def _charge(
         self, release: Release, take: Callable[[], Any] = lambda: None, journal: Journal | None = None
@@ -388,9 +390,9 @@ class Accountant(Single):
         exact_arithmetic : bool
             Whether what was released had been summed without rounding; the caller's promise.
         """
-        again: tuple[str, ...] = ()
         if self._lost:
-            again = (
+            notes = (
+                *notes,
                 f"a killed training lost {self._lost} noisy values, which nobody saw: they stay charged, and"
                 " were drawn and charged anew",
             )
@@ -403,7 +405,7 @@ class Accountant(Single):
             budget=self.budget,
             releases=self.releases,
             public=tuple(public),
-            notes=(*notes, *again),
+            notes=tuple(notes),
             reasons=self._reasons,
             secure_noise=self._secure,
             ledger=summary,
@@ -422,28 +424,6 @@ class Accountant(Single):
             raise InputError(f"scale makes the noise of release {release.label!r} vanish; bring it near 1.")
 
         return lambda value: mechanism.apply(self._noise, value, amount, release.label)
-
-
-class _Outcome(Generic[Result]):
-    """The result or the error of a run, and its rank among the others: the lowest is the best."""
-
-    def __init__(self, result: Callable[[], Result], failed: bool, score: float) -> None:
-        self.result = result
-        self.rank = (failed, math.inf if math.isnan(score) else score)
-
-    @classmethod
-    def of(cls, run: Callable[[Accountant], tuple[Result, float]], inner: Accountant) -> "_Outcome[Result]":
-        """Make the run; what it raises is an outcome too, which neither ends others nor tells its number."""
-        try:
-            result, score = run(inner)
-            return cls(lambda: result, False, float(score))
-        except Exception as error:
-            failure = error
-
-        def fail() -> Result:
-            raise failure
-
-        return cls(fail, True, 0.0)
 
 
 class _RunAccountant(Accountant):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec import notebook
-from hushrec.checks import name, plural, shown
+from hushrec.checks import check_kind, name, plural
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
@@ -223,8 +223,7 @@ class Ledger(SeasonBook):
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
         name("dataset", dataset)
-        if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a Budget, not {shown(budget)}.")
+        check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not budget.private:
             raise InputError("An infinite epsilon is no budget; pass a finite one.", parameter="epsilon")
         with self._transaction("IMMEDIATE") as connection:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from hushrec.checks import Single, shown
+from hushrec.checks import Single, check_kind, shown
 from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
@@ -50,8 +50,7 @@ class LedgerFile(Single):
     _instead = "open its file where it is needed, with Ledger(path)"
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"path must be the path of a ledger, not {shown(path)}.")
+        check_kind(path, (str, os.PathLike), "path", "pass the path of a ledger")
         self.path = Path(path).expanduser().absolute()
         self._verified = (0, schema.GENESIS)
         with self._errors(""):

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushrec.checks import number
-from hushrec.errors import InputError
+from hushrec.checks import check_numbers
 from hushrec.privacy.accounting import mu_of_pure, valid_epsilon
 from hushrec.privacy.noise import NoiseSource
 
@@ -20,14 +19,8 @@ class _Additive:
     failure: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        advice = "pass sd / sensitivity, for example 2.0"
-        multiplier = number("noise_multiplier", self.noise_multiplier, advice)
-        if not 0 <= multiplier < math.inf:
-            raise InputError(
-                f"noise_multiplier must be finite and at least 0, not {multiplier:g}.",
-                parameter="noise_multiplier",
-            )
-        object.__setattr__(self, "noise_multiplier", multiplier)
+        check_numbers(noise_multiplier=(self.noise_multiplier, float, "[0, inf)"))
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
 
     @property
     def _cost(self) -> float:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, choice, name, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_kind, choice, name, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon
@@ -49,10 +49,7 @@ class Release:
 
     def __post_init__(self) -> None:
         name("label", self.label)
-        if not isinstance(self.mechanism, Mechanism | RepeatAndSelect):
-            raise InputError(
-                f"mechanism must be a Gaussian, Laplace or RandomizedResponse, not {shown(self.mechanism)}."
-            )
+        check_kind(self.mechanism, tuple(_MECHANISMS.values()), "mechanism", "pass Gaussian(2.0), say")
         advice = "pass the bound on one unit's change of the value, from declared constants"
         object.__setattr__(self, "sensitivity", positive_number("sensitivity", self.sensitivity, advice))
         choice("unit", self.unit, UNITS)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
-from hushrec.checks import name, number, shown
+from hushrec.checks import check_kind, check_numbers, name, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Cost
 
-_LONGEST_GAP = 366
 #: What every statement of a season says of users who leave, whether or not anybody did.
 LEAVING = (
     "A training uses the rows that it is given, so from the week after a user leaves on nothing uses theirs."
@@ -40,7 +40,7 @@ class Season:
     name : str
         Tells seasons of one data set apart.
     gap : float
-        Shortest time in days from one week's first charge to the next one's; 0 looks at no clock.
+        Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
 
     Examples
     --------
@@ -56,31 +56,17 @@ class Season:
     gap: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.budget, Budget):
-            raise InputError(f"budget must be a Budget, not {shown(self.budget)}.")
+        check_kind(self.budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not self.budget.private:
             raise InputError(
                 "An infinite epsilon is no season's budget; pass a finite one.", parameter="epsilon"
             )
-        if not isinstance(self.weeks, int) or isinstance(self.weeks, bool) or self.weeks < 2:
-            raise InputError(
-                f"weeks must be an integer of 2 or more, not {shown(self.weeks)}.", parameter="weeks"
-            )
-        advice = "pass the part of the budget for week 0, for example 0.5"
-        share = number("first_share", self.first_share, advice)
-        if not 0 < share < 1:
-            raise InputError(
-                f"first_share must be between 0 and 1, not {share:g}; {advice}.", parameter="first_share"
-            )
-        object.__setattr__(self, "first_share", share)
         name("name", self.name)
-        advice = "pass the shortest time between two weeks in days, for example 6"
-        gap = number("gap", self.gap, advice)
-        if not 0 <= gap <= _LONGEST_GAP:
-            raise InputError(
-                f"gap must be from 0 to {_LONGEST_GAP} days, not {gap:g}; {advice}.", parameter="gap"
-            )
-        object.__setattr__(self, "gap", gap)
+        rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}
+        for field, (kind, interval) in rules.items():
+            value = getattr(self, field)
+            check_numbers(**{field: (value, kind, interval)})
+            object.__setattr__(self, field, kind(value))
 
     def fraction(self, week: int) -> float:
         """Part of the season's mu squared that a week may spend."""
@@ -176,12 +162,8 @@ class Week:
         gap = entry.get("gap", 0.0)  # hushrec 0.2 knew none
         season = Season(budget, entry["weeks"], entry["first_share"], entry["name"], gap)
         number, run, charge = entry["week"], entry["run"], entry["charge"]
-        if (
-            type(number) is not int
-            or number < 0
-            or type(run) is not str
-            or not isinstance(charge, str | None)
-        ):
+        kinds = type(number), type(run), type(charge)
+        if kinds not in ((int, str, str), (int, str, NoneType)) or number < 0:
             raise TypeError("not a week of a season")
         return cls(season, number, name("dataset", entry["dataset"]), run, charge)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from hushrec.checks import shown
+from hushrec.checks import check_kind, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.ledger import Ledger
@@ -87,8 +87,7 @@ class SeasonAccountant(Accountant):
         data_is_public: bool = False,
         add_up: bool = False,
     ) -> None:
-        if not isinstance(season, Season):
-            raise InputError(f"season must be a Season, not {type(season).__name__}.")
+        check_kind(season, Season, "season", "pass Season(budget, weeks)")
         super().__init__(
             season.budget,
             ledger=ledger,

@@ -78,8 +78,8 @@ class SeasonBook(LedgerFile):
                 )
             reserved = self._committed(connection, dataset)
             if limit is not None:
-                limit.check_reserve([*reserved, _Whole(budget)])
-            if limit is not None and not limit.allows([*reserved, _Whole(budget)]):
+                limit.check_reserve([*reserved, _whole(budget)])
+            if limit is not None and not limit.allows([*reserved, _whole(budget)]):
                 raise BudgetError(
                     f'Data set "{dataset}" has a budget of {limit}, which has no room for this season of'
                     f" {budget} beside what was charged{beside(known)}; {limit.left(reserved)}."
@@ -277,7 +277,7 @@ class SeasonBook(LedgerFile):
         )
         names = {season.name for season in still}
         charges = [Charge(*cost) for season, *cost in rows if season not in names]
-        return [*charges, *(_Whole(season.budget) for season in still)]
+        return [*charges, *(_whole(season.budget) for season in still)]
 
     @staticmethod
     def _begun(connection: sqlite3.Connection, dataset: str, run: str) -> bool:
@@ -375,12 +375,10 @@ class SeasonBook(LedgerFile):
         for called, weeks, share, *budget, closed, gap in connection.execute(query, (dataset,)).fetchall():
             season = Season(Budget(*budget), weeks, share, called, gap)
             charges = self._charges_of(connection, dataset, called)
-            runs, last = connection.execute(
-                "SELECT COUNT(DISTINCT run), MAX(id) FROM charges WHERE dataset = ? AND season = ?",
+            runs, _, last = connection.execute(  # in SQLite the hash is that of the row with the largest id
+                "SELECT COUNT(DISTINCT run), MAX(id), hash FROM charges WHERE dataset = ? AND season = ?",
                 (dataset, called),
             ).fetchone()
-            if last is not None:
-                last = connection.execute("SELECT hash FROM charges WHERE id = ?", (last,)).fetchone()[0]
             mu = total_mu(charge.mu for charge in charges)
             found.append(SeasonSummary(season, dataset, closed != 0, runs, mu, len(charges), last))
         return found
@@ -413,10 +411,6 @@ def beside(seasons: Iterable[SeasonSummary], joined: str = " and") -> str:
     return f"{joined} what season {_names(still)} reserve{'s' * (len(still) == 1)} until closed"
 
 
-class _Whole:
+def _whole(budget: Budget) -> Charge:
     """All of a budget as one cost."""
-
-    epsilon = None
-
-    def __init__(self, budget: Budget) -> None:
-        self.mu, self.failure = budget.mu, budget.failure
+    return Charge(budget.mu, None, budget.failure)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hushrec.checks import number
+from hushrec.checks import check_numbers
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
 from hushrec.privacy.budget import Budget
@@ -23,9 +23,9 @@ from hushrec.privacy.run_count import draw_number_of_runs, log_mean, success_rat
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
 #: A mean of 1 is no choice, and a million runs are more than anybody makes.
-_LEAST_MEAN, _LARGEST_MEAN = 1.00001, 1e6
-#: Beyond this the number of runs is nearly Poisson's.
-_LARGEST_SHAPE = 100.0
+_MEANS = "[1.00001, 1e6]"
+#: Beyond 100 the number of runs is nearly Poisson's.
+_SHAPES = "[0, 100]"
 #: Below this float64 has not enough digits of it; 0 has the same law.
 _LEAST_SHAPE = 1e-300
 _SLACK = 1e-12  # of log_mean
@@ -63,19 +63,11 @@ class RepeatAndSelect:
     def __post_init__(self) -> None:
         object.__setattr__(self, "run_epsilon", valid_epsilon(self.run_epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
-        mean_runs = number("mean_runs", self.mean_runs, "pass how many runs to expect, for example 10")
-        if not _LEAST_MEAN <= mean_runs <= _LARGEST_MEAN:
-            raise InputError(
-                f"mean_runs must be from {_LEAST_MEAN} to {_LARGEST_MEAN:g}, not {mean_runs!r}.",
-                parameter="mean_runs",
-            )
-        shape = number("shape", self.shape, "pass 1.0 for a geometric number of runs")
-        if not (shape == 0 or _LEAST_SHAPE <= shape <= _LARGEST_SHAPE):
-            raise InputError(
-                f"shape must be 0, or from {_LEAST_SHAPE:g} to {_LARGEST_SHAPE:g}, not {shape:g}."
-            )
-        object.__setattr__(self, "mean_runs", mean_runs)
-        object.__setattr__(self, "shape", shape)
+        check_numbers(mean_runs=(self.mean_runs, float, _MEANS), shape=(self.shape, float, _SHAPES))
+        if 0 < self.shape < _LEAST_SHAPE:
+            raise InputError(f"shape must be 0, or from {_LEAST_SHAPE:g} to 100, not {self.shape:g}.")
+        object.__setattr__(self, "mean_runs", float(self.mean_runs))
+        object.__setattr__(self, "shape", float(self.shape))
 
     @classmethod
     def within(cls, budget: Budget, mean_runs: float, shape: float = 1.0) -> "RepeatAndSelect":

@@ -567,8 +567,8 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         """    print(score_aggregate(billboard, history, held_out))
     exact = Bounded(score_aggregate(billboard, history, held_out),"""),
     bug("a line for each run of a selection", f"{PRINTED}::test_tune[csv-removed-ordinary]",
-        "privacy/accountant", "outcome = _Outcome.of(run, inner)",
-        "outcome = (print('another run'), _Outcome.of(run, inner))[1]"),
+        "privacy/accountant", "result, score = run(inner)",
+        "result, score = (print('another run'), run(inner))[1]"),
     bug("newcomers served by what the others rate", f"{PRINTED}::test_recommend[csv-removed-private-als]",
         "data/ratings", "return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)",
         """found = self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)

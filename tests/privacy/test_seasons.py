@@ -324,7 +324,7 @@ def test_seasons_and_weeks_that_are_none():
         with pytest.raises((TypeError, InputError)):
             Week.from_dict(entry | wrong, BUDGET)
     for wrong in (None, BUDGET):
-        with pytest.raises(InputError, match="season must be a Season"):
+        with pytest.raises(InputError, match="season must be Season"):
             SeasonAccountant(wrong)
 
 
