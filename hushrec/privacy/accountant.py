@@ -327,20 +327,19 @@ class Accountant(Single):
         self._charge(Release(label, mechanism, 1.0, unit, relation))
         budget = Budget(mechanism.run_epsilon, mechanism.delta, unit, relation)
         noise = None if self._secure else self._noise
-        best: tuple[tuple[bool, float], Any, Exception | None] | None = None
+        best: tuple[tuple[bool, float], Any, Exception | None] = (True, math.inf), None, None
         with warnings.catch_warnings(action="ignore"):
             for _ in range(mechanism.draw_number_of_runs()):
                 self._check_process()
                 inner = _RunAccountant(budget, noise=noise, data_is_public=self.data_is_public)
                 try:
                     result, score = run(inner)
-                    outcome = (False, math.inf if math.isnan(score) else float(score)), result, None
+                    rank, failure = (False, math.inf if math.isnan(score) else float(score)), None
                 except Exception as error:  # which neither ends others nor tells its number
-                    outcome = (True, 0.0), None, error
-                if best is None or outcome[0] < best[0]:
-                    best = outcome
+                    rank, result, failure = (True, 0.0), None, error
+                if rank < best[0]:
+                    best = rank, result, failure
         self._check_process()
-        assert best is not None
         if best[2] is not None:
             raise best[2]
         return best[1]

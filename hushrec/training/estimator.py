@@ -16,23 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.checks import Settings, check_kind
-from hushrec.data import Domain, Ratings, Store
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import (
-    Accountant,
     Bound,
     Budget,
     Gaussian,
     Plan,
     Release,
-    SeasonAccountant,
 )
-from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import UserState
 from hushrec.serving.modelfile import Expected
 from hushrec.training import run
 from hushrec.training.gate import Gate
-from hushrec.training.partitioned import Engine
 from hushrec.training.users import Users
 from hushrec.types import Parts
 
@@ -210,54 +206,6 @@ class Estimator(Settings, Generic[PrivateSide]):
         check_planned(budget, domain)
         return self.releases(budget, domain, 1.0)
 
-    def fit(
-        self,
-        ratings: Ratings | Store,
-        accountant: Accountant,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        share: float = 1.0,
-        engine: Engine | None = None,
-        public: run.Public | None = None,
-    ) -> Billboard:
-        """Train, spending whatever is left of the accountant's budget.
-
-        Parameters
-        ----------
-        ratings : Ratings or Store
-            The private rows. Those of a store are read a block of users at a time, where the estimator can do
-            with that, and the bytes of the result are the same.
-        accountant : Accountant
-            The only way out for anything computed from the rows.
-        seed : int
-            Governs initialisation and sampling, never privacy noise.
-        progress : bool
-            Show a bar with the number of releases made and the time, nothing else.
-        share : float
-            Part of what is left (of mu squared) to spend, in (0, 1].
-        engine : Engine, optional
-            Where the partitions of a store are worked on; by default in this process.
-        public : PublicRatings, optional
-            Public ratings, for a public model beside the private one, which stays as it is. Nothing is
-            charged for them.
-
-        Returns
-        -------
-        Billboard
-            Released values only.
-
-        Raises
-        ------
-        InputError
-            If a declaration is missing or a hyper-parameter is out of range; nothing is spent.
-        BudgetError
-            If the plan does not fit into the budget or the ledger; nothing is spent.
-        """
-        options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
-        options["public"] = public
-        return run.fit(self, ratings, accountant, **options)
-
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared.
 
@@ -269,8 +217,6 @@ class Estimator(Settings, Generic[PrivateSide]):
         """The public side of a later week: as :meth:`train`, from what the last week made."""
         raise NotImplementedError
 
-    def next_week(
-        self, board: Billboard, ratings: Ratings | Store, accountant: SeasonAccountant, **options: Any
-    ) -> Billboard:
-        """Train the next week's model; :meth:`Billboard.continue_training` is the way here."""
-        return run.next_week(board, ratings, accountant, **options)
+    fit = run.fit
+    #: :meth:`Billboard.continue_training` is the way here.
+    next_week = staticmethod(run.next_week)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hushrec.checks import names_of, parts_of, settings_of
+from hushrec.checks import check_choice, check_kind, check_numbers, names_of, parts_of, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
@@ -75,7 +75,39 @@ def fit(
     engine: Engine | None = None,
     public: Public | None = None,
 ) -> Billboard:
-    """Train a first model, as :meth:`Estimator.fit` says."""
+    """Train, spending whatever is left of the accountant's budget.
+
+    Parameters
+    ----------
+    ratings : Ratings or Store
+        The private rows. Those of a store are read a block of users at a time, where the estimator can do
+        with that, and the bytes of the result are the same.
+    accountant : Accountant
+        The only way out for anything computed from the rows.
+    seed : int
+        Governs initialisation and sampling, never privacy noise.
+    progress : bool
+        Show a bar with the number of releases made and the time, nothing else.
+    share : float
+        Part of what is left (of mu squared) to spend, in (0, 1].
+    engine : Engine, optional
+        Where the partitions of a store are worked on; by default in this process.
+    public : PublicRatings, optional
+        Public ratings, for a public model beside the private one, which stays as it is. Nothing is
+        charged for them.
+
+    Returns
+    -------
+    Billboard
+        Released values only.
+
+    Raises
+    ------
+    InputError
+        If a declaration is missing or a hyper-parameter is out of range; nothing is spent.
+    BudgetError
+        If the plan does not fit into the budget or the ledger; nothing is spent.
+    """
     plan = check(estimator, ratings, accountant, seed, share)
     if public is not None:
         public.check(estimator, ratings)
@@ -219,10 +251,7 @@ def check(
 ) -> Plan:
     """Return the releases of a run, or refuse whatever can be refused before anything is spent."""
     check_rows(estimator, ratings, accountant)
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        raise InputError(
-            f"seed={seed!r} is not a non-negative integer; pass one, for example 0.", parameter="seed"
-        )
+    check_numbers(seed=(seed, int, "[0, inf)"))
     plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(share))
     accountant.check(plan)
     return plan
@@ -230,15 +259,9 @@ def check(
 
 def check_rows(estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant) -> None:
     """Refuse what is no rows, or no accountant for them."""
-    if not isinstance(ratings, Ratings | Store):
-        raise InputError(
-            f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.read(table,"
-            " domain), which takes files and data frames."
-        )
-    if not isinstance(accountant, Accountant):
-        raise InputError(
-            f"accountant must be an Accountant, not {type(accountant).__name__}; pass Accountant(budget)."
-        )
+    loading = "load them with Ratings.read(table, domain), which takes files and data frames"
+    check_kind(ratings, (Ratings, Store), "ratings", loading)
+    check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
     budget = accountant.budget
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
@@ -287,11 +310,8 @@ def _check_season(estimator: Algorithm, accountant: Accountant) -> None:
 
 def _check_follows(board: Billboard, accountant: SeasonAccountant) -> None:
     """Refuse an accountant that is not of the week after a model, or a model that nothing follows."""
-    if not isinstance(accountant, SeasonAccountant):
-        raise InputError(
-            "accountant must be a SeasonAccountant, as SeasonAccountant.following(model.privacy, ledger=...)"
-            f" makes it, not {type(accountant).__name__}."
-        )
+    following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
+    check_kind(accountant, SeasonAccountant, "accountant", following)
     estimator: Algorithm = board.estimator
     if not estimator.goes_on:
         raise InputError(f"{estimator.name} cannot go on from week to week; train it anew, or train both.")
@@ -384,10 +404,7 @@ def choose(
 
 def known(name: str) -> type[Algorithm]:
     """The class of a model; refused where there is none of that name."""
-    if name not in ESTIMATORS:
-        raise InputError(
-            f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}.", parameter="model"
-        )
+    check_choice(model=(name, tuple(ESTIMATORS)))
     return ESTIMATORS[name]
 
 

@@ -359,7 +359,7 @@ def test_bad_input_spends_nothing(tmp_path):
     likes = Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items, likes=True), implicit=True)
     wrong = [
         (likes, accountant, "keeps its range"),
-        (WEEKS[1], Accountant(BUDGET), "must be a SeasonAccountant"),
+        (WEEKS[1], Accountant(BUDGET), "must be SeasonAccountant"),
         (WEEKS[1], SeasonAccountant(SEASON, ledger=ledger), "not of the week after"),
         (WEEKS[1].where(np.ones(WEEKS[1].n_ratings, bool)), accountant, "keyed"),
         ("ratings.csv", accountant, "must be Ratings"),

@@ -193,7 +193,7 @@ CALLS = {
     "a budget for an accountant": (lambda: ItemBias().fit(RATINGS, BUDGET), "pass Accountant(budget)"),
     "swapped": (
         lambda: ItemBias().fit(Accountant(BUDGET), RATINGS),
-        "ratings must be Ratings, not Accountant",
+        "ratings must be Ratings or Store, not Accountant",
     ),
     "epsilon as text": (lambda: Budget("5", 1e-6), "epsilon must be a number"),
     "a negative epsilon": (lambda: Budget(-1, 1e-6), "greater than 0"),
