@@ -23,12 +23,7 @@ from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 
 BYTES = 64  # of AVX-512's registers, and of a cache line
-SHARED = (
-    "simd.py",
-    "cholesky.py",
-    "least_squares.py",
-    "sparse_rows.py",
-)  # files whose functions others compile in
+SHARED = "simd.py", "cholesky.py", "least_squares.py"  # files whose functions others compile in
 
 #: Ways in from C, which nothing takes; and from Python.
 _NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}

@@ -76,13 +76,32 @@ def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float
     (n_entries,) float64 array
     """
     clipped = np.array(values, dtype=np.float64)
+    return shrunk(indptr, clipped, bound * CLIP_MARGIN)[0] if np.isfinite(bound) else clipped
 
-    def clip(start: int, stop: int) -> None:
-        _clip_range(indptr, clipped, bound * CLIP_MARGIN, start, stop)
 
-    if np.isfinite(bound):
-        threads.run(clip, np.diff(indptr) * 2.0)
-    return clipped
+def shrunk(
+    indptr: Array, values: NDArray[np.float64], bound: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values with every row scaled down to a norm, and the factor of each: 0 where its norm is not finite.
+
+    Parameters
+    ----------
+    indptr : (n_rows + 1,) array
+    values : (n_entries,) float64 array
+    bound : float
+        Not negative.
+
+    Returns
+    -------
+    (n_entries,) and (n_rows,) float64 arrays
+    """
+    counts, most = np.diff(indptr), bound * (1 - 1e-15)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+        norms = np.sqrt(np.bincount(owners, values * values, minlength=len(counts)))
+        factor = np.where(norms <= most, 1.0, np.where(norms < np.inf, most / norms, 0.0))
+        scaled = np.where(factor[owners] > 0, values * factor[owners], 0.0)
+    return scaled, factor
 
 
 def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.float64]:
@@ -177,24 +196,3 @@ def _sum_range(indptr, indices, weights, start, stop, sums):
         for k in range(indptr[row], indptr[row + 1]):
             total += weights[indices[k]]
         sums[row] = total
-
-
-@simd.inner
-def shrink(values, begin, end, bound):
-    """Scale a row down to a norm; returns the factor, 0 where the norm is not finite."""
-    square = 0.0
-    for k in range(begin, end):
-        square += values[k] * values[k]
-    norm = np.sqrt(square)
-    if norm <= bound * (1 - 1e-15):
-        return 1.0
-    factor = bound * (1 - 1e-15) / norm if norm < np.inf else 0.0
-    for k in range(begin, end):
-        values[k] = values[k] * factor if factor > 0 else 0.0
-    return factor
-
-
-@simd.compiled
-def _clip_range(indptr, values, bound, start, stop):
-    for row in range(start, stop):
-        shrink(values, indptr[row], indptr[row + 1], bound)

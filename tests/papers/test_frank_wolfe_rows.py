@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows, top_right_singular
+from hushrec.kernels.sparse_rows import with_values
+from hushrec.papers.frank_wolfe.frank_wolfe import Iterates, top_right_singular
 from tests.kernels.test_symmetric import sparse
 
 
@@ -14,17 +15,16 @@ def test_a_step_is_the_papers() -> None:
     seen = target.toarray() != 0
     full = rng.standard_normal(target.shape)
     vector = rng.standard_normal(target.shape[1])
-    iterate = full[seen]
-    residual = iterate - target.data
-    scale, coefficient = frank_wolfe_rows(
-        target.indptr, target.indices, residual, iterate, vector, 0.9, 0.3, 1.1
-    )
+    users = Iterates(target, 1.1)
+    users.iterate, users.coefficients = full[seen], np.ones((len(full), 1))
+    users.advance(with_values(target, full[seen] - target.data), vector, 0.1, 3.0)
+    scale, coefficient = users.coefficients.T
     products = np.where(seen, full - target.toarray(), 0) @ vector
     expected = 0.9 * full - 0.3 * np.outer(products, vector)
     norms = np.linalg.norm(np.where(seen, expected, 0), axis=1)
     expected *= np.minimum(1.0, 1.1 / np.maximum(norms, 1e-300))[:, None]
     np.testing.assert_allclose(scale[:, None] * full + np.outer(coefficient, vector), expected, atol=1e-12)
-    np.testing.assert_allclose(iterate, expected[seen], atol=1e-12)
+    np.testing.assert_allclose(users.iterate, expected[seen], atol=1e-12)
 
 
 @pytest.mark.parametrize("n_cols", [20, 1400])

@@ -19,10 +19,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hushrec.checks import Clip, Count, NotNegative, Positive, Settings, check_numbers
 from hushrec.data import Domain, Ratings
-from hushrec.kernels.sparse_rows import with_values
+from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
+from hushrec.kernels.sparse_rows import shrunk, with_values
+from hushrec.kernels.symmetric import outer_sums
 from hushrec.papers.frank_wolfe.centering import (
     CentredEstimator,
     CentredUsers,
@@ -39,7 +42,6 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
     clipped,
     random_block,
 )
-from hushrec.papers.frank_wolfe.rows import frank_wolfe_rows, top_right_singular
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.training.estimator import PrivateSide, UserState
 from hushrec.training.gate import Gate
@@ -328,18 +330,14 @@ class Iterates:
 
     def advance(self, residuals: sp.csr_array, vector: Array, step: float, ratio: float) -> None:
         """Y <- Pi((1 - step) Y - step k u v^T), u = A v / lambda, ``ratio`` being k / lambda."""
-        rows = self.rows
-        scale, added = frank_wolfe_rows(
-            rows.indptr,
-            rows.indices,
-            residuals.data,
-            self.iterate,
-            np.ascontiguousarray(vector),
-            1 - step,
-            step * ratio,
-            self.row_bound,
-        )
-        self.coefficients = np.column_stack([self.coefficients * scale[:, None], added])
+        rows, along = self.rows, vector[self.rows.indices]
+        with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+            users = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            added = -(step * ratio) * np.bincount(users, residuals.data * along, minlength=rows.shape[0])
+            moved = (1 - step) * self.iterate + added[users] * along
+        self.iterate, factor = shrunk(rows.indptr, moved, self.row_bound)
+        kept = self.coefficients * ((1 - step) * factor)[:, None]
+        self.coefficients = np.column_stack([kept, added * factor])
 
     def best_step(self, residuals: sp.csr_array, vector: Array, ratio: float) -> float:
         """Line search: the step in [0, 1] that minimises the squared residuals; a sum over all users."""
@@ -359,6 +357,28 @@ def replay(
     for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"]):
         users.advance(users.residuals(), vector, float(step), nuclear_norm / float(value))
     return users.coefficients
+
+
+def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
+    """Largest singular value of a sparse matrix and its right singular vector, from a fixed start.
+
+    Parameters
+    ----------
+    matrix : SciPy CSR array of shape (n_rows, n_cols)
+
+    Returns
+    -------
+    value : float
+    vector : (n_cols,) array
+    """
+    order = matrix.shape[1]
+    if order <= LARGEST_DIRECT:
+        square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
+        values, vectors = top_eigenpairs(square, 1)
+    else:
+        operator = LinearOperator((order, order), matvec=lambda v: matrix.T @ (matrix @ v), dtype=np.float64)
+        values, vectors = eigsh(operator, 1, which="LA", v0=np.ones(order))
+    return math.sqrt(max(values[0], 0.0)), vectors[:, 0]
 
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
