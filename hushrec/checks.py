@@ -290,14 +290,6 @@ def positive_number(name: str, value: Any, advice: str) -> float:
     return result
 
 
-def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """Return `value` if it is one of `options`."""
-    if not isinstance(value, str) or value not in options:
-        words = " or ".join(f'"{option}"' for option in options)
-        raise InputError(f"{name} must be {words}, not {shown(value)}.", parameter=name)
-    return value
-
-
 def name(parameter: str, value: Any) -> str:
     """Return `value` if it is a printable line of text: a label, the name of a data set."""
     if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():

@@ -68,7 +68,7 @@ def _rating_clip(self: FittedUsers, items: Array, user_norm: float, clip: float)
             for k in range(factors.shape[1])
         ]
     )
-    return sums, gramian(factors, (self._user_weight > 0).astype(np.float64))
+    return sums, gramian(factors * (self._user_weight > 0)[:, None])
 
 
 def _replaced(name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:

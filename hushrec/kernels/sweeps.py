@@ -149,7 +149,7 @@ def statistics(
     (gram, rhs)
         Packed lower triangles, shape (rows, d (d + 1) / 2), and right-hand sides, shape (rows, d).
     """
-    factors = side_factors(other, settings)
+    factors = with_ones(other) if settings.constant else BiasedFactors(other).factors
     level = _col_offset(other, center)
     n_rows, width = len(matrix[0]) - 1, factors.shape[1]
     rows_per_block = max(1, _BLOCK_BYTES // (factors.dtype.itemsize * max(1, width * (width + 1) // 2)))
@@ -206,11 +206,6 @@ def with_constant(solved: Array, rank: int) -> Array:
     return np.pad(solved, ((0, 0), (0, missing))) if missing else solved
 
 
-def side_factors(solved: Array, settings: SweepSettings) -> Array:
-    """Factors of one side, with the constant column where there is one."""
-    return with_ones(solved) if settings.constant else BiasedFactors(solved).factors
-
-
 def with_ones(solved: Array) -> Array:
     """A copy with 1 in the place of the biases: what they are the coefficients of."""
     copy = solved.copy()
@@ -223,14 +218,12 @@ def blocks_of_rows(n_rows: int) -> Iterator[slice]:
     return (slice(start, start + _ROWS_AT_A_TIME) for start in range(0, n_rows, _ROWS_AT_A_TIME))
 
 
-def gramian(factors: Array, weight: Array | None = None) -> Array:
-    """Packed lower triangle of the (weighted) sum of outer products, shape (rank (rank + 1) / 2,)."""
+def gramian(factors: Array) -> Array:
+    """Packed lower triangle of the sum of outer products, shape (rank (rank + 1) / 2,)."""
     rows, columns = np.tril_indices(factors.shape[1])
     total = np.zeros((factors.shape[1],) * 2, dtype=factors.dtype)
     for block in blocks_of_rows(len(factors)):
-        part = factors[block]
-        scaled = part if weight is None else part * weight[block, None]
-        total += part.T @ scaled
+        total += factors[block].T @ factors[block]
     return total[rows, columns]
 
 

@@ -76,20 +76,12 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
     tasks = ranges(work)
-    if len(tasks) > 1 and count() == 1:
-        tasks = [(0, len(work))]
-    if len(tasks) <= 1:
-        for task in tasks:
-            function(*task)
+    if len(tasks) < 2 or count() == 1:
+        for start, _ in tasks[:1]:
+            function(start, len(work))
         return
     with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
-        futures = [pool.submit(function, *task) for task in tasks]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+        list(pool.map(function, *zip(*tasks)))  # after an error what has not begun is not begun
 
 
 @contextlib.contextmanager

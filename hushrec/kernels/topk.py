@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import vector
+from hushrec.kernels.arrays import check_csr, float_type, vector
 from hushrec.types import Array
 
 #: Items whose factors are turned at a time, a multiple of what a register holds: they fit the first cache.
@@ -43,23 +43,20 @@ def top_k(
         Of the type of `scores`; -inf there.
     """
     scores = np.ascontiguousarray(scores)
-    if scores.dtype not in (np.float32, np.float64):
-        raise ValueError(f"float32 or float64 expected, not {scores.dtype}.")
+    dtype = float_type(scores)
     if count < 0:
         raise ValueError(f"count must not be negative, but is {count}.")
     n_rows, n_items = scores.shape
     if exclude_indptr is None or exclude_indices is None:
         exclude_indptr, exclude_indices = np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32)
-    indptr = np.ascontiguousarray(exclude_indptr, np.int64)
-    indices = np.ascontiguousarray(exclude_indices, np.int32)
-    if len(indptr) != n_rows + 1 or indptr[0] < 0 or indptr[-1] > len(indices) or (np.diff(indptr) < 0).any():
+    values = np.empty(len(exclude_indices), np.float32)
+    indptr, indices, _ = check_csr(exclude_indptr, exclude_indices, values, n_items)
+    if len(indptr) != n_rows + 1:
         raise ValueError("exclude_indptr does not fit the scores.")
-    if len(indices) and indices.view(np.uint32).max() >= n_items:
-        raise ValueError(f"an excluded item is not among the {n_items} items.")
     leading = np.ones(n_items, np.bool_)
     leading[:] = True if first is None else first
     items = np.empty((n_rows, count), np.int64)
-    best = np.empty((n_rows, count), scores.dtype)
+    best = np.empty((n_rows, count), dtype)
 
     def choose(start: int, stop: int) -> None:
         _choose_range(scores, indptr, indices, leading, start, stop, items, best)

@@ -127,7 +127,7 @@ class Accountant(Single):
 
     @property
     def _reasons(self) -> tuple[str, ...]:
-        """Why what is released is not private."""
+        """Reasons why what is released is not private; none where it is."""
         found = {
             "the budget is infinite": not self.budget.private,
             "the noise came from an injected source": not self._secure,

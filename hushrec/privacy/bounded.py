@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.checks import RELATIONS, UNITS, choice, positive_number
+from hushrec.checks import RELATIONS, UNITS, check_choice, positive_number
 from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
@@ -38,7 +38,8 @@ class Bound(NamedTuple):
 
     def under(self, relation: str) -> float:
         """The bound for a relation, "add-remove" or "replace"."""
-        return self.add_remove if choice("relation", relation, RELATIONS) == "add-remove" else self.replace
+        check_choice(relation=(relation, RELATIONS))
+        return self.add_remove if relation == "add-remove" else self.replace
 
     def times(self, factor: float) -> Bound:
         """The bound of the value times a factor > 0."""
@@ -145,20 +146,15 @@ class Bounded:
         self.scale = positive_number("scale", scale, "pass what brings the bound to the planned sensitivity")
         self.weight = None if weight is None else _valid_weight(weight)
         self.step = np.asarray(step, dtype=np.float64)
-        self.norm = choice("norm", norm, NORMS)
-        self.unit = choice("unit", unit, UNITS)
+        check_choice(norm=(norm, NORMS), unit=(unit, UNITS))
+        self.norm, self.unit = norm, unit
         self._values = numeric_array(values)
         shape = self._values.shape  # which is public
-        if self.weight is None:
-            return
         try:
-            fits = np.broadcast_shapes(self.weight.shape, shape) == shape
+            np.broadcast_to(self.entry_scale, shape)
         except ValueError:
-            fits = False
-        if not fits:
-            raise InputError(
-                f"weight of shape {self.weight.shape} must broadcast to a value of shape {shape}."
-            )
+            what = f"weight of shape {np.shape(self.weight)} must broadcast to a value of shape {shape}."
+            raise InputError(what) from None
 
     def sensitivity(self, relation: str) -> float:
         """Bound times scale: what the plan must have declared."""

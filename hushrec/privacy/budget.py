@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, choice, number, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, number, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
     ROUNDING,
@@ -83,8 +83,7 @@ class Budget:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
-        choice("unit", self.unit, UNITS)
-        choice("relation", self.relation, RELATIONS)
+        check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
         advice = "pass the part of delta to reserve for selections, for example all of it where one is all"
         failure = number("failure", self.failure, advice)
         if not 0 <= failure <= self.delta:

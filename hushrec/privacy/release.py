@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, check_kind, choice, name, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, name, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon
@@ -52,8 +52,7 @@ class Release:
         check_kind(self.mechanism, tuple(_MECHANISMS.values()), "mechanism", "pass Gaussian(2.0), say")
         advice = "pass the bound on one unit's change of the value, from declared constants"
         object.__setattr__(self, "sensitivity", positive_number("sensitivity", self.sensitivity, advice))
-        choice("unit", self.unit, UNITS)
-        choice("relation", self.relation, RELATIONS)
+        check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
         if self.mu < math.inf and not SMALLEST_NOISE < self.noise_sd < math.inf:
             raise InputError(
                 f"The noise of release {self.label!r} has sd {self.noise_sd:g}, which a float cannot draw; "

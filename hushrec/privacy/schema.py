@@ -89,7 +89,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> bool:
-    """Within a transaction, bring a ledger of schema 4 to this one; False where its hashes are not right.
+    """Bring a ledger of schema 4 to this one, in a transaction; False where its hashes are not right.
 
     It knew no gap between weeks, and no digests of models: those of its weeks are empty.
     """

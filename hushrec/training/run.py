@@ -335,8 +335,7 @@ def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
             f"This model's ratings are from {old.low:g} to {old.high:g} and these are from {domain.low:g} to"
             f" {domain.high:g}; a season keeps its range."
         )
-    same = old.items == domain.items
-    position = np.arange(old.n_items) if same else old.index(domain.items)
+    position = old.index(domain.items)
     missing = old.n_items - int((position >= 0).sum())
     if missing and not retire:
         raise InputError(

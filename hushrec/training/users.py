@@ -229,14 +229,8 @@ class FittedUsers(Users):
     def outer_products(self, items: Array, clip: float, spread: float) -> Bounded:
         """Packed item x item sum of outer products of weighted residual rows of norm <= clip * spread."""
         bound = clip * spread
-        clipped = self._clipped_residuals(items, bound, spacing(bound, FACTOR_BITS))
-        return Bounded(
-            (clipped.T @ clipped).toarray()[np.tril_indices(len(items))],
-            positive(bound**2),
-            scale=1 / spread**2,
-            weight=frobenius_scale(len(items)),
-            step=spacing(bound, FACTOR_BITS) ** 2,
-        )
+        rows = self._clipped_residuals(items, bound, spacing(bound, FACTOR_BITS))
+        return outer_product_sum(rows, bound).times(1 / spread**2)
 
     # ------------------------------------------------------------------ inside a user
 

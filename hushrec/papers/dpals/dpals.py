@@ -281,9 +281,8 @@ class DPALS(Estimator["SampledUsers"]):
     def _frequent(self, weights: Array) -> NDArray[np.bool_]:
         """Items that get factors: the most frequent ones by released weight (section 5.1)."""
         frequent = np.zeros(len(weights), dtype=bool)
-        frequent[
-            np.argsort(-weights, kind="stable")[: math.ceil(self.tuning.item_fraction * len(weights))]
-        ] = True
+        count = math.ceil(self.tuning.item_fraction * len(weights))
+        frequent[np.argsort(-weights, kind="stable")[:count]] = True
         return frequent
 
 

@@ -426,7 +426,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return users, items
 
     def within(self, matrix: Array) -> Array:
-        """Into the nuclear ball, then into the box: two projections, so no two matrices move apart."""
+        """Project into the nuclear ball, then into the box: neither projection moves two matrices apart."""
         return np.clip(project_nuclear(matrix, self._radius(matrix.shape)), -self.bound, self.bound)
 
     def _radius(self, shape: tuple[int, ...], observed: float = math.inf) -> float:
