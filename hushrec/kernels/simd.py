@@ -263,12 +263,9 @@ def _tree(builder: Any, total: Any, *, neighbours: bool) -> Any:
         half = total.type.count // 2
         undefined = ir.Constant(total.type, ir.Undefined)
         mask = ir.VectorType(ir.IntType(32), half)
-        places = (
-            (range(0, 2 * half, 2), range(1, 2 * half, 2))
-            if neighbours
-            else (range(half), range(half, 2 * half))
-        )
-        parts = [builder.shuffle_vector(total, undefined, ir.Constant(mask, list(each))) for each in places]
+        by, other = (2, 1) if neighbours else (1, half)
+        places = [[by * place + start for place in range(half)] for start in (0, other)]
+        parts = [builder.shuffle_vector(total, undefined, ir.Constant(mask, each)) for each in places]
         total = builder.fadd(*parts)
     return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
@@ -326,12 +323,9 @@ def add_scaled(
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         tile, data, start, stride, block, first, pitch, _ = arguments
-        result = cgutils.unpack_tuple(builder, tile)
-        places = (
-            steps(builder, start, stride, count.literal_value),
-            steps(builder, first, pitch, count.literal_value),
-        )
-        for position, (scalar, row) in enumerate(zip(*places)):
+        result, size = cgutils.unpack_tuple(builder, tile), count.literal_value
+        places = zip(steps(builder, start, stride, size), steps(builder, first, pitch, size))
+        for position, (scalar, row) in enumerate(places):
             number = builder.load(_pointer(context, builder, array, data, scalar))
             vector = read(context, builder, rows, block, row)
             terms = [_splat(builder, number, vector.type), vector, result[position]]

@@ -7,7 +7,6 @@ noise between the two parts of a half sweep, :func:`statistics` and :func:`solve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -126,10 +125,7 @@ def statistics(
     settings: SweepSettings,
     *,
     row_weight: Array | None = None,
-    col_weight: Array | None = None,
-    clip: float = math.inf,
-    factor_step: float = 0.0,
-    rhs_step: float = 0.0,
+    **terms: Any,
 ) -> Iterator[tuple[Array, Array]]:
     """Normal equations of a half sweep, block by block: what DPALS releases with noise.
 
@@ -137,12 +133,11 @@ def statistics(
     ----------
     matrix, center, other, settings
         As in :func:`half_sweep`.
-    row_weight, col_weight : ndarray, optional
-        Weight of a cell is ``row_weight[row] * col_weight[column]``.
-    clip : float
-        Bound on the size of a rating less the level and the column's offset.
-    factor_step, rhs_step : float
-        Fixed point of what is summed (`hushrec.kernels.least_squares.normal_equations`); 0 for none.
+    row_weight : ndarray of shape (n_rows,), optional
+        Weights of the rows.
+    **terms
+        ``col_weight``, ``clip``, ``factor_step`` and ``rhs_step``, as
+        `hushrec.kernels.least_squares.normal_equations` takes them.
 
     Yields
     ------
@@ -163,10 +158,7 @@ def statistics(
             factors,
             col_offset=level,
             row_weight=None if row_weight is None else row_weight[rows],
-            col_weight=col_weight,
-            clip=clip,
-            factor_step=factor_step,
-            rhs_step=rhs_step,
+            **terms,
         )
 
 

@@ -153,7 +153,7 @@ class Bounded:
         try:
             np.broadcast_to(self.entry_scale, shape)
         except ValueError:
-            what = f"weight of shape {np.shape(self.weight)} must broadcast to a value of shape {shape}."
+            what = f"weight of shape {np.shape(self.entry_scale)} must broadcast to a value of shape {shape}."
             raise InputError(what) from None
 
     def sensitivity(self, relation: str) -> float:

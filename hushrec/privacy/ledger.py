@@ -22,14 +22,12 @@ from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
-from hushrec.privacy.ledger_file import OF_A_WEEK, RESUMED, Charge, Dataset
+from hushrec.privacy.ledger_file import OF_A_WEEK, OF_RUN, RESUMED, Charge, Dataset
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.season_book import SeasonBook, beside
 
-_RUN = "dataset = ? AND run = ?"
-
-
+_STEP = f"{OF_RUN} AND step = ?"  # which no step, NULL, equals
 #: At which a notebook shows epsilon where a data set has no budget.
 _SHOWN_DELTA = 1e-6
 
@@ -322,14 +320,14 @@ class Ledger(SeasonBook):
         Hash of the charge.
         """
         with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as connection:
-            if self._begun(connection, dataset, run):
+            if self._charges(connection, f"{OF_RUN} LIMIT 1", (dataset, run)):
                 failure = 0.0
             of_week = week is not None
             self._check(connection, dataset, (release,), failure, run=run, of_week=of_week, add_up=add_up)
             if week is not None:
                 coming = (release, Charge(0.0, 0.0, failure))
                 self._check_week(connection, week, coming, made=step, early=early)
-            if self._charged(connection, dataset, run, step):
+            if self._charges(connection, _STEP, (dataset, run, step)):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
                     "is made once only."
@@ -349,14 +347,14 @@ class Ledger(SeasonBook):
     def charged(self, dataset: str, run: str, step: int) -> bool:
         """Tell whether a numbered release of a run was charged."""
         with self._transaction("DEFERRED") as connection:
-            return self._charged(connection, dataset, run, step)
+            return bool(self._charges(connection, _STEP, (dataset, run, step)))
 
     def numbered(self, dataset: str, run: str) -> list[Entry]:
         """The charges of a run that have a step, in order."""
         with self._transaction("DEFERRED") as connection:
             rows = connection.execute(
                 "SELECT step, file, digest, label, mechanism, sensitivity, unit, relation FROM charges"
-                f" LEFT JOIN journal ON charge = id WHERE {_RUN} AND step >= 0 ORDER BY id",
+                f" LEFT JOIN journal ON charge = id WHERE {OF_RUN} AND step >= 0 ORDER BY id",
                 (dataset, run),
             )
             return [Entry(row[0], row[1], row[2], tuple(row[3:])) for row in rows]
@@ -364,7 +362,7 @@ class Ledger(SeasonBook):
     def keep(self, dataset: str, run: str, step: int, file: str, digest: str) -> None:
         """Record where the noisy value of a charge is kept."""
         with self._transaction("IMMEDIATE") as connection:
-            charge = f"SELECT id, ?, ? FROM charges WHERE {_RUN} AND step = ?"
+            charge = f"SELECT id, ?, ? FROM charges WHERE {OF_RUN} AND step = ?"
             connection.execute(f"INSERT INTO journal {charge}", (file, digest, dataset, run, step))
             self._seal(connection)
 
@@ -439,10 +437,8 @@ class Ledger(SeasonBook):
         """
         with self._transaction("DEFERRED") as connection:
             self._known(connection, dataset)
-            head = self._verified if count is None else None
-            if count is not None:
-                found = connection.execute("SELECT id, hash FROM charges WHERE id = ?", (count,)).fetchone()
-                head = None if found is None else (found[0], found[1])
+            found = connection.execute("SELECT id, hash FROM charges WHERE id = ?", (count,)).fetchone()
+            head = self._verified if count is None else found
             upto = sys.maxsize if count is None else count
             query = "SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id"
             return head, connection.execute(query, (dataset, upto)).fetchall()

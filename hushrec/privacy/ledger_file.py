@@ -22,6 +22,9 @@ OF_A_WEEK = (
     " season."
 )
 
+#: Which charges are those of a run on a data set.
+OF_RUN = "dataset = ? AND run = ?"
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -113,12 +116,6 @@ class LedgerFile(Single):
     def _seal(connection: sqlite3.Connection) -> None:
         """Bring the head to what is no charge."""
         connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
-
-    @staticmethod
-    def _charged(connection: sqlite3.Connection, dataset: str, run: str, step: int | None) -> bool:
-        where = "dataset = ? AND run = ? AND step = ?"  # no step equals NULL
-        row = connection.execute(f"SELECT 1 FROM charges WHERE {where}", (dataset, run, step)).fetchone()
-        return row is not None
 
     @staticmethod
     def _charges(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[Charge]:

@@ -12,7 +12,7 @@ from hushrec.checks import name, plural, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Cost, composed_epsilon
-from hushrec.privacy.ledger_file import OF_A_WEEK, Charge, Dataset, LedgerFile
+from hushrec.privacy.ledger_file import OF_A_WEEK, OF_RUN, Charge, Dataset, LedgerFile
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
@@ -225,7 +225,8 @@ class SeasonBook(LedgerFile):
         if total_mu(each.mu for each in coming) == math.inf:
             self._check_exact(connection, dataset, budget)
         if budget is None:
-            if still and not (of_week or add_up or self._begun(connection, dataset, run)):
+            begun = self._charges(connection, f"{OF_RUN} LIMIT 1", (dataset, run))
+            if still and not (of_week or add_up or begun):
                 raise self._adds_up(dataset, still, [*committed, *coming])
             return
         costs = committed if of_week else [*committed, *coming]
@@ -278,11 +279,6 @@ class SeasonBook(LedgerFile):
         names = {season.name for season in still}
         charges = [Charge(*cost) for season, *cost in rows if season not in names]
         return [*charges, *(_whole(season.budget) for season in still)]
-
-    @staticmethod
-    def _begun(connection: sqlite3.Connection, dataset: str, run: str) -> bool:
-        row = connection.execute("SELECT 1 FROM charges WHERE dataset = ? AND run = ?", (dataset, run))
-        return row.fetchone() is not None
 
     def _foreign(self, week: Week) -> InputError:
         return InputError(
