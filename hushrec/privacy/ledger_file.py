@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,16 +122,17 @@ class LedgerFile(Single):
         rows = connection.execute(f"SELECT mu, epsilon, failure FROM charges WHERE {where}", values)
         return [Charge(*row) for row in rows]
 
+    def _damaged(self) -> LedgerError:
+        what = f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
+        return LedgerError(what)
+
     def _verify(self, connection: sqlite3.Connection) -> None:
         """Follow the chain from the last verified charge to the head."""
-        changed = LedgerError(
-            f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
-        )
         count, previous = self._verified
         if count:
             row = connection.execute("SELECT hash FROM charges WHERE id = ?", (count,)).fetchone()
             if row != (previous,):
-                raise changed
+                raise self._damaged()
         rows = connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,))
         head = schema.chained(rows, count, previous)
         orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
@@ -141,37 +142,28 @@ class LedgerFile(Single):
             or connection.execute("SELECT COUNT(*) FROM charges").fetchone() != (head[0],)
             or connection.execute(orphans).fetchone() != (0,)
         ):
-            raise changed
+            raise self._damaged()
         self._verified = head
 
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[sqlite3.Connection]:
         """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
-        with self._errors(then):
-            connection = self._connect()
-            try:
-                connection.execute(f"BEGIN {kind}")
-                self._verify(connection)
-                yield connection
-                connection.execute("COMMIT")
-            finally:
-                connection.close()  # rolls back what was not committed
+        with self._errors(then), closing(self._connect()) as connection:  # rolls back what is not committed
+            connection.execute(f"BEGIN {kind}")
+            self._verify(connection)
+            yield connection
+            connection.execute("COMMIT")
 
     def _migrate(self) -> None:
         """Bring an older ledger to this schema, all of it or nothing."""
-        connection = self._connect(older=True)
-        try:
+        with closing(self._connect(older=True)) as connection:
             if schema.version_of(connection) == schema.VERSION:
                 return
             connection.execute("BEGIN IMMEDIATE")
             if schema.version_of(connection) != schema.VERSION:  # of two processes the second finds it done
                 if not schema.migrate(connection):
-                    raise LedgerError(
-                        f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
-                    )
+                    raise self._damaged()
                 connection.execute("COMMIT")
-        finally:
-            connection.close()
 
     def _connect(self, *, older: bool = False) -> sqlite3.Connection:
         uri = f"file:{quote(str(self.path))}?mode=rw"
@@ -206,21 +198,16 @@ class LedgerFile(Single):
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
-            connection = sqlite3.connect(draft, isolation_level=None)
-            try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("BEGIN")
                 schema.create(connection)
                 connection.execute("COMMIT")
-            finally:
-                connection.close()
-            try:
+            with suppress(FileExistsError):  # another process was first, and its ledger is as good
                 if os.name == "nt":
                     draft.rename(self.path)
                 else:
                     self.path.hardlink_to(draft)
-            except FileExistsError:
-                pass  # another process was first, and its ledger is as good
             sync_folder(self.path.parent)
         finally:
             draft.unlink(missing_ok=True)

@@ -118,12 +118,11 @@ class SeasonAccountant(Accountant):
         self._before = len(self._releases)
         self.run = f"season {season.name}, week {number}, {self.run[:16]}"
         self.week = Week(season, number, self.dataset, self.run)
-        self._others: tuple[Any, ...] = ()
+        self._others: list[Season] = []
         if ledger is not None:
-            found = ledger.season(dataset, season.name)  # refused where there is none
-            self._others = tuple(
-                each.season for each in ledger.seasons(dataset) if each.season.name != found.season.name
-            )
+            ledger.season(dataset, season.name)  # refused where there is none
+            known = [each.season for each in ledger.seasons(dataset)]
+            self._others = [each for each in known if each.name != season.name]
 
     @classmethod
     def following(

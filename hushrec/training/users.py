@@ -147,12 +147,11 @@ class FittedUsers(Users):
         if not math.isfinite(center):
             raise InputError("The level that ratings are taken from must be finite; train the model anew.")
         self._center, self._item_weight = center, item_weight
-        present = np.diff(self._rows.matrix.indptr) > 0
+        matrix = self._rows.matrix
+        present = np.diff(matrix.indptr) > 0
         weight = present.astype(np.float64)
         if item_weight is not None:
-            squares = sparse_rows.weight_sums(
-                self._rows.matrix.indptr, self._rows.matrix.indices, item_weight**2
-            )
+            squares = sparse_rows.weight_sums(matrix.indptr, matrix.indices, item_weight**2)
             weight[present] = CLIP_MARGIN / np.sqrt(squares[present])
         self._user_weight = weight
 

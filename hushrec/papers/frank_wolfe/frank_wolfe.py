@@ -114,9 +114,8 @@ class FrankWolfe(ExactEstimator):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
-        return UserState(
-            offset, replay(rows, arrays, math.inf, self.nuclear_norm * history.domain.half_width)
-        )
+        nuclear_norm = self.nuclear_norm * history.domain.half_width
+        return UserState(offset, replay(rows, arrays, math.inf, nuclear_norm))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,10 +276,8 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
-        domain = history.domain
-        return UserState(
-            offset, replay(rows, arrays, self._row_bound(self.row_clip, domain), self._k(domain))
-        )
+        bound = self._row_bound(self.row_clip, history.domain)
+        return UserState(offset, replay(rows, arrays, bound, self._k(history.domain)))
 
     def _k(self, domain: Domain) -> float:
         return self.nuclear_norm * domain.half_width

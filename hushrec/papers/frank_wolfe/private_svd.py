@@ -120,9 +120,8 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
             return UserState(offset, ridge_fit(rows, vectors, self.tuning.regularization / history.n_items))
         counts = np.maximum(np.diff(rows.indptr), 1)
         scale = arrays["scale"] if self.scale == "paid" else history.n_items / counts[:, None]
-        return UserState(
-            offset, scale * (clipped(rows, self._row_bound(self.row_clip, history.domain)) @ vectors)
-        )
+        bound = self._row_bound(self.row_clip, history.domain)
+        return UserState(offset, scale * (clipped(rows, bound) @ vectors))
 
 
 class SizedUsers(CentredUsers):
