@@ -152,7 +152,7 @@ class SeasonAccountant(Accountant):
         """Part of the season's mu squared that is left of this week's slice."""
         season, week = self.week.season, self.week.number
         season.check_week(week, ())
-        left = season.fraction(week) - (Plan(self.budget, self.own).mu / self.budget.mu) ** 2
+        left = season.fraction(week) - (Plan(self.budget, self.own).mu / (self.budget.mu or 1.0)) ** 2
         return max(0.0, left)
 
     def check(self, plan: Plan) -> None:

@@ -60,6 +60,7 @@ class SeasonBook(LedgerFile):
         """
         name("dataset", dataset)
         budget = season.budget
+        budget.share(1.0)  # refused where all of delta is reserved, so that no week could release anything
         with self._transaction("IMMEDIATE") as connection:
             limit = self._open_to(connection, dataset, budget.unit, budget.relation)
             known = self._seasons(connection, dataset)

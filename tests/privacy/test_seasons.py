@@ -311,6 +311,17 @@ def test_slices_fit_together(weeks, first):
     assert math.fsum(season.fraction(n) for n in range(weeks)) == pytest.approx(1.0)
 
 
+def test_a_season_whose_whole_delta_is_reserved_is_refused(tmp_path):
+    """No week of it could release anything."""
+    season, ledger = Season(Budget(5, 1e-6, failure=1e-6), 3), Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(BudgetError, match="All of delta = 1e-06 is reserved"):
+        ledger.open_season("shop", season)
+    assert ledger.datasets() == []
+    accountant = SeasonAccountant(season)
+    with pytest.raises(BudgetError, match="All of delta = 1e-06 is reserved"):
+        accountant.budget.share(accountant.part())
+
+
 def test_seasons_and_weeks_that_are_none():
     for wrong in (
         {"weeks": 1}, {"weeks": 2.0}, {"first_share": 0}, {"first_share": 1}, {"name": ""}, {"budget": 1},
