@@ -94,7 +94,7 @@ def test_a_refusal_says_what_is_wrong_and_nothing_of_rows(case) -> None:
 
 @pytest.mark.parametrize("seed", [-1, True, 1.5, None, "1"])
 def test_a_seed_is_an_integer_from_0_up(seed) -> None:
-    with pytest.raises(InputError, match=re.escape(f"seed={seed!r}") + ".*for example 0[.]$"):
+    with pytest.raises(InputError, match=re.escape(f"seed={seed!r}") + ".*pass an integer >= 0[.]$"):
         fit(seed=seed)
     assert fit(seed=np.int64(0)).privacy.private
 
@@ -130,7 +130,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     with pytest.raises(InputError, match="with their times; pass those, not a store[.]$"):
         first.continue_training(store, accountant, since="2024-01-01")
     for given, end in (
-        (BUDGET, "makes it, not Budget[.]$"),
+        (BUDGET, "must be SeasonAccountant, not Budget; pass SeasonAccountant[.]following.*"),
         (WEEKS, "make it from the model's statement[.]$"),
     ):
         with pytest.raises(InputError, match=end):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hushrec.checks import check_choice, check_kind, check_numbers, names_of, parts_of, settings_of
+from hushrec.checks import check_kind, check_numbers, names_of, parts_of, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
@@ -403,7 +403,9 @@ def choose(
 
 def known(name: str) -> type[Algorithm]:
     """The class of a model; refused where there is none of that name."""
-    check_choice(model=(name, tuple(ESTIMATORS)))
+    if name not in ESTIMATORS:
+        words = ", ".join(ESTIMATORS)
+        raise InputError(f"model {name!r} is not known; pass one of {words}.", parameter="model")
     return ESTIMATORS[name]
 
 
