@@ -22,7 +22,7 @@ EPSILONS, DELTA = (0.1, 0.5, 1, 2, 3, 5, 10, 20), 1e-6
 
 
 def at_worst(epsilon: float, before: float) -> float:
-    """Return what probability ``before`` becomes after the most telling outcome, but for delta."""
+    """Return what probability ``before`` becomes after the most telling outcome, but for rare ones."""
     odds = before / (1 - before) * math.exp(epsilon)
     return odds / (1 + odds)
 

@@ -12,7 +12,7 @@ stopped. "donors" trains with a twentieth of the users as donors, and sets what 
 releases; "remedies" follows what trained models advise: it trains again at the epsilon that they name.
 "check" holds each table's figures against the ranges that the others give (both MovieLens leave together),
 counts the remedies that worked, and exits 1 where anything falls short; "page" writes its lines and the
-tables of users into the pages.
+tables of users into the pages, and draws the picture of the first page.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ from hushrec.public import PublicRatings
 from hushrec.serving.lists import Recommender
 
 ROWS, DONORS, REMEDIES = (Path(f"docs/data/{name}-rows.jsonl") for name in ("forecast", "donor", "remedy"))
+FIGURE = Path("docs/figures/users.svg")
+PICTURED = {"ml-1m": "films (MovieLens-1M)", "yahoo-r3": "songs (Yahoo! R3)"}
 DELTA = 1e-6
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 SIZES = (300, 1_000, 3_000)
@@ -94,6 +96,7 @@ def main() -> None:
         write_part(Path("docs/understand/how-many-users.md"), "remedies", told)
         write_part(Path("docs/understand/how-many-users.md"), "ranges", users_table((500, 2_000, 10_000)))
         write_part(Path("docs/understand/which-model.md"), "ranges", users_table((2_000,)))
+        draw()
     if "sample" in options.part:
         good &= sample()
     if not (good and worked):
@@ -346,6 +349,41 @@ def users_table(catalogues: tuple[int, ...]) -> str:
                 cells.append(f"{' to '.join(ways)}; {' to '.join(lift)}; {stars}")
             lines.append(f"| {n_items:,} | {n_users:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def draw() -> None:
+    """What epsilon buys at a number of users: Recall@20 on two of the tables, means over draws."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams |= {"svg.hashsalt": "hushrec", "font.size": 10}
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
+    colors = {1.0: "#5b9bd9", 5.0: "#1f5a94", 20.0: "#0b2a4a"}
+    for ax, (name, title) in zip(axes, PICTURED.items()):
+        of = [row for row in rows() if row["table"] == name]
+        sizes = list(dict.fromkeys(row["size"] for row in of))
+        curves = [
+            ("recall", epsilon, f"epsilon {epsilon:g}", color, "-") for epsilon, color in colors.items()
+        ]
+        for key, epsilon, label, color, style in [("popular", 5.0, "most popular", "#6a747e", "--"), *curves]:
+            groups = [
+                [row for row in of if (row["size"], row["epsilon"]) == (size, epsilon)] for size in sizes
+            ]
+            x, y = (
+                [float(np.mean([row[each] for row in group])) for group in groups] for each in ("users", key)
+            )
+            ax.plot(x, y, color=color, linestyle=style, linewidth=2, marker="o", markersize=3, clip_on=False)
+            ax.annotate(label, (x[-1], y[-1]), (7, -3), textcoords="offset points", color=color)
+        ax.set_xscale("log")
+        ax.set_xticks(ticks := [300, 1_000, 3_000, 10_000], [f"{tick:,}" for tick in ticks])
+        ax.minorticks_off()
+        ax.set_xlim(270, x[-1])
+        ax.set_title(title, loc="left", fontsize=10)
+        ax.set_xlabel("users")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylim(0)
+    axes[0].set_ylabel("Recall@20 of lists")
+    figure.savefig(FIGURE, metadata={"Date": None})
 
 
 if __name__ == "__main__":
