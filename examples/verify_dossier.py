@@ -251,8 +251,7 @@ def check_arithmetic(dossier):
         need({key: levels[2][key] for key in ("epsilon", "delta", "failure")} == limit, "the budget")
         need(levels[1]["epsilon"] <= limit["epsilon"] * (1 + 1e-9), "more than the budget")
         mu = mu_of(limit["epsilon"], limit["delta"] - limit["failure"])
-        known = levels[2]["mu"]
-        need(known is None if costs[2] is not None else near(known, mu), "the budget's mu")
+        need(levels[2]["mu"] is None if costs[2] is not None else near(levels[2]["mu"], mu), "the budget's mu")
         check_bounds(levels[2], "the budget")
     elif more:
         outside = [row for row in rows if row["season"] not in {each["name"] for each in still}]
@@ -260,7 +259,8 @@ def check_arithmetic(dossier):
         mu = math.sqrt(math.fsum(each**2 for each in [*mus, *(row["mu"] for row in outside)]))
         failure = math.fsum(each["failure"] for each in [*still, *outside])
         check_level(levels[2], (mu, failure, None), "the weeks to come")
-    return f"mu = {costs[0]:.6g}, epsilon = {levels[1]['epsilon']:.6g} at delta = {levels[1]['delta']:g}"
+    said = "mu = {mu:.6g}, epsilon = {epsilon:.6g} at delta = {delta:g} (unit: {unit}, relation: {relation})"
+    return said.format(**levels[1], unit=book["unit"], relation=book["relation"])
 
 
 def verify(content, octets, key=None):
