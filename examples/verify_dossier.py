@@ -251,7 +251,7 @@ def check_arithmetic(dossier):
         need({key: levels[2][key] for key in ("epsilon", "delta", "failure")} == limit, "the budget")
         need(levels[1]["epsilon"] <= limit["epsilon"] * (1 + 1e-9), "more than the budget")
         mu = mu_of(limit["epsilon"], limit["delta"] - limit["failure"])
-        need(levels[2]["mu"] is None if costs[2] is not None else near(levels[2]["mu"], mu), "the budget's mu")
+        need(levels[2]["mu"] is None if costs[2] is not None else near(levels[2]["mu"], mu), "its mu")
         check_bounds(levels[2], "the budget")
     elif more:
         outside = [row for row in rows if row["season"] not in {each["name"] for each in still}]
